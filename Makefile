@@ -1,0 +1,38 @@
+# Two commands: `make demo` trains a tokenizer, `make test` proves the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-fast lint bench clean
+
+demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
+	$(BIN)/bpeline train --demo
+
+test: $(VENV)/installed-tests  ## every test, with the independent libraries they compare against
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+test-fast: $(VENV)/installed-tests  ## without the tests that start servers or take long
+	$(BIN)/python -m pytest -m "not slow and not server"
+
+lint: $(VENV)/installed-tests  ## style, and types in strict mode
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-tests  ## us and the peers side by side; FILE=corpus.txt
+	$(BIN)/python -m benchmarks $(FILE)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-tests: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) --editable ".[test]"
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,164 @@
+"""The rules of the house that a reader should not have to police: imports, writers, sizes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("tokenizer_core", "registry", "flows")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+# Who may import what comes from outside (a room's own modules are checked separately).
+CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
+ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imported_packages(path: Path, *, top_level_only: bool = False) -> Iterator[str]:
+    tree = ast.parse(path.read_text())
+    nodes = ast.iter_child_nodes(tree) if top_level_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+def imports_by(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported_packages(path)}
+
+
+def modules_importing(package: str) -> list[str]:
+    return [name_of(path) for path in MODULES if package in imports_by(path)]
+
+
+def test_the_packages_under_test_are_this_checkout() -> None:
+    import flows
+    import registry
+    import tokenizer_core
+
+    for package in (tokenizer_core, registry, flows):
+        assert package.__file__ is not None
+        assert Path(package.__file__).is_relative_to(ROOT)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    above = set(ROOMS[ROOMS.index(room) + 1 :])
+    assert not imports_by(path) & above
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "tokenizer_core" in p.parts], ids=name_of)
+def test_the_core_knows_only_its_few_libraries(path: Path) -> None:
+    outside = imports_by(path) - sys.stdlib_module_names - {"tokenizer_core"}
+    assert outside <= CORE_LIBRARIES
+
+
+@pytest.mark.parametrize("package", sorted(ONE_DOOR))
+def test_each_service_has_one_door(package: str) -> None:
+    doors = modules_importing(package)
+    assert doors, f"nothing imports {package}; has its door moved?"
+    assert {door.split("/")[0] for door in doors} == {ONE_DOOR[package]}
+    assert len(doors) == 1, f"{package} is imported in {doors}"
+
+
+def test_only_flows_know_prefect() -> None:
+    assert {door.split("/")[0] for door in modules_importing("prefect")} == {"flows"}
+
+
+def test_the_reference_is_an_oracle_and_never_a_fallback() -> None:
+    users = [
+        name_of(path)
+        for path in MODULES
+        if any(name == "tokenizer_core.reference" for name in imported_packages(path))
+    ]
+    assert users == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_files_stay_small_and_say_what_they_hold(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400, "one idea per file: split it"
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, "a module opens with one sentence: what lives here"
+    assert path.stem not in {"utils", "common", "misc", "helpers"}
+
+
+def test_the_environment_is_read_in_named_places_only() -> None:
+    readers = {
+        name_of(path)
+        for path in MODULES
+        if "os.environ" in path.read_text() or "os.getenv" in path.read_text()
+    }
+    assert readers <= {
+        "flows/settings.py",
+        "registry/environment.py",
+        "tokenizer_core/kernels/compilation.py",
+    }
+
+
+FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
+FORBIDDEN_METHODS = {"extractall", "unpack_archive", "write_text", "write_bytes", "rename", "move"}
+FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+# Writers that are not durable state: the durable path itself, and files a user asked for by name.
+WRITERS = {"tokenizer_core/durable_files.py"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_executes_data_and_one_path_writes(path: Path) -> None:
+    assert not imports_by(path) & FORBIDDEN_MODULES
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name):
+            assert node.func.id not in FORBIDDEN_CALLS
+            opens = node.func.id == "open"
+        elif isinstance(node.func, ast.Attribute):
+            if name_of(path) not in WRITERS:
+                assert node.func.attr not in FORBIDDEN_METHODS, ast.unparse(node)
+            opens = node.func.attr in {"open", "fdopen"}
+        else:
+            continue
+        if opens and name_of(path) not in WRITERS:
+            modes = [a.value for a in node.args[1:2] if isinstance(a, ast.Constant)] + [
+                k.value.value
+                for k in node.keywords
+                if k.arg == "mode" and isinstance(k.value, ast.Constant)
+            ]
+            writing = [mode for mode in modes if isinstance(mode, str) and set(mode) & set("wax+")]
+            assert not writing, f"durable files only: {ast.unparse(node)}"
+
+
+def test_importing_the_core_loads_no_service() -> None:
+    program = (
+        "import sys, tokenizer_core; "
+        "print(*[m for m in ('duckdb', 'sqlalchemy', 'mlflow', 'prefect', 'pyarrow', 'registry', "
+        "'flows') if m in sys.modules])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == []
+
+
+@pytest.mark.parametrize("room", ["registry", "flows"])
+def test_heavy_libraries_are_imported_when_needed_and_not_before(room: str) -> None:
+    program = (
+        f"import sys, {room}; "
+        "print(*[m for m in ('duckdb', 'mlflow', 'prefect', 'pyarrow', 'matplotlib') "
+        "if m in sys.modules])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == []

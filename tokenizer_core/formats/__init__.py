@@ -1,0 +1,1 @@
+"""Foreign and own file formats of tokenizers: one file per format, no format knows another."""

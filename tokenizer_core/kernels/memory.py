@@ -1,0 +1,114 @@
+"""Raw loads, stores and bit operations that Numba has no words for. Nothing here checks bounds.
+
+Addresses are int64, as ``array.ctypes.data`` gives them inside a kernel. Loads and stores are
+unaligned and little-endian.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+BLOCK = 64  # bytes that become one mask
+PADDING = 128  # readable bytes that must follow every text, so that no load needs a check
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(_I8, BLOCK)
+
+
+def _loader(width: ir.Type, number: Any) -> Any:
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.load(
+                builder.inttoptr(arguments[0], width.as_pointer()), align=1, typ=width
+            )
+
+        return number(types.int64), generate
+
+    return load
+
+
+def _storer(width: ir.Type, number: Any) -> Any:
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], width.as_pointer())
+            builder.store(arguments[1], pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, number), generate
+
+    return store
+
+
+load_u8 = _loader(_I8, types.uint8)
+load_u32 = _loader(_I32, types.uint32)
+load_u64 = _loader(_I64, types.uint64)
+store_u8 = _storer(_I8, types.uint8)
+store_u32 = _storer(_I32, types.uint32)
+store_u64 = _storer(_I64, types.uint64)
+
+
+@intrinsic
+def trailing_zeros(typing_context: Any, mask: Any) -> Any:
+    """Index of the lowest set bit of a uint64 (64 for zero): C's ``__builtin_ctzll``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def leading_zeros(typing_context: Any, mask: Any) -> Any:
+    """Number of zero bits above the highest set bit of a uint64 (64 for zero)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def population_count(typing_context: Any, mask: Any) -> Any:
+    """Number of set bits of a uint64: C's ``__builtin_popcountll``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+def _range_mask(first: int, size: int, fold_case: bool = False) -> Any:
+    """An intrinsic ``mask(address) -> uint64``: which of 64 bytes lie in [first, first+size)."""
+
+    @intrinsic
+    def mask(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], _VECTOR.as_pointer())
+            block = builder.load(pointer, align=1, typ=_VECTOR)
+            if fold_case:
+                block = builder.or_(block, ir.Constant(_VECTOR, [0x20] * BLOCK))
+            distance = builder.sub(block, ir.Constant(_VECTOR, [first] * BLOCK))
+            inside = builder.icmp_unsigned("<", distance, ir.Constant(_VECTOR, [size] * BLOCK))
+            return builder.bitcast(inside, _I64)
+
+        return types.uint64(types.int64), generate
+
+    return mask
+
+
+# LLVM lowers each to AVX-512, AVX2, SSE or NEON compares, whatever the processor has.
+mask_ascii_letters = _range_mask(ord("a"), 26, fold_case=True)
+mask_ascii_digits = _range_mask(ord("0"), 10)
+mask_ascii_controls = _range_mask(0x09, 5)  # tab, line feed, vertical tab, form feed, return
+mask_spaces = _range_mask(0x20, 1)
+mask_apostrophes = _range_mask(0x27, 1)
+mask_carriage_returns = _range_mask(0x0D, 1)
+mask_line_feeds = _range_mask(0x0A, 1)
+mask_non_ascii = _range_mask(0x80, 0x80)
+mask_continuations = _range_mask(0x80, 0x40)  # UTF-8 bytes 10xxxxxx

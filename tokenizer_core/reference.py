@@ -1,0 +1,184 @@
+"""The whole algorithm in plain Python: documentation and oracle, never a fallback.
+
+Where a kernel and this file disagree, this file is right. It knows nothing of files, threads or
+speed. One idea per function, in the order of the data: text → pre-tokens → word counts → merges →
+token ids → text.
+
+    >>> counts = {"low_": 5, "lower_": 2, "newest_": 6, "widest_": 3}
+    >>> words = {word.encode(): count for word, count in counts.items()}
+    >>> [a + b for a, b in train(words, merges=4, tie_break="first-seen")]
+    [b'es', b'est', b'est_', b'lo']
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import regex
+
+Pair = tuple[bytes, bytes]
+Symbols = tuple[bytes, ...]
+
+
+def split(text: str, pattern: str) -> list[str]:
+    """Cut ``text`` into pre-tokens: the non-empty matches of ``pattern``, and what lies between.
+
+    Joining the result gives ``text`` back.
+    """
+    pieces: list[str] = []
+    end = 0
+    for match in regex.finditer(pattern, text):
+        if match.end() == match.start():
+            continue
+        pieces.append(text[end : match.start()])
+        pieces.append(match.group())
+        end = match.end()
+    pieces.append(text[end:])
+    return [piece for piece in pieces if piece]
+
+
+def cut_at_special_tokens(text: str, special_tokens: Iterable[str]) -> list[str]:
+    """Cut ``text`` so that every special token is a piece of its own.
+
+    At one place the longest special token wins, so ``<|a|>`` never hides ``<|a|><|b|>``.
+    """
+    longest_first = sorted(special_tokens, key=len, reverse=True)
+    if not longest_first:
+        return [text] if text else []
+    alternation = "|".join(regex.escape(token) for token in longest_first)
+    return [piece for piece in regex.split(f"({alternation})", text) if piece]
+
+
+def count_words(
+    documents: Iterable[str], pattern: str, special_tokens: Sequence[str] = ()
+) -> dict[bytes, int]:
+    """Count the distinct pre-tokens (*words*), in order of first occurrence.
+
+    Special tokens are boundaries and are never counted.
+    """
+    words: Counter[bytes] = Counter()
+    for document in documents:
+        for piece in cut_at_special_tokens(document, special_tokens):
+            if piece not in special_tokens:
+                words.update(word.encode() for word in split(piece, pattern))
+    return dict(words)
+
+
+def count_pairs(words: Mapping[Symbols, int]) -> dict[Pair, int]:
+    """Count adjacent symbols, in order of first occurrence. ``aaa`` counts (a, a) twice."""
+    pairs: dict[Pair, int] = {}
+    for symbols, count in words.items():
+        for pair in pairwise(symbols):
+            pairs[pair] = pairs.get(pair, 0) + count
+    return pairs
+
+
+def merge_pair(symbols: Symbols, pair: Pair) -> Symbols:
+    """Replace every occurrence of ``pair``, from left to right, without overlap."""
+    merged: list[bytes] = []
+    position = 0
+    while position < len(symbols):
+        if symbols[position : position + 2] == pair:
+            merged.append(pair[0] + pair[1])
+            position += 2
+        else:
+            merged.append(symbols[position])
+            position += 1
+    return tuple(merged)
+
+
+def printable_order() -> list[int]:
+    """The 256 bytes in the order of GPT-2's printable mapping, as HuggingFace numbers them."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return printable + [byte for byte in range(256) if byte not in printable]
+
+
+def train(
+    word_counts: Mapping[bytes, int],
+    merges: int,
+    *,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+) -> list[Pair]:
+    """Learn merges: again and again the most frequent pair becomes one symbol.
+
+    Among equally frequent pairs the tie-break decides:
+
+    - ``smallest-ids``: the smallest (left id, right id); bytes are numbered in
+      `printable_order`, merges after them (HuggingFace's byte-level trainer);
+    - ``greatest-bytes``: the lexicographically greatest (left bytes, right bytes) (CS336);
+    - ``first-seen``: the pair that occurs first, in order of words, in the present segmentation
+      (the snippet of Sennrich et al. 2016, minbpe).
+
+    Args:
+        word_counts: words and counts; the order of words matters to ``first-seen`` alone.
+        merges: how many to learn at most; fewer when no pair occurs ``min_count`` times.
+        max_token_bytes: pairs that would make a longer token are never merged.
+    """
+    words = {tuple(bytes([byte]) for byte in word): count for word, count in word_counts.items()}
+    ids = {bytes([byte]): rank for rank, byte in enumerate(printable_order())}
+    learned: list[Pair] = []
+    while len(learned) < merges:
+        pairs = {
+            pair: count
+            for pair, count in count_pairs(words).items()
+            if count >= min_count
+            and (max_token_bytes is None or len(pair[0] + pair[1]) <= max_token_bytes)
+        }
+        if not pairs:
+            break
+        highest = max(pairs.values())
+        tied = [pair for pair, count in pairs.items() if count == highest]  # in order of sight
+        if tie_break == "smallest-ids":
+            best = min(tied, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+        elif tie_break == "greatest-bytes":
+            best = max(tied)
+        elif tie_break == "first-seen":
+            best = tied[0]
+        else:
+            raise ValueError(f"no such tie-break: {tie_break}")
+        ids[best[0] + best[1]] = 256 + len(learned)
+        learned.append(best)
+        words = {merge_pair(symbols, best): count for symbols, count in words.items()}
+    return learned
+
+
+def merge_word(word: bytes, ranks: Mapping[Pair, int]) -> Symbols:
+    """Apply merges to one word: always the pair of lowest rank, until none is left."""
+    symbols: Symbols = tuple(bytes([byte]) for byte in word)
+    while len(symbols) > 1:
+        pairs = set(pairwise(symbols))
+        best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
+        if best not in ranks:
+            break
+        symbols = merge_pair(symbols, best)
+    return symbols
+
+
+def encode(
+    text: str,
+    vocab: Mapping[int, bytes],
+    merges: Sequence[Pair],
+    pattern: str,
+    special_tokens: Mapping[str, int] | None = None,
+) -> list[int]:
+    """Token ids of ``text``; the given special tokens are recognized, all others are plain text."""
+    specials = special_tokens or {}
+    ids = {token: id_ for id_, token in vocab.items() if id_ not in specials.values()}
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    encoded: list[int] = []
+    for piece in cut_at_special_tokens(text, specials):
+        if piece in specials:
+            encoded.append(specials[piece])
+            continue
+        for word in split(piece, pattern):
+            encoded.extend(ids[symbol] for symbol in merge_word(word.encode(), ranks))
+    return encoded
+
+
+def decode(ids: Iterable[int], vocab: Mapping[int, bytes]) -> str:
+    """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
+    return b"".join(vocab[id_] for id_ in ids).decode(errors="replace")

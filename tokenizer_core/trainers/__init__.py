@@ -1,0 +1,1 @@
+"""Trainers: word counts in, merges out; one file per algorithm."""
