@@ -1,0 +1,54 @@
+"""What every test may rely on: no telemetry, no display, no connection to anywhere but here."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Set before any dependency is imported: some read these at import.
+os.environ.update(
+    MPLBACKEND="Agg",
+    DO_NOT_TRACK="true",
+    MLFLOW_DISABLE_TELEMETRY="true",
+    PREFECT_SERVER_ANALYTICS_ENABLED="false",
+)
+INHERITED = ("BPELINE_HOME", "BPELINE_CATALOGUE_URL", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
+for inherited in INHERITED:
+    os.environ.pop(inherited, None)
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _only_loopback() -> Iterator[None]:
+    """Nothing in this project needs the network at run time: any such attempt is a failure."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if isinstance(address, tuple) and address[0] not in LOOPBACK:
+            raise AssertionError(f"a test tried to connect to {address}")
+        connect(self, address)
+
+    socket.socket.connect = guarded  # type: ignore[method-assign, assignment]
+    yield
+    socket.socket.connect = connect  # type: ignore[method-assign]
+
+
+STANDARD_LIBRARY = Path(os.__file__).parent
+
+
+@pytest.fixture(scope="session")
+def english_and_code() -> str:
+    """About 1 MB of real text that every machine with Python has: its library's own sources."""
+    names = ("argparse", "asyncio/base_events", "collections/__init__", "datetime", "decimal",
+             "difflib", "doctest", "email/message", "inspect", "logging/__init__", "mailbox",
+             "optparse", "pathlib", "pdb", "pickletools", "pydoc", "random", "shutil", "smtplib",
+             "statistics", "subprocess", "tarfile", "tempfile", "threading", "turtle", "typing",
+             "unittest/mock", "urllib/request", "zipfile")  # fmt: skip
+    files = [STANDARD_LIBRARY / f"{name}.py" for name in names]
+    return "\n".join(path.read_text(encoding="utf-8") for path in files if path.exists())

@@ -1,0 +1,131 @@
+"""Special tokens: which are refused, and the native search against `regex` alternation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer_core import reference
+from tokenizer_core.errors import InvalidSpecialToken
+from tokenizer_core.special_tokens import find_special_tokens, validate_special_tokens
+from tokenizer_core.text import Text
+
+END = b"<|endoftext|>"
+
+
+def found(content: bytes, tokens: Sequence[bytes], begin: int = 0, end: int | None = None) -> list:
+    text = Text.of(content)
+    return find_special_tokens(text, begin, text.size if end is None else end, tokens).tolist()
+
+
+def found_by_regex(content: bytes, tokens: Sequence[bytes]) -> list[list[int]]:
+    longest_first = sorted(tokens, key=len, reverse=True)
+    alternation = b"|".join(map(regex.escape, longest_first))
+    return [
+        [match.start(), match.end(), tokens.index(match.group())]
+        for match in regex.finditer(alternation, content)
+    ]
+
+
+def test_usable_tokens_come_back_in_their_order() -> None:
+    assert validate_special_tokens(["b", "<|a|>", "é"]) == ("b", "<|a|>", "é")
+    assert validate_special_tokens([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "complaint"),
+    [
+        (["a", ""], "special token 1 is ''"),
+        (["a", "b", "a"], "'a' is given twice"),
+        (["a\ud800"], "lone surrogate"),
+        ("<|endoftext|>", "one string"),
+        ([b"a"], "special token 0 is b'a'"),
+    ],
+)
+def test_unusable_tokens_are_refused_in_three_parts(tokens: list[str], complaint: str) -> None:
+    with pytest.raises(InvalidSpecialToken) as caught:
+        validate_special_tokens(tokens)
+    assert complaint in caught.value.happened
+    assert caught.value.accepted
+    assert caught.value.next_step
+
+
+def test_nothing_is_found_where_nothing_is() -> None:
+    assert found(b"", [END]) == []
+    assert found(b"text", []) == []
+    assert found(b"<|endoftext|", [END]) == []
+    assert found(b"<|endoftext<|endoftext|>", [END]) == [[11, 24, 0]]
+
+
+def test_the_longest_wins_at_one_place_and_the_leftmost_wins_over_the_longest() -> None:
+    assert found(b"abcd", [b"ab", b"abc"]) == [[0, 3, 1]]
+    assert found(b"abcd", [b"abc", b"ab"]) == [[0, 3, 0]]
+    assert found(b"abcde", [b"ab", b"bcde"]) == [[0, 2, 0]]
+
+
+def test_a_token_that_overlaps_itself_is_found_again_behind_itself() -> None:
+    assert found(b"<|a|><|a|>", [b"<|a|>"]) == [[0, 5, 0], [5, 10, 0]]
+    assert found(b"<|a|><|a|>", [b"<|a|>", b"<|a|><|a|>"]) == [[0, 10, 1]]
+    assert found(b"aaaaa", [b"aa"]) == [[0, 2, 0], [2, 4, 0]]
+
+
+@pytest.mark.parametrize("tokens", [[END], [END, b"<|pad|>", b"[SEP]", "漢".encode(), b"x"]])
+def test_tokens_are_found_across_block_edges(tokens: list[bytes]) -> None:
+    for before in range(140):
+        for token in tokens:
+            content = b"<" * before + token + b"|>"
+            assert found(content, tokens) == [[before, before + len(token), tokens.index(token)]]
+
+
+def test_the_search_stays_within_its_range() -> None:
+    content = END * 3
+    assert found(content, [END], 0, 25) == [[0, 13, 0]]
+    assert found(content, [END], 1, 39) == [[13, 26, 0], [26, 39, 0]]
+    assert found(content, [END], 13, 26) == [[13, 26, 0]]
+    assert found(content, [END], 5, 5) == []
+
+
+def test_more_occurrences_than_any_buffer_are_all_found() -> None:
+    content = (b"a<s>" + END) * 100_000
+    occurrences = find_special_tokens(Text.of(content), 0, len(content), [END, b"<s>"])
+    assert occurrences.shape == (200_000, 3)
+    assert occurrences[:, 2].tolist() == [1, 0] * 100_000
+    assert (occurrences[1:, 0] >= occurrences[:-1, 1]).all()
+
+
+def test_tempting_random_texts_agree_with_regex() -> None:
+    generator = random.Random(5)
+    total = 0
+    for _ in range(6000):
+        letters = generator.choice([b"<|ab>", b"ab", "é漢<".encode()])
+        count = generator.choice([1, 2, 3, 8])
+        lengths = [generator.randint(1, 6) for _ in range(count)]
+        tokens = list({bytes(generator.choices(letters, k=length)) for length in lengths})
+        generator.shuffle(tokens)
+        content = bytes(generator.choices(letters, k=generator.randint(0, 200)))
+        expected = found_by_regex(content, tokens)
+        total += len(expected)
+        assert found(content, tokens) == expected, (content, tokens)
+    assert total > 10_000
+
+
+@settings(deadline=None)  # the first example may compile
+@given(
+    st.text(alphabet="<|ab>é", max_size=150),
+    st.lists(st.text(alphabet="<|ab>é", min_size=1, max_size=5), max_size=5, unique=True),
+)
+def test_hyp_cutting_at_the_occurrences_is_the_reference(text: str, tokens: list[str]) -> None:
+    content = text.encode()
+    pieces, position = [], 0
+    for begin, end, index in found(content, [token.encode() for token in tokens]):
+        assert content[begin:end] == tokens[index].encode()
+        pieces += [content[position:begin], content[begin:end]]
+        position = end
+    pieces.append(content[position:])
+    cut = [piece.decode() for piece in pieces if piece]
+    assert cut == reference.cut_at_special_tokens(text, tokens)

@@ -1,0 +1,157 @@
+"""Names, values and digests of patterns; the named ones against the engines others run them on."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import regex
+import tiktoken
+from tokenizers import Regex, pre_tokenizers
+
+from tokenizer_core import reference, split_patterns
+from tokenizer_core.errors import InvalidOption, InvalidPattern
+from tokenizer_core.split_patterns import MAX_REGEX_BYTES, SplitPattern
+
+# As tiktoken publishes them, and older spellings in wide use.
+PUBLISHED = [
+    ("gpt2", r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+    ("gpt2", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+    ("gpt2", r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+    ("gpt2", r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"),
+    ("cl100k", r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++"
+               r"[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"),
+]  # fmt: skip
+# Characters whose classes no Unicode version of the last ten years has changed.
+TEMPTING = [*"   \n\n\r\t'''sSdlLvVeErRtmaxé漢한яſ123456٣Ⅷ½!?-…—\u3000\u00a0\u0301\u200d😀",
+            "'s", "'LL", "'ſ", "\x1c", "\x85", "\u2003"]  # fmt: skip
+
+
+def tempting_texts(count: int) -> list[str]:
+    generator = random.Random(17)
+    return ["".join(generator.choices(TEMPTING, k=generator.randint(1, 14))) for _ in range(count)]
+
+
+def test_a_pattern_is_parsed_from_a_name_a_regex_or_itself() -> None:
+    gpt2 = SplitPattern.named("gpt2")
+    assert SplitPattern.parse("gpt2") == gpt2
+    assert SplitPattern.parse(gpt2) is gpt2
+    own = SplitPattern.parse(r"\w+")
+    assert (own.regex, own.name, own.has_kernel, own.cuts_at_spaces) == (r"\w+", None, False, False)
+    assert gpt2.has_kernel
+    assert gpt2.cuts_at_spaces
+    assert own.compiled.findall("a bc") == ["a", "bc"]
+
+
+@pytest.mark.parametrize("name", ["gtp2", "GPT2", "o300k", "", "cl100k_base"])
+def test_an_unknown_name_is_not_taken_for_a_regex(name: str) -> None:
+    with pytest.raises((InvalidOption, InvalidPattern)) as caught:
+        SplitPattern.parse(name)
+    assert "gpt2, cl100k" in caught.value.accepted
+    assert caught.value.next_step
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        SplitPattern.parse("cl100")
+    assert caught.value.next_step == "write 'cl100k'"
+
+
+def test_a_literal_word_can_still_be_a_regex_on_purpose() -> None:
+    assert SplitPattern(regex="and").name is None
+
+
+@pytest.mark.parametrize(("name", "spelling"), PUBLISHED)
+def test_known_spellings_are_the_named_pattern(name: str, spelling: str) -> None:
+    pattern = SplitPattern(regex=spelling)
+    assert pattern == SplitPattern.named(name)
+    assert pattern.digest == SplitPattern.named(name).digest
+    assert hash(pattern) == hash(SplitPattern.named(name))
+
+
+@pytest.mark.parametrize(("name", "spelling"), PUBLISHED)
+def test_known_spellings_really_are_equal(name: str, spelling: str) -> None:
+    for text in tempting_texts(4000):
+        assert reference.split(text, SplitPattern.named(name).regex) == reference.split(
+            text, spelling
+        )
+
+
+def test_a_name_cannot_be_put_on_another_regex() -> None:
+    with pytest.raises(InvalidPattern, match="not that of the split pattern 'gpt2'"):
+        SplitPattern(regex=r"\w+", name="gpt2")
+    with pytest.raises(InvalidPattern, match="not that of the split pattern 'mine'"):
+        SplitPattern(regex=r"\w+", name="mine")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "complaint"),
+    [
+        (r"[a", "does not compile"),
+        (r"(?P<n>a)(?P=m)", "does not compile"),
+        (r"a**", "does not compile"),
+        (r"(?r)\w+", "searches backwards"),
+        ("a" * 4097, "too long"),
+        ("é" * 2049, "too long"),
+        ("\ud800", "not UTF-8"),
+        ("", "is ''"),
+    ],
+)
+def test_an_unusable_regex_is_refused_in_three_parts(pattern: str, complaint: str) -> None:
+    with pytest.raises(InvalidPattern) as caught:
+        SplitPattern(regex=pattern)
+    assert complaint in caught.value.happened
+    assert caught.value.accepted
+    assert caught.value.next_step
+    assert len(str(caught.value)) < 1000
+
+
+def test_the_longest_regex_allowed_is_allowed() -> None:
+    assert len(SplitPattern(regex="a" * MAX_REGEX_BYTES).regex) == MAX_REGEX_BYTES
+
+
+def test_digests_tell_patterns_and_unicode_versions_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = [SplitPattern.named("gpt2"), SplitPattern.named("cl100k"), SplitPattern(r"\w+")]
+    digests = [pattern.digest for pattern in patterns]
+    assert len(set(digests)) == 3
+    monkeypatch.setattr(split_patterns, "unicode_classes_digest", lambda: "another")
+    assert not set(digests) & {pattern.digest for pattern in patterns}
+
+
+@pytest.mark.parametrize("name", sorted(split_patterns.NAMED_PATTERNS))
+def test_tokenizers_cuts_the_exported_regex_alike(name: str) -> None:
+    pattern = SplitPattern.named(name)
+    split = pre_tokenizers.Split(Regex(pattern.regex_for_export), "isolated")
+    for text in tempting_texts(5000):
+        pieces = [piece for piece, _ in split.pre_tokenize_str(text)]
+        assert pieces == reference.split(text, pattern.regex)
+
+
+@pytest.mark.parametrize("name", sorted(split_patterns.NAMED_PATTERNS))
+def test_tiktoken_cuts_the_exported_regex_alike(name: str) -> None:
+    pattern = SplitPattern.named(name)
+    # With a rank for every substring each pre-token is one token, so tokens show the cuts.
+    for text in tempting_texts(300):
+        content = text.encode()
+        ranks = {bytes([byte]): byte for byte in range(256)}
+        for length in range(2, len(content) + 1):
+            for begin in range(len(content) - length + 1):
+                ranks.setdefault(content[begin : begin + length], len(ranks))
+        encoding = tiktoken.Encoding(
+            name, pat_str=pattern.regex_for_export, mergeable_ranks=ranks, special_tokens={}
+        )
+        pieces = encoding.decode_tokens_bytes(encoding.encode_ordinary(text))
+        assert [piece.decode() for piece in pieces] == reference.split(text, pattern.regex)
+
+
+def test_gpt2_is_what_tokenizers_calls_byte_level() -> None:
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    gpt2 = SplitPattern.named("gpt2").regex
+    for text in tempting_texts(3000):
+        spans = [span for _, span in byte_level.pre_tokenize_str(text)]
+        assert [text[begin:end] for begin, end in spans] == reference.split(text, gpt2)
+
+
+def test_the_export_of_a_users_regex_avoids_what_oniguruma_misreads() -> None:
+    assert SplitPattern(regex=r"\d{1,3}+|\D").regex_for_export == r"(?>\d{1,3})|\D"
+    assert regex.compile(SplitPattern(regex=r"\d{1,3}+$").regex_for_export)

@@ -1,0 +1,219 @@
+"""Pre-token starts of the pattern `cl100k`, 64 bytes at a time; knows nothing of words or tokens.
+
+Characters are letters L, numbers N, white space W (S is U+0020, R a line feed or carriage return,
+X any W but R) and others O. The pattern's alternatives come to this:
+
+- R directly behind a run of O belongs to that run (*absorbed*); what follows it is as if it came
+  behind a letter. In this list R and W are those that are not absorbed.
+- A pre-token starts at the first character of a run of O, unless S stands before it.
+- One starts at the first character of a run of L, unless X stands before it, or a run of O that
+  is a single character without S before it: those join the letters.
+- One starts at the first, fourth, seventh … character of a run of N.
+- One starts at the first character of a run of W and, unless the span ends with that run, at the
+  character behind its last R, and at its last character when that is an X.
+- One starts behind a contraction whose apostrophe starts a pre-token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tokenizer_core.kernels.character_masks import (
+    class_masks,
+    contraction_width,
+    mark_last_white,
+)
+from tokenizer_core.kernels.compilation import kernel
+from tokenizer_core.kernels.memory import (
+    leading_zeros,
+    mask_apostrophes,
+    mask_carriage_returns,
+    mask_line_feeds,
+    mask_spaces,
+    trailing_zeros,
+)
+
+_0 = np.uint64(0)
+_1 = np.uint64(1)
+_6 = np.uint64(6)
+_63 = np.uint64(63)
+_ALL = ~np.uint64(0)
+_NOWHERE = np.int64(-1)
+
+
+@kernel
+def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None:
+    letters_before = numbers_before = others_before = spaces_before = _0
+    white_before = blank_before = newline_before = absorbed_before = _0
+    single_before = joins_before = _0
+    straddling = (_0, _0, _0)
+    in_group = np.int64(0)
+    pending = _NOWHERE
+    block = begin & ~np.int64(63)
+    valid = _ALL << np.uint64(begin & np.int64(63))
+    while block < end:
+        span_end = _0  # the bit behind the span's last byte, if it lies in this block
+        if end - block < 64:
+            span_end = _1 << np.uint64(end - block)
+            valid &= span_end - _1
+        address = base + block
+        letters, numbers, white, continued, straddling = class_masks(
+            address, valid, straddling, table
+        )
+        others = valid & ~(letters | numbers | white)
+        spaces = mask_spaces(address) & valid
+        newlines = (mask_line_feeds(address) | mask_carriage_returns(address)) & valid
+        blanks = white & ~newlines
+
+        # To add its first bit to a run of ones is to clear the run.
+        behind_others = (others << _1) | others_before
+        absorbed = newlines & (behind_others | absorbed_before)
+        absorbed = newlines & ~(newlines + absorbed)
+        white &= ~absorbed
+        newlines &= ~absorbed
+
+        marks = others & ~(behind_others | (spaces << _1) | spaces_before)
+        single = marks
+        if continued:
+            more = others & continued
+            single |= ((single << _1) | single_before) & more
+            single |= (single << _1) & more
+            single |= (single << _1) & more
+        joins = blanks | single
+        marks |= letters & ~((letters << _1) | letters_before | (joins << _1) | joins_before)
+
+        behind_white = (white << _1) | white_before
+        marks |= white & ~behind_white
+        ended = valid & ~white & behind_white  # the character before is the last of its run
+        last_blank = (ended >> _1) & blanks
+        marks |= last_blank & ~continued
+        if (last_blank & continued) | (ended & blank_before):
+            mark_last_white(base, block, last_blank & continued, ended & blank_before, starts)
+
+        numbers_begin = numbers & ~((numbers << _1) | numbers_before)
+        two = numbers & (numbers << _1)
+        if (two & (two << np.uint64(2))) | (numbers & (continued | numbers_before)):
+            numbers_begin, in_group = _groups(numbers & ~continued, numbers_begin, in_group)
+        elif numbers >> _63:
+            in_group = leading_zeros(~numbers)
+        marks |= numbers_begin
+
+        blanks_begin = blanks & ((newlines << _1) | newline_before)
+        if blanks_begin or pending >= 0:
+            refuted, pending = _blanks_behind_newlines(
+                block, blanks, blanks_begin, newlines, span_end, pending, starts
+            )
+            marks |= blanks_begin & ~refuted
+
+        _mark_contractions(base, block, end, mask_apostrophes(address) & marks, starts)
+        starts[np.uint64(block) >> _6] |= marks
+
+        letters_before = letters >> _63
+        numbers_before = numbers >> _63
+        others_before = others >> _63
+        spaces_before = spaces >> _63
+        white_before = white >> _63
+        blank_before = blanks >> _63
+        newline_before = newlines >> _63
+        absorbed_before = absorbed >> _63
+        single_before = single >> _63
+        joins_before = joins >> _63
+        valid = _ALL
+        block += 64
+    if pending >= 0:
+        _unmark(pending, starts)
+
+
+@kernel
+def _groups(characters: Any, run_begins: Any, in_group: Any) -> Any:
+    """Where groups of three numbers begin.
+
+    Args:
+        characters: first bytes of numbers.
+        run_begins: those that begin a run.
+        in_group: how many numbers the group at the end of the block before has.
+    """
+    begins = _0
+    while characters:
+        one = characters & (_0 - characters)
+        characters ^= one
+        if (one & run_begins) or in_group == 3:
+            begins |= one
+            in_group = np.int64(0)
+        in_group += np.int64(1)
+    return begins, in_group
+
+
+@kernel
+def _blanks_behind_newlines(
+    block: Any, blanks: Any, begins: Any, newlines: Any, span_end: Any, pending: Any, starts: Any
+) -> Any:
+    """Which runs of blanks behind a newline start no pre-token after all.
+
+    They do not when a newline or the end of the span ends them: then a later newline is the last
+    of the white space, or the whole of it is one pre-token. A run that reaches the end of the
+    block stays marked and is *pending* until a later block decides.
+
+    Args:
+        begins: first bytes of the runs in question that begin in this block.
+        pending: position of the run in question that began in an earlier block, or -1.
+
+    Returns:
+        The bits of ``begins`` to be taken back, and the new pending position.
+    """
+    earlier = pending
+    undecided = begins
+    ends = newlines | span_end
+    taken_back = _0
+    if pending >= 0:
+        if blanks & _1:
+            undecided |= _1
+        else:
+            if newlines & _1:
+                _unmark(pending, starts)
+            earlier = _NOWHERE
+    refuted = (blanks + undecided) & ~blanks & ends
+    while refuted:
+        k = trailing_zeros(refuted)
+        refuted &= refuted - _1
+        begin = _63 - np.uint64(leading_zeros(undecided & ((_1 << np.uint64(k)) - _1)))
+        if begin == _0 and earlier >= 0:
+            _unmark(earlier, starts)
+        else:
+            taken_back |= _1 << begin
+    pending = _NOWHERE
+    if blanks >> _63:
+        begin = np.uint64(64 - leading_zeros(~blanks))
+        if (undecided >> begin) & _1:
+            pending = earlier if begin == _0 and earlier >= 0 else block + np.int64(begin)
+    return taken_back, pending
+
+
+@kernel
+def _unmark(position: Any, starts: Any) -> None:
+    starts[np.uint64(position) >> _6] &= ~(_1 << (np.uint64(position) & _63))
+
+
+@kernel
+def _mark_contractions(base: Any, block: Any, end: Any, apostrophes: Any, starts: Any) -> None:
+    while apostrophes:
+        k = trailing_zeros(apostrophes)
+        apostrophes &= apostrophes - _1
+        width = contraction_width(base + block + k, np.uint8(0x20))
+        if width and block + k + width < end:
+            behind = np.uint64(block + k + width)
+            starts[behind >> _6] |= _1 << (behind & _63)
+
+
+@kernel
+def mark_cl100k(text: Any, size: Any, spans: Any, table: Any, starts: Any) -> Any:
+    """Set the bits of ``starts`` where pre-tokens start; the arguments are `mark_gpt2`'s."""
+    base = text.ctypes.data
+    for i in range(spans.shape[0]):
+        begin, end = spans[i, 0], spans[i, 1]
+        if begin < 0 or end < begin or end > size:
+            return False
+        _mark_span(base, begin, end, table.ctypes.data, starts)
+    return True

@@ -1,0 +1,85 @@
+"""The one seam between split patterns and their consumers: text and spans in, a bitmap out."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.kernels.scan_cl100k import mark_cl100k
+from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.unicode_classes import class_table
+
+_MATCHES_AT_ONCE = 1 << 16
+_KERNELS = {"gpt2": mark_gpt2, "cl100k": mark_cl100k}
+
+
+def mark_pre_tokens(
+    text: Text, spans: NDArray[np.int64], pattern: SplitPattern
+) -> NDArray[np.uint64]:
+    """Mark where pre-tokens start.
+
+    A pre-token ends at the next start or at its span's end. Spans are independent of each other:
+    a pattern sees the end of its span as the end of the text.
+
+    Args:
+        text: valid UTF-8 (at least within the spans).
+        spans: int64 of shape [n, 2], half-open byte ranges between characters, not overlapping.
+
+    Returns:
+        uint64 of shape [size // 64 + 2]: bit ``i & 63`` of word ``i >> 6`` is set iff a pre-token
+        starts at byte ``i``. Zero outside the spans; every non-empty span's begin is set.
+
+    Raises:
+        IndexError: a span lies outside of the text, or ends before it begins.
+    """
+    spans = np.ascontiguousarray(spans, np.int64)
+    starts = np.zeros(text.size // 64 + 2, np.uint64)
+    mark = _KERNELS.get(pattern.name or "")
+    if mark is not None:
+        within = mark(text.data, text.size, spans, class_table(), starts)
+    else:
+        within = _mark_by_regex(text, spans, pattern, starts)
+    if not within:
+        raise IndexError(f"a span lies outside of the text of {text.size} bytes")
+    return starts
+
+
+def _mark_by_regex(
+    text: Text, spans: NDArray[np.int64], pattern: SplitPattern, starts: NDArray[np.uint64]
+) -> bool:
+    """Mark by the ``regex`` package: exact for every pattern, 5 to 20 MB/s."""
+    marked = np.zeros(text.size + 1, np.bool_)
+    for begin, end in spans.tolist():
+        if not 0 <= begin <= end <= text.size:
+            return False
+        if begin == end:
+            continue
+        characters = text.bytes(begin, end).decode()
+        is_lead = (text.data[begin:end] & 0xC0) != 0x80
+        byte_positions = np.flatnonzero(is_lead) + begin
+        marked[begin] = True
+        matches = pattern.compiled.finditer(characters)
+        while batch := [
+            edge for match in islice(matches, _MATCHES_AT_ONCE) for edge in match.span()
+        ]:
+            matched = np.array(batch, np.int64).reshape(-1, 2)
+            edges = matched[matched[:, 0] < matched[:, 1]].ravel()
+            edges = edges[edges < len(characters)]
+            marked[byte_positions[edges]] = True
+    packed = np.packbits(marked, bitorder="little")
+    starts.view(np.uint8)[: packed.size] |= packed
+    return True
+
+
+def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
+    """The pre-tokens of ``text`` as strings, for people and tests; joined they give it back."""
+    whole = Text.of(text.encode())
+    starts = mark_pre_tokens(
+        whole, np.array([[0, whole.size]], np.int64), SplitPattern.parse(pattern)
+    )
+    edges = np.flatnonzero(np.unpackbits(starts.view(np.uint8), bitorder="little")).tolist()
+    return [whole.bytes(begin, end).decode() for begin, end in pairwise([*edges, whole.size])]

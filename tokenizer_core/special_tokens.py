@@ -1,0 +1,89 @@
+"""Which special tokens are legal and where they stand in a text; knows nothing of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import InvalidSpecialToken
+from tokenizer_core.kernels.find_specials import find_specials
+from tokenizer_core.text import Text
+
+_MOST_AT_ONCE = 1 << 16
+
+
+def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
+    """The same tokens in the same order, once each is known to be usable.
+
+    Raises:
+        InvalidSpecialToken: a single string instead of a sequence, an empty token, a duplicate,
+            or a lone surrogate (which UTF-8 cannot hold).
+    """
+    if isinstance(tokens, str):
+        raise InvalidSpecialToken(
+            f"special tokens were given as the one string {tokens!r}",
+            "a sequence of strings is accepted",
+            f"write [{tokens!r}]",
+        )
+    seen: set[str] = set()
+    for position, token in enumerate(tokens):
+        if not isinstance(token, str) or not token:
+            raise InvalidSpecialToken(
+                f"special token {position} is {token!r}",
+                "a special token is a string of at least one character",
+                "remove it from the list",
+            )
+        if token in seen:
+            raise InvalidSpecialToken(
+                f"special token {token!r} is given twice",
+                "each special token has one id",
+                f"give {token!r} once",
+            )
+        try:
+            token.encode()
+        except UnicodeEncodeError:
+            raise InvalidSpecialToken(
+                f"special token {token!r} contains a lone surrogate",
+                "every character must have a UTF-8 form",
+                "remove the characters U+D800 to U+DFFF from it",
+            ) from None
+        seen.add(token)
+    return tuple(tokens)
+
+
+def find_special_tokens(
+    text: Text, begin: int, end: int, tokens: Sequence[bytes]
+) -> NDArray[np.int64]:
+    """Where special tokens stand in [begin, end): leftmost first, the longest at one place.
+
+    Occurrences never overlap: the search goes on behind each one, so ``<|a|><|a|>`` is two.
+
+    Args:
+        tokens: non-empty byte strings.
+
+    Returns:
+        int64 of shape [n, 3]: begin, end (byte positions in ``text``), index in ``tokens``.
+    """
+    if not tokens:
+        return np.empty((0, 3), np.int64)
+    longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
+    in_order = [tokens[index] for index in longest_first]
+    # bytes of a frozen array would be read-only, and kernels are compiled for writable arrays
+    sought = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
+    offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
+    first_two = {(token[0], token[1] if len(token) > 1 else -1) for token in in_order}
+    openings = np.array(sorted(first_two), np.int16)
+    parts: list[NDArray[np.int64]] = []
+    capacity = 64
+    while begin < end:
+        found = np.empty((capacity, 3), np.int64)
+        count, begin = find_specials(text.data, begin, end, openings, sought, offsets, found)
+        parts.append(found[:count])
+        capacity = min(capacity * 8, _MOST_AT_ONCE)
+    if not parts:
+        return np.empty((0, 3), np.int64)
+    occurrences = np.concatenate(parts)
+    occurrences[:, 2] = np.array(longest_first, np.int64)[occurrences[:, 2]]
+    return occurrences

@@ -1,0 +1,50 @@
+"""UTF-8 bytes laid out as kernels want them, and whether they are UTF-8; knows no pattern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.kernels.memory import PADDING
+from tokenizer_core.kernels.utf8 import invalid_utf8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    """Bytes with `PADDING` zero bytes behind them, so that kernels load without checking.
+
+    Parts of a text are named by *spans*: an int64 array of shape [n, 2] of half-open byte ranges
+    that are pre-tokenized independently (the end of a span is the end of the text for a pattern).
+
+    Attributes:
+        data: uint8 of shape [size + PADDING], C-contiguous and writable (kernels are compiled for
+            writable arrays; nobody writes).
+        size: number of bytes.
+    """
+
+    data: NDArray[np.uint8]
+    size: int
+
+    @classmethod
+    def of(cls, content: bytes | bytearray | memoryview) -> Text:
+        """Copy ``content`` into a new text. Whether it is UTF-8 is `invalid_utf8_at`'s question."""
+        source = np.frombuffer(content, np.uint8)
+        data = np.empty(source.size + PADDING, np.uint8)
+        data[: source.size] = source
+        data[source.size :] = 0
+        return cls(data, source.size)
+
+    def bytes(self, begin: int = 0, end: int | None = None) -> bytes:
+        """A copy of the bytes in [begin, end); ``end`` defaults to the end of the text."""
+        return self.data[begin : self.size if end is None else min(end, self.size)].tobytes()
+
+
+def invalid_utf8_at(text: Text) -> int:
+    """Position of the first byte sequence that is not UTF-8, or -1 when all is well.
+
+    The same verdict as Python's strict decoder (``UnicodeDecodeError.start``): overlong forms,
+    surrogates, code points above U+10FFFF and truncated sequences are refused.
+    """
+    return int(invalid_utf8(text.data, text.size))
