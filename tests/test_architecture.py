@@ -17,6 +17,8 @@ MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # Who may import what comes from outside (a room's own modules are checked separately).
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
 ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
+# Logged with every version and run by MLflow's own loader, far from this package.
+SHIPPED_TO_MLFLOW = "registry/mlflow_model.py"
 
 
 def name_of(path: Path) -> str:
@@ -66,7 +68,7 @@ def test_the_core_knows_only_its_few_libraries(path: Path) -> None:
 
 @pytest.mark.parametrize("package", sorted(ONE_DOOR))
 def test_each_service_has_one_door(package: str) -> None:
-    doors = modules_importing(package)
+    doors = [door for door in modules_importing(package) if door != SHIPPED_TO_MLFLOW]
     assert doors, f"nothing imports {package}; has its door moved?"
     assert {door.split("/")[0] for door in doors} == {ONE_DOOR[package]}
     assert len(doors) == 1, f"{package} is imported in {doors}"

@@ -1,0 +1,61 @@
+"""Who is working: a process as a value that other processes can ask about later.
+
+Knows nothing of locks, runs or files of ours. A process id alone says little, since ids are used
+again; together with the machine's boot and the process's start it names one process for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_START_TIME = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing parenthesis
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process on one machine.
+
+    Attributes:
+        pid: its id there.
+        host: the machine's name.
+        birth: the machine's boot and the process's start in clock ticks; empty where the system
+            does not tell (then only the id is compared).
+    """
+
+    pid: int
+    host: str
+    birth: str = ""
+
+    def is_dead(self) -> bool:
+        """Whether this process certainly no longer runs; False when it cannot be known."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # alive, and somebody else's
+        except (OverflowError, OSError):
+            return False
+        birth = birth_of(self.pid)
+        return bool(self.birth and birth and birth != self.birth)
+
+
+def this_process() -> Process:
+    pid = os.getpid()
+    return Process(pid, socket.gethostname(), birth_of(pid))
+
+
+def birth_of(pid: int) -> str:
+    """When a process of this machine started, as text to compare; empty when unknown."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        status = (_PROC / str(pid) / "stat").read_text()
+        return f"{boot}:{status.rpartition(')')[2].split()[_START_TIME]}"
+    except (OSError, IndexError, UnicodeDecodeError):
+        return ""

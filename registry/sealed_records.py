@@ -1,0 +1,88 @@
+"""Small JSON records beside large files: each carries its own digest, so damage is seen.
+
+A record vouches for files that were written before it; writing it is what makes them exist. Knows
+neither what is in a record nor what is in a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizer_core.digests import canonical_json, digest_of
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile
+
+_SEAL = "digest"
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeal:
+    """What a file must be to be believed.
+
+    Attributes:
+        size: its bytes.
+        sha256: of its content.
+    """
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> FileSeal:
+        """Seal a finished file."""
+        with path.open("rb") as file:
+            return cls(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+    def fits(self, path: Path) -> bool:
+        """Whether there is a file of the right size; its content is not read."""
+        try:
+            return path.stat().st_size == self.size
+        except OSError:
+            return False
+
+    def verify(self, path: Path) -> None:
+        """Read the file and compare.
+
+        Raises:
+            CorruptFile: it is missing or has other content.
+        """
+        if not self.fits(path) or FileSeal.of(path) != self:
+            raise damaged(path)
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record with its digest, atomically and durably."""
+    DURABLE.write(path, canonical_json({**record, _SEAL: digest_of(dict(record))}))
+
+
+def read_record(path: Path, format_number: int) -> dict[str, Any]:
+    """Read a record.
+
+    Args:
+        path: its file.
+        format_number: what its member ``format`` must be.
+
+    Raises:
+        CorruptFile: it is missing, damaged or of another format.
+    """
+    try:
+        record = json.loads(path.read_bytes())
+        if record.pop(_SEAL) == digest_of(record) and record["format"] == format_number:
+            return dict(record)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise damaged(path)
+
+
+def damaged(path: Path) -> CorruptFile:
+    """The error for a file that is missing or not what was written."""
+    return CorruptFile(
+        f"{path} is {'not what was written' if path.exists() else 'missing'}",
+        "the file as bpeline wrote it",
+        "run the same command again: what is damaged is made anew",
+    )

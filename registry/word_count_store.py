@@ -1,0 +1,327 @@
+"""The word-count store: chunks' counts as shards, a corpus's counts as one table.
+
+Says which shards and tables exist, which are believed and which forgotten; how they lie on disk is
+in `registry.word_count_shards` and `registry.word_count_tables`. Knows nothing of the files that
+were counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.sealed_records import damaged, read_record, write_record
+from registry.word_count_shards import Shard, ShardFiles, shard_key
+from registry.word_count_tables import TablePart, build_table, log_of, read_table
+from registry.workspace import Workspace
+from tokenizer_core.digests import digest_of
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.word_counts import WordCounts
+
+if TYPE_CHECKING:
+    from tokenizer_core.chunk_counts import ChunkCounts
+
+__all__ = ["ShardRef", "ShardStatistics", "TableHandle", "WordCountStore", "shard_key"]
+
+TABLE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRef:
+    """A shard at its place in a corpus.
+
+    Attributes:
+        key: of the shard.
+        weight: factor for its counts; 1.0 leaves them exact.
+        position_base: added to its first positions: where its chunk begins in the corpus.
+    """
+
+    key: str
+    weight: float = 1.0
+    position_base: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableHandle:
+    """A finished word-count table; small enough to be passed between steps.
+
+    Attributes:
+        key: digest of the shards, weights and bases it was made from.
+        path: the DuckDB file.
+        rows: distinct words.
+        total: Σ count.
+        total_bytes: Σ count · length.
+        counts_digest: `WordCounts.digest` of its content.
+        reused: whether it had been made before.
+    """
+
+    key: str
+    path: Path
+    rows: int
+    total: int
+    total_bytes: int
+    counts_digest: str
+    reused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatistics:
+    """Sums over shards; a shard named twice counts twice. See `Shard` for the meanings."""
+
+    shards: int = 0
+    words: int = 0  # of each shard by itself: an upper bound of the distinct words
+    total: int = 0
+    total_bytes: int = 0
+    documents: int = 0
+    bytes_counted: int = 0
+    special_tokens_seen: int = 0
+    replaced_utf8: int = 0
+    held_out_documents: int = 0
+    held_out_bytes: int = 0
+
+
+class WordCountStore:
+    """Shards and tables of one workspace. Many may write shards; one process at a time combines.
+
+    Args:
+        workspace: where they lie.
+        memory_limit: how much memory DuckDB may use before it spills to the workspace's disk.
+        threads: DuckDB's threads; None takes one for each processor.
+    """
+
+    def __init__(
+        self, workspace: Workspace, *, memory_limit: str = "2GB", threads: int | None = None
+    ) -> None:
+        self._workspace = workspace
+        self._shards = ShardFiles(workspace)
+        self._memory_limit = memory_limit
+        self._threads = threads or os.cpu_count() or 1
+
+    # ---- shards ----------------------------------------------------------------------------
+
+    def has(self, chunk_digest: str, reading_digest: str) -> bool:
+        """Whether a chunk was counted; the content is verified when it is combined."""
+        return self._shards.is_there(shard_key(chunk_digest, reading_digest))
+
+    def put(self, counts: ChunkCounts, reading_digest: str) -> str:
+        """Keep a chunk's counts; returns the shard's key.
+
+        Raises:
+            DiskFull: no space left.
+        """
+        return self._shards.write(counts, reading_digest).key
+
+    def forget_shard(self, key: str) -> None:
+        """Remove a shard, so that `has` says no."""
+        self._shards.forget(key)
+
+    def statistics(self, keys: Sequence[str]) -> ShardStatistics:
+        """Sums over shards, without reading their words.
+
+        Raises:
+            CorruptFile: a shard is missing or its record damaged; it is forgotten.
+        """
+        shards = self._read_shards(keys, verify=False)
+        sums = {
+            name: sum(getattr(shards[key], name) for key in keys)
+            for name in ShardStatistics.__slots__
+            if name != "shards"
+        }
+        return ShardStatistics(shards=len(keys), **sums)
+
+    def held_out_documents(self, keys: Sequence[str], limit_bytes: int) -> list[bytes]:
+        """Held-out documents of some shards, in order; a shard named twice is read once.
+
+        When there are more than ``limit_bytes``, documents are left out evenly over the whole
+        corpus, so that every shard keeps its share; the choice is always the same.
+
+        Raises:
+            CorruptFile: a shard is damaged; it is forgotten.
+        """
+        shards = self._read_shards(keys, verify=False)
+        available = sum(shard.held_out_bytes for shard in shards.values())
+        chosen: list[bytes] = []
+        seen = taken = 0
+        for shard in shards.values():
+            with self._forgetting(shard.key):
+                for document in self._shards.held_out(shard):
+                    seen += len(document)
+                    if (taken + len(document)) * max(available, limit_bytes) <= limit_bytes * seen:
+                        taken += len(document)
+                        chosen.append(document)
+        return chosen
+
+    # ---- tables ----------------------------------------------------------------------------
+
+    def combine(self, refs: Sequence[ShardRef]) -> TableHandle:
+        """Add up shards into one table, or find the table made of the same shards earlier.
+
+        Counts of equal weight are added, multiplied by the weight, rounded half to even, and
+        added again; words left with 0 vanish. The result equals `combine_word_counts`.
+
+        Args:
+            refs: shards of one split pattern, in any order.
+
+        Raises:
+            EmptyCorpus: no shards.
+            CorruptFile: shards are damaged; they are forgotten, so that `has` says no and they
+                can be counted again.
+            InvalidOption: different patterns, an impossible weight, or a sum above 2⁶³ − 1.
+            DiskFull: no space left.
+            StorageError: DuckDB cannot finish, for instance within its memory limit.
+        """
+        for ref in refs:
+            if not 0 <= ref.weight < float("inf"):
+                raise InvalidOption(
+                    f"a source cannot have the weight {ref.weight}",
+                    "weights are finite numbers from 0 upwards",
+                    "use 1.0 to count a source once, 0.5 to count it half",
+                )
+        rows = sorted([ref.key, float(ref.weight).hex(), int(ref.position_base)] for ref in refs)
+        key = digest_of(["table", TABLE_FORMAT, rows])
+        earlier = self._earlier_table(key)
+        if earlier is not None:
+            return earlier
+        if not refs:
+            raise EmptyCorpus(
+                "there are no word counts to combine",
+                "a corpus has at least one chunk",
+                "name files that hold text",
+            )
+        shards = self._read_shards([ref.key for ref in refs], verify=True)
+        patterns = {shard.pattern for shard in shards.values()}
+        if len(patterns) > 1:
+            raise InvalidOption(
+                f"the shards were counted with {len(patterns)} different split patterns",
+                "one table holds counts of one pattern",
+                "count the whole corpus with the same pattern",
+            )
+        pattern = SplitPattern(patterns.pop())
+        path = self._workspace.table(key)
+        with DURABLE.writing_aside(path) as temporary:
+            self._build(temporary, refs)
+            counts, rows_digest = read_table(
+                temporary, pattern, threads=self._threads, memory_limit=self._memory_limit
+            )
+            if all(ref.weight == 1 for ref in refs) and counts.total != sum(
+                shards[ref.key].total for ref in refs
+            ):
+                raise StorageError(
+                    f"DuckDB lost counts while combining {len(refs)} shards",
+                    "the table's total equals the sum of its shards' totals",
+                    "run the same command again; if it happens again, report it",
+                )
+        handle = TableHandle(
+            key, path, len(counts), counts.total, counts.total_bytes, counts.digest
+        )
+        record = {
+            "format": TABLE_FORMAT,
+            "key": key,
+            "pattern": pattern.regex,
+            "rows": handle.rows,
+            "total": handle.total,
+            "total_bytes": handle.total_bytes,
+            "counts_digest": handle.counts_digest,
+            "rows_digest": rows_digest,
+            "shards": len(shards),
+        }
+        write_record(self._workspace.table_manifest(key), record)
+        return handle
+
+    def open_table(self, handle: TableHandle) -> WordCounts:
+        """Read a table; rows are in the order of the words' bytes.
+
+        Raises:
+            CorruptFile: it is missing or not what was written; it is forgotten, so that
+                `combine` makes it anew.
+        """
+        path = self._workspace.table(handle.key)
+        try:
+            record = read_record(self._workspace.table_manifest(handle.key), TABLE_FORMAT)
+            log = log_of(path)
+            if not path.exists() or log.exists():
+                raise damaged(log if log.exists() else path)
+            pattern = SplitPattern(record["pattern"])
+            counts, rows_digest = read_table(
+                path, pattern, threads=self._threads, memory_limit=self._memory_limit
+            )
+            if (rows_digest, len(counts), counts.total, handle.counts_digest) != (
+                record["rows_digest"],
+                record["rows"],
+                record["total"],
+                record["counts_digest"],
+            ):
+                raise damaged(path)
+        except (CorruptFile, KeyError) as error:
+            self.forget_table(handle.key)
+            raise damaged(path) if isinstance(error, KeyError) else error from error
+        return counts
+
+    def forget_table(self, key: str) -> None:
+        """Remove a table, its record first."""
+        path = self._workspace.table(key)
+        for part in (self._workspace.table_manifest(key), path, log_of(path)):
+            if part.exists():
+                DURABLE.remove(part)
+
+    def _earlier_table(self, key: str) -> TableHandle | None:
+        path, manifest = self._workspace.table(key), self._workspace.table_manifest(key)
+        if not (path.exists() and manifest.exists()):
+            return None
+        try:
+            record = read_record(manifest, TABLE_FORMAT)
+            return TableHandle(
+                key=key,
+                path=path,
+                rows=record["rows"],
+                total=record["total"],
+                total_bytes=record["total_bytes"],
+                counts_digest=record["counts_digest"],
+                reused=True,
+            )
+        except (CorruptFile, KeyError):
+            return None
+
+    def _read_shards(self, keys: Sequence[str], *, verify: bool) -> dict[str, Shard]:
+        """The shards' records; forgets all damaged ones, then complains of the first."""
+        shards: dict[str, Shard] = {}
+        complaint: CorruptFile | None = None
+        for key in dict.fromkeys(keys):
+            try:
+                with self._forgetting(key):
+                    shards[key] = self._shards.read(key)
+                    if verify:
+                        self._shards.verify(shards[key])
+            except CorruptFile as error:
+                complaint = complaint or error
+        if complaint is not None:
+            raise complaint
+        return shards
+
+    @contextmanager
+    def _forgetting(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except CorruptFile:
+            self._shards.forget(key)
+            raise
+
+    def _build(self, path: Path, refs: Sequence[ShardRef]) -> None:
+        with self._workspace.temporary_directory("duckdb") as spill:
+            build_table(
+                path,
+                [
+                    TablePart(self._workspace.shard_counts(ref.key), ref.weight, ref.position_base)
+                    for ref in refs
+                ],
+                readable=self._workspace.shards,
+                spill=spill,
+                threads=self._threads,
+                memory_limit=self._memory_limit,
+            )

@@ -1,0 +1,100 @@
+"""A registry of one's own for every test: its workspace, its catalogue, a real MLflow on SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from registry import environment
+from registry.opening import Registry, open_registry
+from registry.publication import CorpusInput, Publication
+from registry.tracking import MlflowTracker, TrackingSettings
+from tokenizer_core.tokenizer import Tokenizer
+
+DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
+
+
+@pytest.fixture(scope="session")
+def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database after its migrations, which take seconds."""
+    path = tmp_path_factory.mktemp("mlflow") / "empty.sqlite"
+    MlflowTracker(TrackingSettings(f"sqlite:///{path}")).versions()
+    return path
+
+
+@pytest.fixture
+def mlflow_uri(empty_mlflow: Path) -> str:
+    """One database for all tests, emptied before each: MLflow prepares queries once per file."""
+    path = empty_mlflow.with_name("mlflow.sqlite")
+    with closing(sqlite3.connect(empty_mlflow)) as empty, closing(sqlite3.connect(path)) as target:
+        empty.backup(target)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def home(tmp_path: Path, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory of a workspace that this process is configured for."""
+    monkeypatch.setattr(environment, "_configured", None)
+    environment.configure(workspace=tmp_path / "home", tracking_uri=mlflow_uri)
+    yield tmp_path / "home"
+    environment._configured = None
+
+
+@pytest.fixture
+def registry(home: Path) -> Registry:
+    return open_registry()
+
+
+@pytest.fixture
+def disconnected(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The same workspace and catalogue, with an MLflow server that is down."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # what users set is theirs
+    settings = TrackingSettings(DEAD_SERVER, timeout_seconds=2, retries=0)
+    environment.configure(tracking_uri=DEAD_SERVER)
+    return Registry(registry.workspace, registry.catalogue, MlflowTracker(settings))
+
+
+def small_tokenizer(*words: bytes) -> Tokenizer:
+    """The 256 bytes, and the merges that build each word from its left."""
+    vocab = {number: bytes([number]) for number in range(256)}
+    merges = []
+    for word in words:
+        for end in range(2, len(word) + 1):
+            pair = (word[: end - 1], word[end - 1 : end])
+            if pair not in merges:
+                merges.append(pair)
+                vocab[len(vocab)] = word[:end]
+    return Tokenizer(vocab, merges)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Publication]:
+    """Make a publication of a small tokenizer that knows the given words."""
+
+    def make(*words: bytes, name: str = "news", run_id: str = "") -> Publication:
+        tokenizer = small_tokenizer(*words)
+        run_id = run_id or f"run-{tokenizer.digest[:8]}"
+        directory = tmp_path / "made" / f"{name}-{run_id}"
+        tokenizer.save(directory, format="bpeline")
+        return Publication(
+            name=name,
+            digest=tokenizer.digest,
+            tokenizer_directory=directory,
+            run_id=run_id,
+            corpus_digest="c" * 64,
+            counts_digest="d" * 64,
+            vocab_size=tokenizer.vocab_size,
+            pattern="gpt2",
+            params={"vocab_size": tokenizer.vocab_size, "sources": ["a.txt", "b.txt"]},
+            metrics={"compression/bytes_per_token": 2.5, "train/seconds": 0.25},
+            curve=((256, 1.0), (tokenizer.vocab_size, 2.5)),
+            inputs=(CorpusInput("web", "/corpus/*.txt", "e" * 64),),
+            report="# news\n\nA small tokenizer.\n",
+            created_at="2026-01-02T03:04:05+00:00",
+        )
+
+    return make

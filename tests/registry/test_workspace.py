@@ -1,0 +1,259 @@
+"""The workspace: private, of one format, swept when idle, held by one writer at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from registry import workspace_lock
+from registry.processes import Process, birth_of, this_process
+from registry.workspace import Workspace
+from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError, WorkspaceLocked
+
+ROOT = Path(__file__).parents[2]
+
+HOLD_THE_LOCK = """
+import sys, time
+from registry.workspace import Workspace
+with Workspace.open(sys.argv[1]).lock("training 'news'") as held:
+    held.doing("merging")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+HOLD_AND_FORK = """
+import os, sys, time
+from registry.workspace import Workspace
+with Workspace.open(sys.argv[1]).lock("training 'news'"):
+    child = os.fork()
+    if child == 0:
+        os.close(1)  # or the reader of this program's output would wait for the child
+        time.sleep(60)
+        os._exit(0)
+    print("held", child, flush=True)
+    time.sleep(60)
+"""
+
+
+def start(program: str, root: Path) -> tuple[subprocess.Popen[str], list[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(root)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline().split()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_a_new_workspace_is_private_and_every_path_lies_in_it(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "a" / "home")
+    assert workspace.root.stat().st_mode & 0o777 == 0o700
+    key = "ab" + "0" * 62
+    paths = [
+        workspace.shard_counts(key), workspace.shard_held_out(key), workspace.shard_manifest(key),
+        workspace.table(key), workspace.table_manifest(key), workspace.checkpoint("r"),
+        workspace.version_directory(key), workspace.outbox_record("r"), workspace.mlflow_artifacts,
+        Path(workspace.mlflow_uri.removeprefix("sqlite:///")),
+        Path(workspace.catalogue_url.removeprefix("sqlite:///")),
+    ]  # fmt: skip
+    assert len(set(paths)) == len(paths)
+    assert all(path.is_relative_to(workspace.root) and path.is_absolute() for path in paths)
+
+
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    before = workspace.manifest.read_bytes(), workspace.manifest.stat().st_mtime_ns
+    assert Workspace.open(tmp_path / "home") == workspace
+    assert (workspace.manifest.read_bytes(), workspace.manifest.stat().st_mtime_ns) == before
+
+
+def test_a_relative_root_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Workspace.open(Path("home")).root == tmp_path / "home"
+
+
+def test_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    newer = {"kind": "bpeline workspace", "format": 2}
+    workspace.manifest.write_text(json.dumps(newer))
+    with pytest.raises(StorageError, match="format 2"):
+        Workspace.open(workspace.root)
+    assert json.loads(workspace.manifest.read_text()) == newer
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"kind": 1}', b"\xff\xfe"])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: bytes) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    workspace.manifest.write_bytes(content)
+    with pytest.raises(CorruptFile, match=r"workspace\.json"):
+        Workspace.open(workspace.root)
+
+
+def test_other_peoples_directories_are_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    tmp_path.chmod(0o755)
+    with pytest.raises(InvalidOption, match=r"thesis\.tex"):
+        Workspace.open(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_is_not_a_workspace(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InvalidOption, match="not a directory"):
+            Workspace.open(root)
+
+
+@pytest.mark.parametrize("name", ["what?", os.fsdecode(b"\xff")])
+def test_a_path_that_no_url_can_hold_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidOption, match="cannot be a workspace"):
+        Workspace.open(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def leftovers_of_a_killed_writer(workspace: Workspace) -> list[Path]:
+    shards = workspace.shards / "ab"
+    shards.mkdir()
+    files = [
+        shards / ".tmp-0011-x.parquet",
+        workspace.tables / ".tmp-22-y.duckdb",
+        workspace.tables / ".tmp-22-y.duckdb.wal",
+        workspace.root / ".tmp-33-workspace.json",
+        workspace.temporary / "duckdb-1-aa" / "spill.tmp",
+        workspace.versions / ".tmp-44-digest" / "vocab.json",
+    ]
+    for path in files:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"half")
+    return files
+
+
+def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    leftovers = leftovers_of_a_killed_writer(workspace)
+    kept = [workspace.shards / "ab" / "x.parquet", workspace.root / "notes.txt"]
+    for path in kept:
+        path.write_bytes(b"whole")
+    Workspace.open(workspace.root)
+    assert not any(path.exists() for path in leftovers)
+    assert list(workspace.temporary.iterdir()) == []
+    assert not (workspace.versions / ".tmp-44-digest").exists()
+    assert all(path.read_bytes() == b"whole" for path in kept)
+
+
+def test_a_live_writers_temporaries_are_not_swept(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    leftovers = leftovers_of_a_killed_writer(workspace)
+    with workspace.lock("counting"):
+        assert Workspace.open(workspace.root).sweep() == 0
+        assert all(path.exists() for path in leftovers)
+    assert workspace.sweep() == 6  # two of them are directories
+
+
+def test_a_temporary_directory_is_private_and_removed_even_after_an_error(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+
+    def fail() -> None:
+        with workspace.temporary_directory("figures") as directory:
+            assert directory.stat().st_mode & 0o777 == 0o700
+            (directory / "picture").write_bytes(b"x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(workspace.temporary.iterdir()) == []
+
+
+def test_the_second_writer_is_told_who_holds_the_workspace(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    process, _ = start(HOLD_THE_LOCK, workspace.root)
+    try:
+        with pytest.raises(WorkspaceLocked) as caught, workspace.lock("counting"):
+            pass
+        holder = workspace.lock_holder()
+        assert holder is not None
+        assert (holder.process.pid, holder.purpose) == (process.pid, "merging")
+        for known in (str(process.pid), this_process().host, holder.since, "merging"):
+            assert known in caught.value.happened
+    finally:
+        kill(process)
+
+
+def test_the_lock_of_a_killed_writer_is_taken_over(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    process, _ = start(HOLD_THE_LOCK, workspace.root)
+    kill(process)
+    assert workspace.lock_holder() is None
+    with workspace.lock("counting"):
+        holder = workspace.lock_holder()
+    assert holder is not None
+    assert holder.process == this_process()
+
+
+def test_a_forked_child_does_not_keep_the_lock_alive(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    process, (_, child) = start(HOLD_AND_FORK, workspace.root)
+    try:
+        with pytest.raises(WorkspaceLocked), workspace.lock("counting"):
+            pass
+        kill(process)
+        with workspace.lock("counting"):
+            os.kill(int(child), 0)  # raises if the child were gone: then this proves nothing
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def test_the_lock_excludes_threads_of_the_same_process_and_is_given_back(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    for _ in range(3):
+        with workspace.lock("counting"):
+            with pytest.raises(WorkspaceLocked), workspace.lock("again"):
+                pass
+            assert workspace.lock_holder() is not None
+        assert workspace.lock_holder() is None
+
+
+def test_a_passing_sweep_does_not_look_like_a_run(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    stale = {"pid": 2**22 + 5, "host": this_process().host, "birth": "", "since": "", "purpose": ""}
+    workspace.lock_file.write_text(json.dumps(stale))
+    sweeping = workspace_lock.take(workspace.lock_file)
+    assert sweeping is not None
+    timer = threading.Timer(0.2, workspace_lock.release, [sweeping])
+    timer.start()
+    began = time.monotonic()
+    with workspace.lock("counting"):
+        assert time.monotonic() - began >= 0.1
+    timer.join()
+
+
+def test_processes_that_found_a_workspace_at_once_agree(tmp_path: Path) -> None:
+    program = "import sys; from registry.workspace import Workspace; Workspace.open(sys.argv[1])"
+    command = [sys.executable, "-c", program, str(tmp_path / "home")]
+    processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0, 0, 0, 0]
+    Workspace.open(tmp_path / "home")
+
+
+def test_a_process_is_dead_when_its_id_is_free_or_belongs_to_another() -> None:
+    here = this_process()
+    assert not here.is_dead()
+    finished = subprocess.Popen([sys.executable, "-c", ""])
+    finished.wait()
+    assert Process(finished.pid, here.host).is_dead()
+    if birth_of(here.pid):
+        assert Process(here.pid, here.host, "another boot:1").is_dead()
+    assert not Process(finished.pid, f"not-{here.host}").is_dead()  # cannot be known
