@@ -1,0 +1,253 @@
+"""The merge engine learns what the reference learns, tie by tie."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tokenizer_core import reference
+from tokenizer_core.errors import CorpusError
+from tokenizer_core.trainers import merge_engine
+from tokenizer_core.trainers.merge_engine import MergeEngine
+from tokenizer_core.vocabulary import TIE_BREAKS, byte_order, token_bytes
+from tokenizer_core.word_counts import WordCounts
+
+ALPHABETS = (b"ab", b"abc", b"xy", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\xa1")
+
+
+def learned_pairs(engine: MergeEngine) -> list[tuple[bytes, bytes]]:
+    return [(engine.token(left), engine.token(right)) for left, right, _ in engine.learned.tolist()]
+
+
+def tempting_words(source: random.Random) -> dict[bytes, int]:
+    """A few short words over two or three letters: runs, overlaps and equal counts abound."""
+    alphabet = source.choice(ALPHABETS)
+    words: dict[bytes, int] = {}
+    for _ in range(source.randrange(1, 8)):
+        piece = bytes(source.choice(alphabet) for _ in range(source.randrange(1, 5)))
+        word = piece * source.randrange(1, 5) + bytes(
+            source.choice(alphabet) for _ in range(source.randrange(3))
+        )
+        words[word] = source.randrange(1, 4)
+    return words
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_the_merges_are_those_of_the_reference(tie_break: str) -> None:
+    for seed in range(1500):
+        source = random.Random(seed)
+        words = tempting_words(source)
+        limits = {
+            "min_count": source.choice([1, 1, 2, 3, 5]),
+            "max_token_bytes": source.choice([None, None, None, 1, 2, 3, 4, 6]),
+        }
+        engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, **limits)
+        went_on = engine.learn(60)
+        expected = reference.train(words, 60, tie_break=tie_break, **limits)
+        assert learned_pairs(engine) == expected, (seed, words, limits)
+        assert went_on == (len(expected) == 60)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_growing_one_step_at_a_time_changes_nothing(
+    tie_break: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_engine, "_FIRST_TOKENS", 256)
+    monkeypatch.setattr(merge_engine, "_FIRST_PAIRS", 1)
+    source = random.Random(3)
+    words = {
+        bytes(source.choice(b"abcde ") for _ in range(source.randrange(2, 12))): source.randrange(9)
+        + 1
+        for _ in range(150)
+    }
+    engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=2)
+    for goal in range(1, 400):
+        if not engine.learn(goal):
+            break
+    assert engine.merges_done > 256
+    assert learned_pairs(engine) == reference.train(words, 400, tie_break=tie_break)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_tokens_that_share_long_beginnings_are_told_apart(tie_break: str) -> None:
+    stem = b"0123456789abcdef"
+    words = {
+        b" ".join([stem + b"a", stem + b"b"]): 2,
+        stem + b"aa" + stem: 2,
+        stem + stem: 3,
+        stem + b"\x00": 2,
+        stem[:9]: 2,
+    }
+    engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=1)
+    engine.learn(200)
+    assert learned_pairs(engine) == reference.train(words, 200, tie_break=tie_break, min_count=1)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("word", [b"a" * 10_000, b"ab" * 5_000, b"aab" * 3_000, b"xyxyy" * 1_000])
+def test_runs_merge_as_the_reference_merges_them(tie_break: str, word: bytes) -> None:
+    engine = MergeEngine(WordCounts.from_mapping({word: 1}), tie_break=tie_break, min_count=2)
+    engine.learn(25)
+    assert learned_pairs(engine) == reference.train({word: 1}, 25, tie_break=tie_break)
+
+
+def test_a_run_counts_every_overlapping_pair() -> None:
+    engine = MergeEngine(WordCounts.from_mapping({b"aaaa": 5}), tie_break="first-seen", min_count=1)
+    engine.learn(2)
+    assert engine.learned[:, 2].tolist() == [15, 5]
+
+
+def test_a_word_of_a_million_bytes_takes_no_more_than_its_share_of_memory() -> None:
+    word = b"ab" * 500_000
+    engine = MergeEngine(WordCounts.from_mapping({word: 1}), tie_break="smallest-ids", min_count=2)
+    engine.learn(10_000)
+    assert engine.merges_done == 19  # ab, abab, … until a pair occurs once
+    assert engine.memory < 40 * len(word)
+
+
+SUMS = [2**31 - 1, 2**31, 2**32 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**60, 2**61]
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("count", SUMS)
+def test_counts_are_exact_where_narrower_numbers_are_not(tie_break: str, count: int) -> None:
+    words = {b"ab": count, b"cd": count + 1, b"ef": count - 1, b"gh": 3, b"ghi": 1}
+    engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=2)
+    engine.learn(9)
+    assert learned_pairs(engine) == reference.train(words, 9, tie_break=tie_break)
+    assert engine.learned[:3, 2].tolist() == [count + 1, count, count - 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ({b"ab": 2**63 - 1}, True),
+        ({b"a": 2**63 - 1, b"ab": 2**63 - 1}, True),  # a single byte holds no pair
+        ({b"abc": 2**62 - 1, b"ab": 1}, True),  # 2^63 - 1 pairs in all
+        ({b"abc": 2**62 - 1, b"ab": 2}, False),  # 2^63
+        ({b"ab": 2**62, b"cd": 2**62}, False),
+        ({b"aaaaa": 2**61}, False),
+        ({b"a" * 100: 2**62, b"b" * 100: 2**62}, False),
+    ],
+)
+def test_sums_beyond_64_bits_are_refused_before_training(
+    words: Mapping[bytes, int], fits: bool
+) -> None:
+    counts = WordCounts.from_mapping(words)
+    if fits:
+        engine = MergeEngine(counts, tie_break="smallest-ids", min_count=1)
+        engine.learn(3)
+        assert learned_pairs(engine) == reference.train(words, 3, min_count=1)
+        return
+    with pytest.raises(CorpusError, match="64-bit"):
+        MergeEngine(counts, tie_break="smallest-ids", min_count=1)
+
+
+def test_words_that_do_not_occur_and_single_bytes_leave_no_trace() -> None:
+    counts = WordCounts(
+        np.frombuffer(bytearray(b"xyaabq"), np.uint8),
+        np.array([0, 2, 3, 5, 6], np.int64),
+        np.array([0, 9, 2, 9], np.int64),
+        np.arange(4, dtype=np.int64),
+    )
+    for tie_break in TIE_BREAKS:
+        engine = MergeEngine(counts, tie_break=tie_break, min_count=1)
+        assert not engine.learn(5)
+        assert learned_pairs(engine) == [(b"a", b"b")]
+
+
+def test_nothing_to_merge_is_no_error() -> None:
+    engine = MergeEngine(WordCounts.from_mapping({}), tie_break="first-seen", min_count=1)
+    assert not engine.learn(1)
+    assert engine.learn(0)
+    assert engine.merges_done == 0
+
+
+def test_read_only_word_counts_are_accepted() -> None:
+    counts = WordCounts.from_mapping({b"abab": 2})
+    frozen = counts.word_bytes.copy()
+    frozen.flags.writeable = False
+    engine = MergeEngine(
+        WordCounts(frozen, counts.offsets, counts.counts, counts.first_positions),
+        tie_break="smallest-ids",
+        min_count=2,
+    )
+    engine.learn(1)
+    assert learned_pairs(engine) == [(b"a", b"b")]
+
+
+def merged_then_learned(
+    words: Mapping[bytes, int], given: list[tuple[int, int]], goal: int, min_count: int
+) -> list[tuple[int, int, int]]:
+    """The plainest extension: apply the given merges, then learn on, smallest ids first.
+
+    Works on ids: given merges may make one spelling in two ways, which bytes cannot tell.
+    """
+    ids = {byte: index for index, byte in enumerate(byte_order("smallest-ids"))}
+    segments = [([ids[byte] for byte in word], count) for word, count in words.items()]
+    made: list[tuple[int, int, int]] = []
+    while len(made) < goal:
+        pairs: dict[tuple[int, int], int] = {}
+        for symbols, count in segments:
+            for index in range(len(symbols) - 1):
+                pair = symbols[index], symbols[index + 1]
+                pairs[pair] = pairs.get(pair, 0) + count
+        if len(made) < len(given):
+            best = given[len(made)]
+        else:
+            left = {pair for pair, count in pairs.items() if count >= min_count}
+            if not left:
+                break
+            best = min(left, key=lambda pair: (-pairs[pair], pair))
+        for symbols, _ in segments:
+            index = 0
+            while index < len(symbols) - 1:
+                if (symbols[index], symbols[index + 1]) == best:
+                    symbols[index : index + 2] = [256 + len(made)]
+                index += 1
+        made.append((*best, pairs.get(best, 0)))
+    return made
+
+
+def test_foreign_merges_are_applied_whether_or_not_they_occur() -> None:
+    for seed in range(400):
+        source = random.Random(seed)
+        words = tempting_words(source)
+        bytes_used = [*sorted({byte for word in words for byte in word}), ord("q")]
+        order = byte_order("smallest-ids")
+        tokens = [order.index(byte) for byte in bytes_used]
+        given: list[tuple[int, int]] = []
+        for _ in range(source.randrange(6)):
+            pair = source.choice(tokens), source.choice(tokens)
+            if pair not in given:
+                tokens.append(256 + len(given))
+                given.append(pair)
+        engine = MergeEngine(
+            WordCounts.from_mapping(words),
+            tie_break="smallest-ids",
+            min_count=2,
+            free_application=True,
+        )
+        engine.apply(np.array(given, np.int64).reshape(-1, 2), len(given))
+        engine.learn(30)
+        assert [tuple(row) for row in engine.learned.tolist()] == merged_then_learned(
+            words, given, 30, 2
+        ), (seed, words, given)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_learned_tokens_differ_and_encode_to_themselves(tie_break: str) -> None:
+    for seed in range(300):
+        words = tempting_words(random.Random(seed))
+        engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=1)
+        engine.learn(50)
+        pairs = learned_pairs(engine)
+        ranks = {pair: rank for rank, pair in enumerate(pairs)}
+        made = [left + right for left, right in pairs]
+        assert len(set(made)) == len(made)
+        assert all(reference.merge_word(token, ranks) == (token,) for token in made)
+        ids = [(left, right) for left, right, _ in engine.learned.tolist()]
+        assert token_bytes(ids, byte_order(tie_break))[256:] == made

@@ -1,0 +1,207 @@
+"""Interrupted training goes on as if nothing had happened; other runs' merges are refused."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tokenizer_core import reference
+from tokenizer_core.checkpoint import Checkpoint, load_checkpoint, previous_path
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
+from tokenizer_core.trainers.bpe import LearnedMerges, learn_merges, settings_digest
+from tokenizer_core.vocabulary import TIE_BREAKS, byte_order, token_bytes
+from tokenizer_core.word_counts import WordCounts
+
+TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}
+
+
+@functools.cache
+def many_words() -> WordCounts:
+    """Thousands of words over few letters: more merges than one checkpoint waits for."""
+    source = random.Random(11)
+    words = {
+        bytes(source.choice(b"etaoin srh") for _ in range(source.randrange(2, 14))): 1
+        + source.randrange(20)
+        for _ in range(8000)
+    }
+    return WordCounts.from_mapping(words)
+
+
+def pairs_of(learned: LearnedMerges, tie_break: str) -> list[tuple[bytes, bytes]]:
+    tokens = token_bytes(learned.pairs(), byte_order(tie_break))
+    return [(tokens[left], tokens[right]) for left, right in learned.pairs()]
+
+
+def some_words(seed: int, size: int = 12) -> dict[bytes, int]:
+    source = random.Random(seed)
+    return {
+        bytes(source.choice(b"aab ") for _ in range(source.randrange(2, 9))): source.randrange(1, 5)
+        for _ in range(size)
+    }
+
+
+def as_lists(learned: LearnedMerges) -> tuple[list[int], list[int], list[int], bool]:
+    return (
+        learned.left.tolist(),
+        learned.right.tolist(),
+        learned.counts.tolist(),
+        learned.exhausted,
+    )
+
+
+def checkpoint_after(learned: LearnedMerges, merges: int, counts: WordCounts, **options: object):  # type: ignore[no-untyped-def]
+    return Checkpoint(
+        counts.digest,
+        settings_digest(**options),  # type: ignore[arg-type]
+        learned.left[:merges],
+        learned.right[:merges],
+        learned.counts[:merges],
+    )
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("seed", range(4))
+def test_resuming_after_any_merge_gives_the_uninterrupted_run(tie_break: str, seed: int) -> None:
+    counts = WordCounts.from_mapping(some_words(seed))
+    options = {"tie_break": tie_break, "min_count": 1 + seed % 2, "max_token_bytes": 7}
+    whole = learn_merges(counts, 60, **options)  # type: ignore[arg-type]
+    assert len(whole) > 10
+    for merges in range(len(whole) + 1):
+        saved = checkpoint_after(whole, merges, counts, **options)
+        resumed = learn_merges(counts, 60, resume_from=saved, **options)  # type: ignore[arg-type]
+        assert as_lists(resumed) == as_lists(whole)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_a_run_killed_at_any_write_resumes_from_its_file(
+    tie_break: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = WordCounts.from_mapping(some_words(9))
+    whole = learn_merges(counts, 25, tie_break=tie_break)
+    write = type(DURABLE).write
+    for survived in range(1, len(whole) - 1):
+        path = tmp_path / f"{survived}.checkpoint"
+        writes = itertools.count()
+
+        def dying(target: Path, content: bytes) -> None:
+            if next(writes) == survived:  # noqa: B023
+                raise DiskFull("the machine stops here")
+            write(DURABLE, target, content)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DURABLE, "write", dying)
+            with pytest.raises(DiskFull):
+                learn_merges(counts, 25, tie_break=tie_break, checkpoint=path, checkpoint_every=1)
+        assert len(load_checkpoint(path)) == survived
+        resumed = learn_merges(
+            counts, 25, tie_break=tie_break, resume_from=path, checkpoint=path, checkpoint_every=1
+        )
+        assert as_lists(resumed) == as_lists(whole)
+        assert load_checkpoint(path).counts.tolist() == whole.counts.tolist()
+
+
+def test_a_torn_checkpoint_costs_only_the_merges_since_the_one_before(tmp_path: Path) -> None:
+    path, counts = tmp_path / "c", WordCounts.from_mapping(some_words(2))
+    whole = learn_merges(counts, 20, checkpoint=path, checkpoint_every=1)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert len(load_checkpoint(path)) == len(whole) - 1
+    assert as_lists(learn_merges(counts, 20, resume_from=path)) == as_lists(whole)
+    previous_path(path).write_bytes(b"")
+    with pytest.raises(CorruptFile):
+        learn_merges(counts, 20, resume_from=path)
+
+
+def test_one_chain_of_checkpoints_serves_every_size(tmp_path: Path) -> None:
+    path, counts = tmp_path / "c", many_words()
+    whole = learn_merges(counts, 3000)
+    learn_merges(counts, 1500, checkpoint=path)
+    larger = learn_merges(counts, 3000, resume_from=path, checkpoint=path)
+    assert as_lists(larger) == as_lists(whole)
+    content = path.read_bytes()
+    smaller = learn_merges(counts, 700, resume_from=path, checkpoint=path)
+    assert smaller.pairs() == whole.pairs()[:700]
+    assert not smaller.exhausted
+    assert path.read_bytes() == content, "a smaller vocabulary must not shorten the chain"
+
+
+def test_the_file_does_not_depend_on_how_the_run_was_interrupted(tmp_path: Path) -> None:
+    counts = many_words()
+    learn_merges(counts, 2000, checkpoint=tmp_path / "whole")
+    learn_merges(counts, 777, checkpoint=tmp_path / "parts")
+    learn_merges(counts, 2000, resume_from=tmp_path / "parts", checkpoint=tmp_path / "parts")
+    assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tie_break": "greatest-bytes"},
+        {"min_count": 3},
+        {"max_token_bytes": 9},
+        {"given": np.array([[0, 1]], np.int32)},
+    ],
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path, other: dict[str, str]) -> None:
+    path, counts = tmp_path / "c", WordCounts.from_mapping(TOY)
+    learn_merges(counts, 3, checkpoint=path)
+    with pytest.raises(InvalidOption, match="other settings"):
+        learn_merges(counts, 9, resume_from=path, **other)  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_of_other_counts_is_refused_even_for_fewer_merges(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    learn_merges(WordCounts.from_mapping(TOY), 3, checkpoint=path)
+    for merges in (1, 9):
+        with pytest.raises(InvalidOption, match="other word counts"):
+            learn_merges(WordCounts.from_mapping({**TOY, b"low_": 6}), merges, resume_from=path)
+
+
+def test_merges_that_the_counts_contradict_are_refused() -> None:
+    counts = WordCounts.from_mapping(TOY)
+    saved = checkpoint_after(learn_merges(counts, 5), 5, counts)
+    saved.counts[3] += 1
+    with pytest.raises(CorruptFile):
+        learn_merges(counts, 9, resume_from=saved)
+
+
+def test_resuming_an_exhausted_run_finds_nothing_more(tmp_path: Path) -> None:
+    path, counts = tmp_path / "c", WordCounts.from_mapping(TOY)
+    exhausted = learn_merges(counts, 1000, checkpoint=path)
+    assert exhausted.exhausted
+    again = learn_merges(counts, 2000, resume_from=path, checkpoint=path)
+    assert as_lists(again) == as_lists(exhausted)
+
+
+def test_given_merges_come_first_and_learning_goes_on(tmp_path: Path) -> None:
+    words = {b"lowlow": 4, b"wide_": 4, b"latest_": 1}
+    old, new = WordCounts.from_mapping(TOY), WordCounts.from_mapping(words)
+    first = learn_merges(old, 6)
+    given = np.stack([first.left, first.right], axis=1)
+    extended = learn_merges(new, 9, given=given, checkpoint=tmp_path / "c", checkpoint_every=1)
+    assert extended.pairs()[:6] == first.pairs()
+    assert len(extended) == 9
+    segments = {tuple(bytes([byte]) for byte in word): count for word, count in words.items()}
+    found = []
+    for pair in pairs_of(extended, "smallest-ids"):
+        found.append(reference.count_pairs(segments).get(pair, 0))
+        segments = {reference.merge_pair(word, pair): count for word, count in segments.items()}
+    assert extended.counts.tolist() == found
+    assert {0, 1} <= set(found[:6]), "some given merges are rare here, some do not occur"
+    for merges in (2, 6, 8):
+        saved = checkpoint_after(extended, merges, new, given=given)
+        assert as_lists(learn_merges(new, 9, given=given, resume_from=saved)) == as_lists(extended)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[[256, 0]], [[0, 1], [0, 1]], [[-1, 0]], [0, 1], [[0, 1, 2]], [[0, 1], [2, 3], [4, 5]]],
+)
+def test_given_merges_that_cannot_be_are_refused(given: list[object]) -> None:
+    with pytest.raises(InvalidOption):
+        learn_merges(WordCounts.from_mapping(TOY), 2, given=np.array(given, np.int32))

@@ -1,0 +1,81 @@
+"""Numbering of bytes, merges and special tokens, against HuggingFace's alphabet and by hand."""
+
+from __future__ import annotations
+
+import pytest
+from tokenizers.pre_tokenizers import ByteLevel
+
+from tokenizer_core import reference
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.vocabulary import (
+    TIE_BREAKS,
+    byte_order,
+    bytes_of_printable,
+    from_printable,
+    printable_bytes,
+    to_printable,
+    token_bytes,
+    validate_tie_break,
+    vocab_from_merges,
+)
+
+
+def test_the_printable_alphabet_is_that_of_huggingface() -> None:
+    assert sorted(printable_bytes().values()) == sorted(ByteLevel.alphabet())
+    for text in ("Hello wörld\n\t", "日本\u00a0語", "\x00\x7f\u00ad"):
+        [(mapped, _)] = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
+        assert to_printable(text.encode()) == mapped
+
+
+def test_printable_text_reads_back_as_the_same_bytes() -> None:
+    every = bytes(range(256))
+    assert from_printable(to_printable(every)) == every
+    assert list(printable_bytes()) == list(range(256))
+    assert len(bytes_of_printable()) == 256
+    with pytest.raises(KeyError):
+        from_printable("a b")  # the space itself stands for no byte
+
+
+def test_smallest_ids_numbers_bytes_by_printable_character_and_the_others_by_value() -> None:
+    order = byte_order("smallest-ids")
+    assert list(order) == reference.printable_order()
+    assert order[0] == ord("!")
+    assert order.index(ord(" ")) > order.index(0xFF)
+    assert sorted(order) == list(range(256))
+    for tie_break in ("greatest-bytes", "first-seen"):
+        assert byte_order(tie_break) == tuple(range(256))
+
+
+@pytest.mark.parametrize("name", ["", "smallest_ids", "SMALLEST-IDS", "random"])
+def test_an_unknown_tie_break_is_refused_with_the_names_of_the_known(name: str) -> None:
+    for refuse in (validate_tie_break, byte_order):
+        with pytest.raises(InvalidOption) as refusal:
+            refuse(name)
+        assert all(known in refusal.value.accepted for known in TIE_BREAKS)
+
+
+def test_special_tokens_come_first_in_the_given_order() -> None:
+    made = vocab_from_merges([(104, 105), (256, 33)], range(256), ["<b>", "<a>"])
+    assert made.special_tokens == {"<b>": 0, "<a>": 1}
+    assert made.vocab[0] == b"<b>"
+    assert made.vocab[2] == b"\x00"
+    assert made.vocab[2 + 104] == b"h"
+    assert made.vocab[258] == b"hi"
+    assert made.vocab[259] == b"hi!"
+    assert list(made.vocab) == list(range(260))
+    assert made.merges == [(b"h", b"i"), (b"hi", b"!")]
+
+
+def test_special_tokens_come_last_when_asked() -> None:
+    made = vocab_from_merges([(104, 105)], range(256), ["<a>", "é"], "last")
+    assert made.special_tokens == {"<a>": 257, "é": 258}
+    assert made.vocab[256] == b"hi"
+    assert made.vocab[258] == "é".encode()
+    with pytest.raises(InvalidOption):
+        vocab_from_merges([], range(256), [], "middle")  # type: ignore[arg-type]
+
+
+def test_tokens_follow_the_byte_order() -> None:
+    tokens = token_bytes([(0, 1)], byte_order("smallest-ids"))
+    assert tokens[:2] == [b"!", b'"']
+    assert tokens[256] == b'!"'

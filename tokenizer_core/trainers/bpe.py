@@ -1,0 +1,341 @@
+"""Byte-level BPE training: word counts in, merges or a tokenizer out; resumable at any merge.
+
+The algorithm is that of Sennrich et al. 2016 over bytes: again and again the most frequent pair
+becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tokenizer_core.digests import digest_of, digest_of_bytes
+from tokenizer_core.errors import CorruptFile, InvalidOption, InvalidSpecialToken
+from tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
+from tokenizer_core.trainers.merge_engine import MergeEngine
+from tokenizer_core.trainers.progress import OnProgress, Pace, Reporter, TrainingProgress
+from tokenizer_core.vocabulary import (
+    SpecialIds,
+    byte_order,
+    validate_tie_break,
+    vocab_from_merges,
+)
+from tokenizer_core.word_counts import WordCounts
+
+if TYPE_CHECKING:
+    from tokenizer_core.tokenizer import Tokenizer
+
+__all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest", "train_bpe"]
+
+LONGEST_TOKEN = 1 << 16  # bytes; no tokenizer may hold longer ones
+_BYTES = 256
+_MERGES_PER_CHECKPOINT = 1000
+_ALGORITHM = "byte-bpe 1"  # to be counted up when the same settings learn other merges
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedMerges:
+    """Merges in order, in the numbering of training.
+
+    Ids 0..255 are the bytes in `byte_order` of the tie-break, 256 + k is merge k.
+
+    Attributes:
+        left, right: int32 [n].
+        counts: int64 [n]: how often each pair occurred when it was merged.
+        exhausted: whether training ended early because no pair was left to merge.
+    """
+
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    exhausted: bool
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """(left id, right id) of each merge."""
+        return list(zip(self.left.tolist(), self.right.tolist(), strict=True))
+
+
+def settings_digest(
+    *,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+    given: NDArray[np.int32] | None = None,
+) -> str:
+    """Digest of what decides, besides the word counts, which merges are learned.
+
+    The vocabulary size and the special tokens do not.
+    """
+    return digest_of(
+        {
+            "algorithm": _ALGORITHM,
+            "tie_break": tie_break,
+            "min_count": min_count,
+            "max_token_bytes": _longest(max_token_bytes),
+            "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
+        }
+    )
+
+
+def learn_merges(
+    counts: WordCounts,
+    merges: int,
+    *,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+    given: NDArray[np.int32] | None = None,
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = _MERGES_PER_CHECKPOINT,
+    on_progress: OnProgress | None = None,
+) -> LearnedMerges:
+    """Learn up to ``merges`` merges.
+
+    Merges are a prefix order: fewer merges are the first ones of more. So a checkpoint of any
+    length serves every number of merges, and resuming gives what an uninterrupted run gives.
+
+    Args:
+        counts: the words; their order matters to ``first-seen`` alone (by first position).
+        merges: how many at most, ``given`` ones included.
+        tie_break: which of several equally frequent pairs goes first, see
+            `tokenizer_core.reference.train`.
+        min_count: rarer pairs are not merged; at least 1.
+        max_token_bytes: pairs that would make longer tokens are not merged. None means 65,536,
+            the most any tokenizer may hold.
+        given: int32 [n, 2], merges to apply before learning: those of a tokenizer that is being
+            extended, whether or not they occur in ``counts``.
+        resume_from: a checkpoint of the same counts and settings.
+        checkpoint: where to save the merges while learning; the checkpoint before is kept beside
+            it. Saved at the end too.
+        checkpoint_every: merges between two checkpoints (fewer when they take over a second).
+        on_progress: called at most ten times a second and at the end.
+
+    Raises:
+        InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
+        CorpusError: counts beyond 64 bits, see `check_bounds` of the engine.
+        CorruptFile: no whole checkpoint at ``resume_from``, or one that these counts contradict.
+        DiskFull: no space for the checkpoint; the one before is whole.
+    """
+    _validate(merges, tie_break, min_count, max_token_bytes, checkpoint_every)
+    _validate_given(given, merges)
+    saved, schedule = None, None
+    if resume_from is not None or checkpoint is not None:
+        digests = (
+            counts.digest,
+            settings_digest(
+                tie_break=tie_break,
+                min_count=min_count,
+                max_token_bytes=max_token_bytes,
+                given=given,
+            ),
+        )
+        if resume_from is not None:
+            saved = _resumed(resume_from)
+            saved.require_same_run(*digests)
+            if len(saved) >= merges:
+                if checkpoint is not None and not checkpoint.exists():
+                    save_checkpoint(checkpoint, saved)
+                return _first_of(saved, merges)
+        if checkpoint is not None:
+            held = len(saved) if saved is not None and resume_from == checkpoint else 0
+            schedule = CheckpointSchedule(checkpoint, *digests, held, checkpoint_every)
+    engine = MergeEngine(
+        counts,
+        tie_break=tie_break,
+        min_count=min_count,
+        max_token_bytes=_longest(max_token_bytes),
+        free_application=given is not None,
+    )
+    reporter = Reporter(on_progress, engine, merges)
+    if given is not None:
+        _run(engine, len(given), reporter, schedule, given.astype(np.int64))
+    if saved is not None:
+        pairs = np.stack([saved.left, saved.right], axis=1).astype(np.int64)
+        _run(engine, len(saved), reporter, None, pairs)
+        _check_replay(engine, saved)
+    _run(engine, merges, reporter, schedule, None)
+    if schedule is not None:
+        schedule.save(engine.learned)
+    reporter.finish()
+    left, right, found = engine.learned.T
+    return LearnedMerges(
+        left.astype(np.int32), right.astype(np.int32), found.copy(), len(found) < merges
+    )
+
+
+def train_bpe(
+    counts: WordCounts,
+    vocab_size: int,
+    *,
+    special_tokens: tuple[str, ...] | list[str] = (),
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+    resume_from: Path | Checkpoint | None = None,
+    on_progress: OnProgress | None = None,
+    checkpoint: Path | None = None,
+    special_ids: SpecialIds = "first",
+) -> Tokenizer:
+    """Train a byte-level BPE tokenizer.
+
+    Ids: the special tokens in the given order, the 256 bytes in the order of the tie-break
+    (`byte_order`), the merges; with ``special_ids="last"`` the special tokens follow the merges.
+    The vocabulary stays smaller than ``vocab_size`` when the corpus does not hold enough pairs.
+
+    Args:
+        counts: word counts; their split pattern becomes the tokenizer's.
+        vocab_size: special tokens, bytes and merges together.
+        special_tokens: should be the ones that the words were counted with.
+        tie_break, min_count, max_token_bytes, resume_from, on_progress, checkpoint: see
+            `learn_merges`.
+        special_ids: ``first`` or ``last``.
+
+    Raises:
+        InvalidOption: ``vocab_size`` smaller than 256 and the special tokens, and as
+            `learn_merges`.
+        InvalidSpecialToken: empty, duplicate, a single byte, or occurring in the words.
+        CorpusError, CorruptFile, DiskFull: as `learn_merges`.
+    """
+    from tokenizer_core.special_tokens import validate_special_tokens
+    from tokenizer_core.tokenizer import Tokenizer
+
+    specials = validate_special_tokens(special_tokens)
+    merges = merges_for(vocab_size, specials)
+    _refuse_clashes(specials, {bytes([byte]) for byte in range(_BYTES)})
+    vocab_from_merges((), range(_BYTES), (), special_ids)  # refuses a wrong name before the work
+    learned = learn_merges(
+        counts,
+        merges,
+        tie_break=tie_break,
+        min_count=min_count,
+        max_token_bytes=max_token_bytes,
+        resume_from=resume_from,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+    )
+    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials, special_ids)
+    _refuse_clashes(specials, {left + right for left, right in made.merges})
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
+
+
+def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()) -> int:
+    """How many merges fill a vocabulary.
+
+    Raises:
+        InvalidOption: the bytes and the special tokens alone are more than ``vocab_size``.
+    """
+    least = _BYTES + len(special_tokens)
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < least:
+        raise InvalidOption(
+            f"a vocabulary of {vocab_size!r} has no room for 256 bytes and "
+            f"{len(special_tokens)} special tokens",
+            f"vocab_size is a whole number from {least} on",
+            "32000 is usual for one language, 100000 and more for many",
+        )
+    return vocab_size - least
+
+
+def _run(
+    engine: MergeEngine,
+    goal: int,
+    reporter: Reporter,
+    schedule: CheckpointSchedule | None,
+    given: NDArray[np.int64] | None,
+) -> None:
+    """Learn (or apply ``given``) until ``goal`` merges, in kernel calls of some 30 ms."""
+    pace = Pace()
+    more = True
+    while more and engine.merges_done < goal:
+        done = engine.merges_done
+        stop = min(goal, done + pace.merges)
+        if schedule is not None and schedule.next_stop > done:
+            stop = min(stop, schedule.next_stop)
+        began = time.monotonic()
+        if given is None:
+            more = engine.learn(stop)
+        else:
+            engine.apply(given, stop)
+        if stop == done + pace.merges:
+            pace.took(time.monotonic() - began)
+        if schedule is not None:
+            schedule.look(engine.learned)
+        reporter.look()
+
+
+def _resumed(source: Path | Checkpoint) -> Checkpoint:
+    return source if isinstance(source, Checkpoint) else load_checkpoint(Path(source))
+
+
+def _first_of(saved: Checkpoint, merges: int) -> LearnedMerges:
+    return LearnedMerges(saved.left[:merges], saved.right[:merges], saved.counts[:merges], False)
+
+
+def _check_replay(engine: MergeEngine, saved: Checkpoint) -> None:
+    if not np.array_equal(engine.learned[: len(saved), 2], saved.counts):
+        raise CorruptFile(
+            "the merges of the checkpoint do not occur in these word counts as it says",
+            "a checkpoint gives the count of each merge, and replaying it must find the same",
+            "train again without resume_from, and please report this",
+        )
+
+
+def _longest(max_token_bytes: int | None) -> int:
+    return LONGEST_TOKEN if max_token_bytes is None else min(max_token_bytes, LONGEST_TOKEN)
+
+
+def _validate(
+    merges: int, tie_break: str, min_count: int, max_token_bytes: int | None, every: int
+) -> None:
+    validate_tie_break(tie_break)
+    for name, value, least in (
+        ("merges", merges, 0),
+        ("min_count", min_count, 1),
+        ("max_token_bytes", 1 if max_token_bytes is None else max_token_bytes, 1),
+        ("checkpoint_every", every, 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidOption(
+                f"{name} is {value!r}",
+                f"a whole number from {least} on",
+                "the defaults are min_count=2, max_token_bytes=None, checkpoint_every=1000",
+            )
+
+
+def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
+    if given is None:
+        return
+    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
+    in_order = given.ndim == 2 and given.shape[1] == 2
+    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
+    if not in_order or len(np.unique(given, axis=0)) != len(given):
+        raise InvalidOption(
+            "the given merges are not a list of different pairs of existing tokens",
+            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
+            "take left and right of a LearnedMerges or a Checkpoint",
+        )
+    if len(given) > merges:
+        raise InvalidOption(
+            f"{len(given)} merges are given and only {merges} wanted",
+            f"merges is {len(given)} or more",
+            "a smaller vocabulary needs no training: keep the first merges",
+        )
+
+
+def _refuse_clashes(special_tokens: tuple[str, ...], tokens: set[bytes]) -> None:
+    for token in special_tokens:
+        if token.encode() in tokens:
+            raise InvalidSpecialToken(
+                f"the special token {token!r} is also an ordinary token",
+                "a special token is longer than a byte and does not occur inside words",
+                f"count the words with special_tokens=[{token!r}], or choose another",
+            )
