@@ -1,1 +1,64 @@
-"""Foreign and own file formats of tokenizers: one file per format, no format knows another."""
+"""Foreign and own file formats of tokenizers: one file per format, no format knows another.
+
+Each has ``save(tokenizer, path)`` and ``load(path, ...)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from tokenizer_core.errors import InvalidOption, MissingSource
+
+FORMATS = {
+    "bpeline": "tokenizer_core.formats.bpeline",
+    "hf": "tokenizer_core.formats.huggingface",
+    "gpt2": "tokenizer_core.formats.gpt2",
+    "tiktoken": "tokenizer_core.formats.tiktoken",
+}
+
+
+def format_named(name: str) -> Any:
+    """The module of a format.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    if name not in FORMATS:
+        raise InvalidOption(
+            f"there is no tokenizer format {name!r}",
+            f"accepted: {', '.join(FORMATS)}",
+            "use 'bpeline' to keep everything, 'hf' for HuggingFace",
+        )
+    return importlib.import_module(FORMATS[name])
+
+
+def format_of(path: Path) -> str:
+    """The name of the format that a path holds, told from the names of files alone.
+
+    Raises:
+        MissingSource: nothing is there.
+        InvalidOption: no format looks like this.
+    """
+    if path.is_dir():
+        if (path / "manifest.json").exists():
+            return "bpeline"
+        if (path / "vocab.json").exists() and (path / "merges.txt").exists():
+            return "gpt2"
+    elif not path.exists():
+        raise MissingSource(
+            f"there is no tokenizer at {path}",
+            "a directory or file that Tokenizer.save wrote, or other tools did",
+            "check the path",
+        )
+    elif path.suffix == ".json":
+        return "hf"
+    elif path.suffix == ".tiktoken":
+        return "tiktoken"
+    raise InvalidOption(
+        f"the format of {path} cannot be told from its name",
+        "a directory with manifest.json, or with vocab.json and merges.txt; a file *.json or "
+        "*.tiktoken",
+        f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
+    )

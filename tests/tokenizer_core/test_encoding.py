@@ -1,0 +1,208 @@
+"""The engine under the tokenizer: spans, gains, derived merges, and kernels against plain twins."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer_core import reference
+from tokenizer_core.encoding import Encoder, derive_merges
+from tokenizer_core.kernels.encode_text import cache_slot, find_cached, next_start, word_key
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
+
+MakeTokenizer = Callable[..., Tokenizer]
+IDENTITY = np.arange(256)
+
+
+def encoder_of(merges: list[reference.Pair], cache_words: int = 64) -> Encoder:
+    """Bytes are their own ids, merge k makes 256 + k."""
+    ids = {bytes([byte]): byte for byte in range(256)}
+    ids |= {left + right: 256 + rank for rank, (left, right) in enumerate(merges)}
+    columns = [(ids[left], ids[right], ids[left + right]) for left, right in merges]
+    left, right, results = np.array(columns, np.int64).reshape(-1, 3).T.copy()
+    pattern = SplitPattern.named("gpt2")
+    return Encoder(IDENTITY, left, right, results, pattern, cache_words)
+
+
+def ids_by_reference(word: bytes, merges: Iterable[reference.Pair]) -> list[int]:
+    return _ids_by_reference(word, tuple(merges))
+
+
+@functools.cache
+def _ids_by_reference(word: bytes, merges: tuple[reference.Pair, ...]) -> list[int]:
+    ids = {bytes([byte]): byte for byte in range(256)}
+    ids |= {left + right: 256 + rank for rank, (left, right) in enumerate(merges)}
+    ranks = {merge: rank for rank, merge in enumerate(merges)}
+    return [ids[symbol] for symbol in reference.merge_word(word, ranks)]
+
+
+@pytest.fixture(scope="module")
+def tie_heavy_merges() -> list[reference.Pair]:
+    random_ = random.Random(5)
+    words = {"".join(random_.choices("aab", k=random_.randint(2, 12))): 1 for _ in range(300)}
+    return reference.train({word.encode(): 1 for word in words}, 120)
+
+
+@pytest.mark.parametrize("cache_words", [0, 2, 1024])
+def test_words_short_and_long_are_merged_as_the_reference_does(
+    tie_heavy_merges: list[reference.Pair], cache_words: int
+) -> None:
+    random_ = random.Random(11)
+    encoder = encoder_of(tie_heavy_merges, cache_words)
+    lengths = [*range(1, 20), 63, 64, 65, 66, 150] * 3
+    words = ["".join(random_.choices("aaab", k=length)).encode() for length in lengths]
+    words += [b"a" * length for length in lengths] + [b"ab" * length for length in lengths]
+    for _ in range(2):  # the second time from the cache
+        ids, ends = encoder.encode_words(words)
+        begin = 0
+        for word, end in zip(words, ends.tolist(), strict=True):
+            expected = ids_by_reference(word, tie_heavy_merges)
+            assert ids[begin:end].tolist() == expected, f"REPRO: {word!r}"
+            begin = end
+
+
+def test_words_that_differ_in_length_or_last_byte_alone_are_kept_apart() -> None:
+    encoder = encoder_of([(b"\0", b"\0"), (b"a", b"\0")], cache_words=2)
+    words = [b"\0" * length for length in range(1, 18)]
+    words += [b"a" + b"\0" * length for length in range(17)]
+    words += [b"x" * 14 + bytes([byte]) for byte in range(256)]
+    for _ in range(3):
+        ids, ends = encoder.encode_words(words)
+        begin = 0
+        for word, end in zip(words, ends.tolist(), strict=True):
+            expected = ids_by_reference(word, [(b"\0", b"\0"), (b"a", b"\0")])
+            assert ids[begin:end].tolist() == expected
+            begin = end
+
+
+def test_words_of_more_ids_than_an_entry_holds_are_encoded_all_the_same() -> None:
+    encoder = encoder_of([])
+    words = [bytes(range(65, 65 + length)) for length in range(1, 16)] * 3
+    ids, _ = encoder.encode_words(words)
+    assert ids.tolist() == [byte for word in words for byte in word]
+
+
+def test_spans_are_independent_and_carry_the_ids_behind_them() -> None:
+    encoder = encoder_of([(b"a", b"b"), (b"ab", b"ab")])
+    text = Text.of(b"abab" * 40)
+    spans = np.array([[0, 3], [3, 3], [3, 160], [159, 159]])
+    behind = np.array([9_001, 9_002, -1, 9_003])
+    ids, ends = encoder.encode(text, spans, behind)
+    expected = [256, ord("a"), 9_001, 9_002, ord("b"), *[257] * 39, 9_003]
+    assert ids.tolist() == expected
+    assert ends.tolist() == [3, 4, 44, 45]
+    none, no_ends = encoder.encode(text, np.empty((0, 2), np.int64), np.empty(0, np.int64))
+    assert (len(none), len(no_ends)) == (0, 0)
+
+
+def test_scratch_grows_in_the_middle_of_a_text_and_is_given_back() -> None:
+    encoder = encoder_of([(b"a", b"b"), (b"ab", b"ab")])
+    content = b"ab x " + b"ab" * 50_000 + b" y " + b"ab" * 90_001 + b" z"
+    ids = encoder.encode_whole(Text.of(content)).tolist()
+    expected = [256, 32, ord("x"), 32, *[257] * 25_000, 32, ord("y"), 32, *[257] * 45_000, 256]
+    assert ids == [*expected, 32, ord("z")]
+    assert all(workspace.scratch.nbytes <= 1 << 20 for workspace in encoder._idle)
+
+
+def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None:
+    encoder = trained("gpt2").encoder
+    for _ in range(5):
+        encoder.encode_words([b"one", b"after", b"the", b"other"])
+    idle = len(encoder._idle)
+    encoder.encode_words([b"again"])
+    assert len(encoder._idle) == idle >= 1
+
+
+# Gains
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    words=st.dictionaries(
+        st.text("abc", min_size=1, max_size=12).map(str.encode), st.integers(1, 9), max_size=20
+    )
+)
+def test_gains_give_the_number_of_tokens_at_every_vocab_size(words: dict[bytes, int]) -> None:
+    merges = reference.train(words, 15, min_count=1)
+    counts = WordCounts.from_mapping(words)
+    gains = encoder_of(merges).gains(counts)
+    assert gains.dtype == np.int64
+    assert len(gains) == len(merges)
+    for size in range(len(merges) + 1):
+        ranks = {merge: rank for rank, merge in enumerate(merges[:size])}
+        tokens = sum(n * len(reference.merge_word(word, ranks)) for word, n in words.items())
+        assert counts.total_bytes - gains[:size].sum() == tokens
+
+
+def test_gains_are_counted_in_64_bits_and_on_long_words() -> None:
+    counts = WordCounts.from_mapping({b"ab" * 1_000: 2**40, b"ab": 2**50})
+    gains = encoder_of([(b"a", b"b"), (b"b", b"b")]).gains(counts)
+    assert gains.tolist() == [1_000 * 2**40 + 2**50, 0]
+    assert encoder_of([]).gains(counts).tolist() == []
+    assert encoder_of([(b"a", b"b")]).gains(WordCounts.from_mapping({})).tolist() == [0]
+
+
+# Merges derived from ranks
+
+
+def test_merges_are_derived_from_tokens_in_order(trained: MakeTokenizer) -> None:
+    tokenizer = trained("gpt2")
+    tokens = [left + right for left, right in tokenizer.merges]
+    ids = {token: id_ for id_, token in tokenizer.vocab.items()}
+    byte_ids = np.array([ids[bytes([byte])] for byte in range(256)])
+    left, right, failed = derive_merges(byte_ids, [ids[token] for token in tokens], tokens)
+    assert failed == -1
+    derived = [
+        (tokenizer.vocab[a], tokenizer.vocab[b])
+        for a, b in zip(left.tolist(), right.tolist(), strict=True)
+    ]
+    assert derived == tokenizer.merges
+
+
+def test_a_token_that_is_no_merge_of_two_is_named() -> None:
+    assert derive_merges(IDENTITY, [256, 257], [b"ab", b"xyz"])[2] == 1
+    assert derive_merges(IDENTITY, [256, 257], [b"ab", b"ab"])[2] == 1
+    assert derive_merges(IDENTITY, [], [])[2] == -1
+
+
+# Mechanics of kernels
+
+
+@given(starts=st.sets(st.integers(0, 300)), after=st.integers(0, 300), size=st.integers(1, 100))
+def test_the_next_start_is_the_next_set_bit(starts: set[int], after: int, size: int) -> None:
+    marks = np.zeros(8, np.uint64)
+    for start in starts:
+        marks[start >> 6] |= np.uint64(1 << (start & 63))
+    end = after + size
+    expected = min((start for start in starts if start > after), default=end)
+    assert next_start(marks, after, end) == min(expected, end)
+
+
+@given(word=st.binary(min_size=1, max_size=15), rest=st.binary(max_size=20))
+def test_a_key_holds_the_word_and_nothing_behind_it(word: bytes, rest: bytes) -> None:
+    text = Text.of(word + rest)
+    low, high = word_key(text.data.ctypes.data, len(word))
+    expected = int.from_bytes(word + bytes(15 - len(word)) + bytes([len(word)]), "little")
+    assert (int(high) << 64 | int(low)) == expected
+
+
+def test_slots_are_even_and_inside_the_cache() -> None:
+    random_ = random.Random(1)
+    cache = np.zeros(8 * 16 + 4, np.uint64)
+    base = cache.ctypes.data
+    slots = set()
+    for _ in range(500):
+        low, high = np.uint64(random_.getrandbits(64)), np.uint64(random_.getrandbits(64))
+        entry = cache_slot(base, 16, low, high)
+        slots.add((entry - base) / 64)
+        assert find_cached(entry, low, high) == 0
+    assert slots == set(range(0, 16, 2))

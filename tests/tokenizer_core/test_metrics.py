@@ -1,0 +1,148 @@
+"""Figures of compression against their formulas, computed the slow way."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tokenizer_core import metrics, reference
+from tokenizer_core.errors import EmptyCorpus, InvalidUtf8
+from tokenizer_core.metrics import CompressionReport, evaluate
+from tokenizer_core.tokenizer import Tokenizer
+
+MakeTokenizer = Callable[..., Tokenizer]
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(trained: MakeTokenizer) -> Tokenizer:
+    return trained("gpt2")
+
+
+@pytest.fixture(scope="module")
+def documents(fuzz_texts: list[str]) -> list[bytes]:
+    return [text.encode() for text in fuzz_texts[:1_500]]
+
+
+@pytest.fixture(scope="module")
+def report(tokenizer: Tokenizer, documents: list[bytes]) -> CompressionReport:
+    return evaluate(tokenizer, documents)
+
+
+def test_figures_follow_their_formulas(
+    report: CompressionReport, tokenizer: Tokenizer, documents: list[bytes]
+) -> None:
+    texts = [document.decode() for document in documents]
+    occurrences = Counter(i for text in texts for i in tokenizer.encode(text))
+    tokens = occurrences.total()
+    size = sum(map(len, documents))
+    chars = sum(map(len, texts))
+    words = sum(len(text.split()) for text in texts)
+    assert (report.bytes, report.chars, report.words) == (size, chars, words)
+    assert (report.tokens, report.documents) == (tokens, len(documents))
+    assert report.bytes_per_token == size / tokens
+    assert report.chars_per_token == chars / tokens
+    assert report.fertility == tokens / words
+    assert report.compression_ratio_vs_bytes == pytest.approx(1 - tokens / size)
+    assert report.distinct_tokens == len(occurrences)
+    assert report.vocab_utilization == len(occurrences) / tokenizer.vocab_size
+    shares = [count / tokens for count in occurrences.values()]
+    entropy = math.log2(sum(share**2.5 for share in shares)) / (1 - 2.5)
+    assert report.renyi_efficiency == pytest.approx(entropy / math.log2(tokenizer.vocab_size))
+    assert report.renyi_efficiency_observed == pytest.approx(entropy / math.log2(len(occurrences)))
+    assert report.roundtrip_failures == 0
+    assert report.encode_mb_per_second > 0
+
+
+def test_the_curve_is_that_of_smaller_tokenizers(
+    report: CompressionReport, tokenizer: Tokenizer, documents: list[bytes]
+) -> None:
+    assert [size for size, _ in report.curve] == [512, 1024, tokenizer.vocab_size]
+    assert report.curve[-1][1] == report.bytes_per_token
+    for size, bytes_per_token in report.curve:
+        merges = tokenizer.merges[: size - 256 - len(tokenizer.special_tokens)]
+        vocab = BYTES | {256 + i: left + right for i, (left, right) in enumerate(merges)}
+        smaller = Tokenizer(vocab, merges, (), tokenizer.pattern)
+        tokens = sum(len(ids) for ids in smaller.encode_batch([d.decode() for d in documents]))
+        assert bytes_per_token == report.bytes / tokens
+
+
+def test_parts_change_no_figure(
+    report: CompressionReport,
+    tokenizer: Tokenizer,
+    documents: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "_PART_BYTES", 100)
+    in_parts = evaluate(tokenizer, documents).as_dict()
+    whole = report.as_dict()
+    for figures in (in_parts, whole):
+        del figures["encode_mb_per_second"]
+    assert in_parts == whole
+
+
+def test_equal_shares_of_all_tokens_are_fully_efficient() -> None:
+    only_bytes = Tokenizer(BYTES, [])
+    ascii_once = bytes(range(128))
+    report = evaluate(only_bytes, [ascii_once])
+    assert report.renyi_efficiency_observed == pytest.approx(1)
+    assert report.renyi_efficiency == pytest.approx(7 / 8)
+    assert report.bytes_per_token == 1
+    assert report.compression_ratio_vs_bytes == 0
+    assert report.undecodable_tokens == 128
+    assert report.curve == ((256, 1.0),)
+    assert evaluate(only_bytes, [b"aaaa"]).renyi_efficiency_observed == 0
+
+
+def test_tokens_out_of_reach_are_counted() -> None:
+    vocab = BYTES | {256: b"ab", 257: b"xyz", 258: b"bc", 259: b"abc", 260: b"a b", 261: b"<s>"}
+    merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")]
+    report = evaluate(Tokenizer(vocab, merges, ["<s>"]), [b"abc"])
+    # no merge makes xyz; abc becomes ab c; no pre-token is "a b"
+    assert report.unreachable_tokens == 3
+    unmade = {b"xyz", b"abc", b"a b"}
+    ranks = {merge: rank for rank, merge in enumerate(merges)}
+    for token in unmade:
+        pieces = reference.split(token.decode(), r" ?\p{L}+| ")
+        symbols = [s for piece in pieces for s in reference.merge_word(piece.encode(), ranks)]
+        assert symbols != [token]
+
+
+def test_a_round_trip_that_fails_is_counted(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = Tokenizer.decode_bytes
+    monkeypatch.setattr(
+        Tokenizer, "decode_bytes", lambda self, ids: decode(self, ids).replace(b"x", b"y")
+    )
+    assert evaluate(tokenizer, [b"a", b"ax", b"", b"xx"]).roundtrip_failures == 2
+
+
+def test_a_report_is_json_with_its_definitions(report: CompressionReport) -> None:
+    loaded = json.loads(json.dumps(report.as_dict()))
+    assert loaded["renyi_order"] == 2.5
+    assert "white space" in loaded["word_definition"]
+    assert loaded["curve"][-1] == [report.vocab_size, report.bytes_per_token]
+
+
+def test_nothing_to_measure_is_refused(tokenizer: Tokenizer) -> None:
+    for nothing in ([], [b"", b""]):
+        with pytest.raises(EmptyCorpus):
+            evaluate(tokenizer, nothing)
+    with pytest.raises(InvalidUtf8):
+        evaluate(tokenizer, [b"a\xff"])
+    assert evaluate(tokenizer, ["\n \u3000".encode()]).fertility == 0
+
+
+def test_gains_are_not_negative_and_sum_to_what_was_saved(
+    tokenizer: Tokenizer, report: CompressionReport, documents: list[bytes]
+) -> None:
+    gains = tokenizer.merge_gains(metrics._words_of(documents, tokenizer))
+    assert gains.dtype == np.int64
+    assert gains.min() >= 0
+    assert report.bytes - gains.sum() == report.tokens

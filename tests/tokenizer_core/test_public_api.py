@@ -1,0 +1,73 @@
+"""The names that other people's scripts rely on."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tokenizer_core
+
+
+def test_the_public_names_are_these_and_all_can_be_imported() -> None:
+    expected = ["SplitPattern", "WordCounts", "count_words", "train_bpe", "Tokenizer"]
+    assert tokenizer_core.__all__ == expected
+    for name in expected:
+        assert callable(getattr(tokenizer_core, name))
+        assert name in dir(tokenizer_core)
+    with pytest.raises(AttributeError, match="no_such"):
+        tokenizer_core.no_such  # noqa: B018
+
+
+def test_signatures_are_as_promised() -> None:
+    def parameters(function: object) -> list[str]:
+        return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+    tokenizer = tokenizer_core.Tokenizer
+    assert parameters(tokenizer)[:4] == ["vocab", "merges", "special_tokens", "pattern"]
+    assert parameters(tokenizer.encode) == ["self", "text", "allowed_special", "on_special"]
+    assert parameters(tokenizer.encode_batch)[:3] == ["self", "texts", "threads"]
+    assert parameters(tokenizer.encode_iterable)[:2] == ["self", "chunks_of_text"]
+    assert parameters(tokenizer.decode) == ["self", "ids", "errors"]
+    assert parameters(tokenizer.save) == ["self", "path", "format"]
+    assert parameters(tokenizer.load)[:2] == ["path", "format"]
+    assert parameters(tokenizer_core.count_words)[:3] == ["paths", "pattern", "special_tokens"]
+    assert parameters(tokenizer_core.train_bpe)[:2] == ["counts", "vocab_size"]
+
+
+def test_every_public_thing_says_what_it_does() -> None:
+    for name in tokenizer_core.__all__:
+        thing = getattr(tokenizer_core, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing):
+            for member, value in vars(thing).items():
+                if not member.startswith("_") and (callable(value) or isinstance(value, property)):
+                    assert inspect.getdoc(value), f"{name}.{member}"
+
+
+def test_importing_the_package_loads_no_compiler() -> None:
+    program = "import sys, tokenizer_core, tokenizer_core.errors; print('numba' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(tokenizer_core.__file__).parent.parent,
+    )
+    assert run.stdout == "False\n"
+
+
+def test_text_becomes_a_tokenizer_and_ids_and_text_again(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("low lower lowest <|end|> newest widest\n" * 50)
+    counts = tokenizer_core.count_words([str(tmp_path / "corpus.txt")], "gpt2", ["<|end|>"])
+    tokenizer = tokenizer_core.train_bpe(counts, 270, special_tokens=["<|end|>"])
+    assert tokenizer.special_tokens == {"<|end|>": 0}
+    text = "the lowest newest <|end|>"
+    assert tokenizer.encode(text, "all")[-1] == 0
+    tokenizer.save(tmp_path / "kept")
+    loaded = tokenizer_core.Tokenizer.load(tmp_path / "kept")
+    assert loaded.decode(loaded.encode(text)) == text
+    assert loaded.encode(text) == tokenizer.encode(text)

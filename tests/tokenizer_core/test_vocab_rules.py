@@ -1,0 +1,86 @@
+"""What is no tokenizer: vocab, merges and special tokens that contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tokenizer_core.errors import (
+    InvalidOption,
+    InvalidPattern,
+    InvalidSpecialToken,
+    InvalidTokenizer,
+)
+from tokenizer_core.tokenizer import Tokenizer
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+AB = (b"a", b"b")
+
+
+@pytest.mark.parametrize(
+    ("vocab", "merges", "specials", "message"),
+    [
+        (BYTES | {-1: b"ab"}, [], (), "the id -1"),
+        (BYTES | {1 << 24: b"ab"}, [], (), "the id 16777216"),
+        (BYTES | {2**70: b"ab"}, [], (), "the id"),
+        ({True: b"x"} | {i: t for i, t in BYTES.items() if i != 1}, [], (), "the id True"),
+        (BYTES | {"256": b"ab"}, [], (), "the id '256'"),
+        (BYTES | {256.0: b"ab"}, [], (), "the id 256.0"),
+        (BYTES | {256: "ab"}, [], (), "the token of id 256"),
+        (BYTES | {256: b""}, [], (), "0 bytes"),
+        (BYTES | {256: b"a" * 65_537}, [], (), "65537 bytes"),
+        (BYTES | {256: b"a"}, [], (), "both stand for b'a'"),
+        ({i: t for i, t in BYTES.items() if i > 1}, [], (), "lacks 2 of the 256 .*0x00, 0x01"),
+        ([b"a"], [], (), "vocab is a list"),
+        (BYTES, [AB], (), "merge 0 makes b'ab'"),
+        (BYTES | {256: b"ab"}, [(b"ab", b"c")], (), "merge 0 makes b'abc'"),
+        (BYTES | {256: b"xyz"}, [(b"xy", b"z")], (), "merge 0 joins b'xy', which the vocab lacks"),
+        (
+            BYTES | {256: b"abc", 257: b"ab"},
+            [(b"ab", b"c"), AB],
+            (),
+            "merge 0 joins b'ab', which no earlier merge makes",
+        ),
+        (BYTES | {256: b"ab"}, [AB, AB], (), "merge 1, .* is given twice"),
+        (BYTES | {256: b"ab"}, [(b"a", b"b", b"c")], (), "merge 0 is"),
+        (BYTES | {256: b"ab"}, [("a", "b")], (), "merge 0 is"),
+        (BYTES | {256: b"ab"}, [AB], ["ab"], "merge 0 makes b'ab', which the vocab lacks"),
+        (BYTES, [], ["<s>"], "does not hold the special token '<s>'"),
+        (BYTES | {256: b"<s>"}, [], {"<s>": 257}, "does not hold the special token '<s>'"),
+        (BYTES | {256: b"<s>"}, [], {"<t>": 256}, "does not hold the special token '<t>'"),
+        (BYTES, [], ["a"], "'a' is a single byte"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    vocab: dict[int, bytes],
+    merges: list[tuple[bytes, bytes]],
+    specials: list[str],
+    message: str,
+) -> None:
+    with pytest.raises(InvalidTokenizer, match=message):
+        Tokenizer(vocab, merges, specials)
+
+
+def test_special_tokens_patterns_and_caches_are_checked() -> None:
+    with pytest.raises(InvalidSpecialToken, match="twice"):
+        Tokenizer(BYTES | {256: b"<s>"}, [], ["<s>", "<s>"])
+    with pytest.raises(InvalidPattern):
+        Tokenizer(BYTES, [], (), "(")
+    with pytest.raises(InvalidOption, match="cache"):
+        Tokenizer(BYTES, [], cache_words=-1)
+
+
+def test_a_merge_bomb_is_refused_before_anything_grows() -> None:
+    tokens = [b"a" * 2**power for power in range(17)]
+    merges = [(token, token) for token in tokens]  # the last one makes 128 KiB
+    vocab = BYTES | {256 + i: token for i, token in enumerate(tokens[1:])}
+    with pytest.raises(InvalidTokenizer, match="merge 16 makes"):
+        Tokenizer(vocab, merges)
+    assert Tokenizer(vocab, merges[:-1]).encode("a" * 2**16) == [256 + 15]
+
+
+def test_ignore_merges_is_accepted_where_it_changes_nothing() -> None:
+    vocab = BYTES | {256: b"ab", 257: b"abc"}
+    made = Tokenizer(vocab, [AB, (b"ab", b"c")], ignore_merges=True)
+    assert made.encode("abc") == [257]
+    with pytest.raises(InvalidTokenizer, match="ignore_merges"):
+        Tokenizer(vocab, [AB], ignore_merges=True)

@@ -1,0 +1,38 @@
+"""The tokenizer and nothing else: count words, learn merges, encode and decode.
+
+Names are imported when they are first used, so that ``import tokenizer_core`` loads no compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenizer_core.counting import count_words
+    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.tokenizer import Tokenizer
+    from tokenizer_core.trainers.bpe import train_bpe
+    from tokenizer_core.word_counts import WordCounts
+
+_HOMES = {
+    "SplitPattern": "tokenizer_core.split_patterns",
+    "WordCounts": "tokenizer_core.word_counts",
+    "count_words": "tokenizer_core.counting",
+    "train_bpe": "tokenizer_core.trainers.bpe",
+    "Tokenizer": "tokenizer_core.tokenizer",
+}
+
+__all__ = ["SplitPattern", "WordCounts", "count_words", "train_bpe", "Tokenizer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

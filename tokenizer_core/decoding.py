@@ -1,0 +1,86 @@
+"""Token ids back to bytes; knows tokens and ids, nothing of text."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import UnknownToken
+from tokenizer_core.kernels.decode_ids import copy_tokens, decoded_size
+
+_FEW = 200  # ids up to which joining Python objects is quicker than a kernel
+_SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
+
+
+class Decoder:
+    """Joins the bytes of tokens.
+
+    Args:
+        vocab: id → bytes; ids not negative, tokens not empty.
+    """
+
+    def __init__(self, vocab: Mapping[int, bytes]) -> None:
+        self._vocab = vocab
+
+    def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        """The bytes of token ids, joined.
+
+        Raises:
+            UnknownToken: an id that the vocab does not hold.
+        """
+        if isinstance(ids, np.ndarray):
+            if ids.dtype == np.uint32 and len(ids) > _FEW and self._is_dense:
+                return self._decode_array(ids)
+            ids = ids.tolist()
+        listed = ids if isinstance(ids, list) else list(ids)
+        if len(listed) > _FEW and self._is_dense:
+            try:
+                return self._decode_array(np.frombuffer(array("I", listed), np.uint32))
+            except (TypeError, OverflowError):
+                pass  # the slow way says which one it is
+        try:
+            return b"".join(map(self._vocab.__getitem__, listed))
+        except (KeyError, TypeError):
+            raise self._unknown(listed) from None
+
+    def _decode_array(self, ids: NDArray[np.uint32]) -> bytes:
+        offsets, tokens = self._table
+        ids = np.require(ids, requirements=["C", "W"])
+        size = int(decoded_size(ids, offsets))
+        if size < 0:
+            raise self._unknown([int(ids[-1 - size])])
+        content = np.empty(size + 8, np.uint8)
+        copy_tokens(ids, offsets, tokens, content)
+        return content[:size].tobytes()
+
+    @property
+    def _is_dense(self) -> bool:
+        return max(self._highest, len(self._vocab)) < max(_SPARSE, 4 * len(self._vocab))
+
+    @cached_property
+    def _highest(self) -> int:
+        return max(self._vocab)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Offsets by id, and the tokens joined in order of id with 8 bytes behind."""
+        in_order = sorted(self._vocab)
+        tokens = [self._vocab[id_] for id_ in in_order]
+        offsets = np.zeros(self._highest + 2, np.int64)
+        offsets[np.array(in_order) + 1] = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        joined = bytearray(b"".join(tokens) + bytes(8))
+        return np.cumsum(offsets), np.frombuffer(joined, np.uint8)
+
+    def _unknown(self, ids: list[Any]) -> UnknownToken:
+        known = self._vocab.keys()
+        unknown = next(id_ for id_ in ids if not isinstance(id_, Hashable) or id_ not in known)
+        return UnknownToken(
+            f"the vocab does not hold the id {repr(unknown)[:40]}",
+            f"ids of this tokenizer lie between {min(known)} and {self._highest}",
+            "was the text encoded with another tokenizer? compare their digests",
+        )

@@ -1,0 +1,230 @@
+"""Merges applied to spans of text by kernels, in many threads at once.
+
+Knows tables, caches and scratch memory; nothing of strings, special tokens' names or files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.kernels.encode_gains import add_gains
+from tokenizer_core.kernels.encode_text import ENTRY_WORDS, NEEDED, ROOM, encode_spans
+from tokenizer_core.kernels.encode_word import (
+    LONG_SCRATCH,
+    NO_MERGE,
+    SHORT_SCRATCH,
+    fill_pair_table,
+)
+from tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
+from tokenizer_core.pretokenization import mark_pre_tokens
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.word_counts import WordCounts
+
+DEFAULT_CACHE_WORDS = 1 << 16  # 64 bytes each: 4 MiB per thread, touched only as it fills
+MAX_CACHE_WORDS = 1 << 24
+_KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
+_NO_IDS_BEHIND = np.full(1, -1, np.int64)
+
+
+class Workspace:
+    """What one thread at a time writes to while it encodes: a cache of words and scratch."""
+
+    __slots__ = ("cache", "scratch")
+
+    def __init__(self, slots: int) -> None:
+        # four words more: the last entry is copied 16 bytes at a time
+        self.cache = np.zeros(ENTRY_WORDS * slots + 4 if slots else 0, np.uint64)
+        self.scratch = np.empty(SHORT_SCRATCH // 8, np.uint64)
+
+    def grow(self, longest: int) -> None:
+        """Make scratch large enough for a pre-token of ``longest`` bytes."""
+        wanted = (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
+        if wanted > len(self.scratch):
+            self.scratch = np.empty(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)), np.uint64)
+
+    def shrink(self) -> None:
+        if self.scratch.nbytes > _KEPT_SCRATCH:
+            self.scratch = np.empty(SHORT_SCRATCH // 8, np.uint64)
+
+
+class Encoder:
+    """Byte pair encoding of marked text: in each pre-token the pair of lowest rank, leftmost first.
+
+    Any number of threads may encode at once. Each borrows a workspace for the length of a call, so
+    there are as many caches as there ever were calls at the same time, and a short-lived thread
+    finds the words that others have met.
+
+    Args:
+        byte_ids: int64 ``[256]``: the id of each byte.
+        left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
+            Pairs are distinct.
+        pattern: how spans are cut into pre-tokens.
+        cache_words: how many words a workspace remembers, rounded up to a power of two; 0: none.
+    """
+
+    def __init__(
+        self,
+        byte_ids: NDArray[np.int64],
+        left: NDArray[np.int64],
+        right: NDArray[np.int64],
+        results: NDArray[np.int64],
+        pattern: SplitPattern,
+        cache_words: int = DEFAULT_CACHE_WORDS,
+    ) -> None:
+        if not 0 <= cache_words <= MAX_CACHE_WORDS:
+            raise InvalidOption(
+                f"a cache of {cache_words} words was asked for",
+                f"accepted: 0 (none) to {MAX_CACHE_WORDS}",
+                f"leave cache_words out for {DEFAULT_CACHE_WORDS}",
+            )
+        self.pattern = pattern
+        self.merges = len(results)
+        self._slots = 0 if cache_words == 0 else max(2, 1 << (cache_words - 1).bit_length())
+        self._byte_ids = byte_ids.astype(np.uint32)
+        self._shift, self._pairs = _empty_pair_table(len(results))
+        fill_pair_table(left, right, results, self._shift, self._pairs)
+        self._idle: deque[Workspace] = deque()  # append and pop are atomic
+
+    @contextmanager
+    def _workspace(self) -> Iterator[Workspace]:
+        try:
+            workspace = self._idle.pop()
+        except IndexError:
+            workspace = Workspace(self._slots)
+        try:
+            yield workspace
+        finally:
+            workspace.shrink()
+            self._idle.append(workspace)
+
+    def encode(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of spans, one after the other.
+
+        Args:
+            text: valid UTF-8.
+            spans: int64 ``[n, 2]``: half-open byte ranges, each encoded on its own.
+            behind: int64 ``[n]``: an id written behind each span, or −1 for none.
+
+        Returns:
+            ids, uint32; and int64 ``[n]``: the number of ids up to the end of each span.
+        """
+        return self._encode_marked(text, mark_pre_tokens(text, spans, self.pattern), spans, behind)
+
+    def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of words, each one pre-token whatever the pattern says; returns as `encode`."""
+        text = Text.of(b"".join(words))
+        spans = spans_of_lengths(words)
+        marks = np.zeros(text.size // 64 + 2, np.uint64)
+        return self._encode_marked(text, marks, spans, np.full(len(words), -1, np.int64))
+
+    def _encode_marked(
+        self,
+        text: Text,
+        marks: NDArray[np.uint64],
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        room = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
+        ids = np.empty(room + len(spans) + ROOM, np.uint32)
+        ends = np.empty(len(spans), np.int64)
+        state = np.array([0, -1, 0, 0], np.int64)
+        with self._workspace() as workspace:
+            while encode_spans(
+                text.data,
+                marks,
+                spans,
+                behind,
+                self._byte_ids,
+                self._pairs,
+                self._shift,
+                workspace.cache,
+                workspace.scratch,
+                ids,
+                ends,
+                state,
+            ):
+                workspace.grow(int(state[NEEDED]))
+        return ids[: ends[-1] if len(ends) else 0], ends
+
+    def encode_whole(self, text: Text) -> NDArray[np.uint32]:
+        """Token ids of a whole text as one span: uint32."""
+        spans = np.empty((1, 2), np.int64)
+        spans[0, 0] = 0
+        spans[0, 1] = text.size
+        return self.encode(text, spans, _NO_IDS_BEHIND)[0]
+
+    def gains(self, words: WordCounts) -> NDArray[np.int64]:
+        """int64 ``[n_merges]``: how often each merge fires on counted words."""
+        gains = np.zeros(self.merges, np.int64)
+        begins = words.offsets[:-1]
+        ends = words.offsets[1:]
+        longest = int((ends - begins).max(initial=0))
+        filled = begins < ends
+        with self._workspace() as workspace:
+            workspace.grow(longest)
+            add_gains(
+                np.require(words.word_bytes, np.uint8, ["C", "W"]),
+                begins[filled],
+                ends[filled],
+                words.counts[filled],
+                self._byte_ids,
+                self._pairs,
+                self._shift,
+                workspace.scratch,
+                gains,
+            )
+        return gains
+
+
+def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
+    """int64 ``[n, 2]``: where each of some contents lies when they are joined."""
+    spans = np.zeros((len(contents), 2), np.int64)
+    np.cumsum(np.fromiter(map(len, contents), np.int64, len(contents)), out=spans[:, 1])
+    spans[1:, 0] = spans[:-1, 1]
+    return spans
+
+
+def derive_merges(
+    byte_ids: NDArray[np.int64], results: Sequence[int], tokens: Sequence[bytes]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The parts that make each token, in order of rank, from bytes and the tokens before it.
+
+    Args:
+        byte_ids: int64 ``[256]``: the id of each byte.
+        results: the ids of the tokens.
+        tokens: of two bytes or more.
+
+    Returns:
+        left and right ids, int64 ``[n]``; and −1, or the first token that is no merge of two.
+    """
+    left, right = np.empty((2, len(tokens)), np.int64)
+    shift, pairs = _empty_pair_table(len(tokens))
+    workspace = Workspace(0)
+    workspace.grow(max(map(len, tokens), default=0))
+    failed = derive_merges_by_kernel(
+        np.frombuffer(bytearray(b"".join(tokens)), np.uint8),
+        np.ascontiguousarray(spans_of_lengths(tokens)[:, 1]),
+        np.array(results, np.int64),
+        byte_ids.astype(np.uint32),
+        shift,
+        pairs,
+        workspace.scratch,
+        left,
+        right,
+    )
+    return left, right, int(failed)
+
+
+def _empty_pair_table(merges: int) -> tuple[np.uint64, NDArray[np.uint64]]:
+    """The shift and the empty slots of a table that will be at most half full."""
+    bits = max(4, (2 * merges).bit_length())
+    return np.uint64(64 - bits), np.full(2 << bits, NO_MERGE, np.uint64)

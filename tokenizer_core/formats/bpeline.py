@@ -1,0 +1,189 @@
+"""Our own format: a directory with manifest.json, vocab.json and merges.txt, verified when read.
+
+Only these three names are ever opened. vocab.json and merges.txt are those of GPT-2's format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tokenizer_core.digests import digest_of_bytes
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile, InvalidTokenizer
+from tokenizer_core.formats.bounded_files import json_of, read_bounded
+from tokenizer_core.formats.printable import (
+    merges_txt,
+    read_merges,
+    read_vocab,
+    split_merges_txt,
+    vocab_json,
+)
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.tokenizer import Tokenizer
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+VOCAB = "vocab.json"
+MERGES = "merges.txt"
+
+# Texts on which tokenizers differ: stored with their ids, encoded again by every reader.
+GOLDEN_TEXTS = (
+    "",
+    "Hello, world!",
+    "I'm sure they'll say it's we've DON'T 'tis o'clock'",
+    " leading and trailing ",
+    "two  spaces   three\t\ttabs \t mixed",
+    "one\ntwo\r\nthree\n\n\n  indented\n",
+    "3.14159 1234567 0x1F ١٢٣ ²³ Ⅷ",
+    "snake_case camelCase SCREAMING kebab-case",
+    "if (a[i] != b->c && x >= 10) { return; } // ...",
+    "https://example.org/a?b=c&d=%20#e",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "antidisestablishmentarianism pneumonoultramicroscopicsilicovolcanoconiosis",
+    "Größe naïve façade Ångström e\u0301 İi ſ",
+    "Съешь ещё этих мягких французских булок",
+    "我能吞下玻璃而不伤身体。いろはにほへと 안녕하세요",
+    "नमस्ते दुनिया سلام دنیا שלום",
+    "👩\u200d👩\u200d👧\u200d👦 🇺🇳 👍🏽 \u2764\ufe0f",
+    "\u00a0no-break\u3000ideographic\u2028line\u200bzero\ufeffmark",
+    "\x00\x01\x1b[0m\x7f\x85",
+    "<|endoftext|> <s> </s> [MASK]",
+)
+
+
+def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
+    """Write the directory; the manifest comes last and vouches for the other files.
+
+    Args:
+        tokenizer: what to keep.
+        path: the directory; made if need be.
+        provenance: any JSON about where the tokenizer comes from; kept, never interpreted.
+
+    Raises:
+        InvalidTokenizer: a special token that reads like an ordinary one.
+        DiskFull: no space left.
+    """
+    files = {VOCAB: vocab_json(tokenizer), MERGES: merges_txt(tokenizer)}
+    texts = [*GOLDEN_TEXTS, *(f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4])]
+    pattern = tokenizer.pattern
+    manifest = {
+        "format": "bpeline",
+        "format_version": FORMAT_VERSION,
+        "digest": tokenizer.digest,
+        "vocab_size": tokenizer.vocab_size,
+        "pattern": {"name": pattern.name, "regex": pattern.regex, "digest": pattern.digest},
+        "special_tokens": tokenizer.special_tokens,
+        "ignore_merges": tokenizer.ignore_merges,
+        "files": {name: digest_of_bytes(content) for name, content in files.items()},
+        "golden": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
+        "provenance": dict(provenance or {}),
+    }
+    content = json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    for name, file_content in files.items():
+        DURABLE.write(path / name, file_content)
+    DURABLE.write(path / MANIFEST, content.encode())
+
+
+def load(path: Path) -> Tokenizer:
+    """Read a directory that `save` wrote, and verify files, digest and golden encodings.
+
+    Raises:
+        MissingSource: a file is missing.
+        CorruptFile: a file is not what was written, or ids are not what they were.
+        InvalidTokenizer: of a newer version, made with other Unicode tables, or malformed.
+    """
+    manifest = read_manifest(path)
+    contents = {}
+    for name in (VOCAB, MERGES):
+        contents[name] = read_bounded(path / name)
+        if digest_of_bytes(contents[name]) != manifest["files"].get(name):
+            _corrupt(path, f"{name} does not have the digest that {MANIFEST} gives")
+    pattern = SplitPattern(manifest["pattern"]["regex"], manifest["pattern"]["name"])
+    if pattern.digest != manifest["pattern"]["digest"]:
+        raise InvalidTokenizer(
+            f"{path} was made with other Unicode tables than those of the installed `regex`",
+            "the same tables, so that texts are cut at the same places",
+            "install the version of `regex` it was made with, or train again",
+        )
+    named = json_of(contents[VOCAB], path / VOCAB)
+    names = split_merges_txt(contents[MERGES], path / MERGES)
+    specials = manifest["special_tokens"]
+    vocab, bytes_of = read_vocab(named, specials, path / VOCAB)
+    tokenizer = Tokenizer(
+        vocab,
+        read_merges(names, bytes_of, path / MERGES),
+        specials,
+        pattern,
+        ignore_merges=manifest["ignore_merges"],
+    )
+    if tokenizer.digest != manifest["digest"]:
+        _corrupt(path, f"the tokenizer does not have the digest that {MANIFEST} gives")
+    golden = manifest["golden"]
+    encoded = tokenizer.encode_batch([entry["text"] for entry in golden], threads=1)
+    for entry, ids in zip(golden, encoded, strict=True):
+        if ids != entry["ids"]:
+            _corrupt(path, f"{entry['text']!r} is no longer encoded as it was when saved")
+    return tokenizer
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a directory that `save` wrote, its shape checked.
+
+    Raises:
+        MissingSource: there is none.
+        CorruptFile: not JSON, or not of the shape that `save` writes.
+        InvalidTokenizer: a format version that this program does not know.
+    """
+    try:
+        manifest = json_of(read_bounded(path / MANIFEST), path / MANIFEST)
+    except InvalidTokenizer as error:
+        _corrupt(path, error.happened)
+    if not isinstance(manifest, dict) or manifest.get("format") != "bpeline":
+        _corrupt(path, f"{MANIFEST} is not a manifest of this format")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise InvalidTokenizer(
+            f"{path} has format version {manifest.get('format_version')!r}",
+            f"this program reads version {FORMAT_VERSION}",
+            "upgrade bpeline",
+        )
+    for field, kind in _FIELDS.items():
+        if not isinstance(manifest.get(field), kind):
+            _corrupt(path, f"{MANIFEST} has no sound field {field!r}")
+    pattern = manifest["pattern"]
+    sound = (
+        isinstance(pattern.get("regex"), str)
+        and isinstance(pattern.get("name"), str | None)
+        and all(type(id_) is int for id_ in manifest["special_tokens"].values())
+        and all(
+            isinstance(entry, dict)
+            and isinstance(entry.get("text"), str)
+            and isinstance(entry.get("ids"), list)
+            for entry in manifest["golden"]
+        )
+    )
+    if not sound:
+        _corrupt(path, f"{MANIFEST} has malformed fields")
+    return manifest
+
+
+_FIELDS: dict[str, type] = {
+    "digest": str,
+    "vocab_size": int,
+    "pattern": dict,
+    "special_tokens": dict,
+    "ignore_merges": bool,
+    "files": dict,
+    "golden": list,
+    "provenance": dict,
+}
+
+
+def _corrupt(path: Path, problem: str) -> NoReturn:
+    raise CorruptFile(
+        f"{path}: {problem}",
+        "the files as they were saved",
+        "fetch or export this tokenizer again",
+    )

@@ -1,0 +1,63 @@
+"""The format of GPT-2 and CS336: a directory with vocab.json and merges.txt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from tokenizer_core.formats.printable import (
+    merges_txt,
+    read_merges,
+    read_vocab,
+    split_merges_txt,
+    vocab_json,
+)
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.tokenizer import Tokenizer
+
+
+def save(tokenizer: Tokenizer, path: Path) -> None:
+    """Write ``path``/vocab.json and ``path``/merges.txt. The split pattern is not in them.
+
+    Raises:
+        InvalidTokenizer: a special token that reads like an ordinary one.
+        DiskFull: no space left.
+    """
+    vocab, merges = vocab_json(tokenizer), merges_txt(tokenizer)
+    DURABLE.write(path / "vocab.json", vocab)
+    DURABLE.write(path / "merges.txt", merges)
+
+
+def load(
+    path: Path,
+    *,
+    pattern: SplitPattern | str = "gpt2",
+    special_tokens: Collection[str] | None = None,
+) -> Tokenizer:
+    """Read a directory with vocab.json and merges.txt.
+
+    Args:
+        path: the directory.
+        pattern: the split pattern, which the files do not name.
+        special_tokens: names in vocab.json that are special tokens. By default those that no merge
+            makes and that are no single byte: GPT-2's ``<|endoftext|>``.
+
+    Raises:
+        MissingSource: a file is missing. InvalidTokenizer: they make no sense.
+    """
+    vocab_path, merges_path = path / "vocab.json", path / "merges.txt"
+    named = json_of(read_bounded(vocab_path), vocab_path)
+    names = split_merges_txt(read_bounded(merges_path), merges_path)
+    if not isinstance(named, dict):
+        refuse(vocab_path, "holds no vocab", "the vocab is an object of token → id")
+    if special_tokens is None:
+        made = set(map(str.__add__, names[::2], names[1::2]))
+        special_tokens = [name for name in named if len(name) > 1 and name not in made]
+    unknown = [token for token in special_tokens if token not in named]
+    if unknown:
+        refuse(vocab_path, f"does not hold the special token {unknown[0]!r}")
+    vocab, bytes_of = read_vocab(named, set(special_tokens), vocab_path)
+    merges = read_merges(names, bytes_of, merges_path)
+    return Tokenizer(vocab, merges, {token: named[token] for token in special_tokens}, pattern)

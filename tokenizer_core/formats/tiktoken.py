@@ -1,0 +1,139 @@
+"""tiktoken's rank file: one line per token, base64 of its bytes and its id. Imports no tiktoken."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.encoding import derive_merges
+from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.formats.bounded_files import read_bounded, refuse
+from tokenizer_core.reachability import tokens_not_made_by_merges
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocab_rules import MAX_ID, MAX_TOKEN_BYTES, shown
+
+
+def save(tokenizer: Tokenizer, path: Path) -> None:
+    """Write the rank file. Split pattern and special tokens are not in it: `encoding_arguments`.
+
+    Raises:
+        InvalidTokenizer: tiktoken would give other ids; see `mergeable_ranks`.
+        DiskFull: no space left.
+    """
+    ranks = mergeable_ranks(tokenizer)
+    lines = [b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items()]
+    DURABLE.write(path, b"".join(lines))
+
+
+def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
+    """Token → rank, in ascending order. Each token's rank is its id here, so that ids agree.
+
+    tiktoken joins the pair whose *concatenation* has the lowest rank, and ids are ranks. That is
+    our rule if and only if ids ascend with the merges and every token is made by one merge alone.
+    Gaps, such as special tokens with the first ids leave, do no harm (do not give
+    ``explicit_n_vocab`` then).
+
+    Raises:
+        InvalidTokenizer: one of the two does not hold.
+    """
+    ids = {tokenizer.vocab[id_]: id_ for id_ in tokenizer.vocab}
+    results = [ids[left + right] for left, right in tokenizer.merges]
+    if any(after <= before for before, after in pairwise(results)):
+        raise InvalidTokenizer(
+            "the ids of this tokenizer do not ascend with its merges",
+            "in tiktoken's format the id of a token is also its rank",
+            "save it as 'hf' or 'bpeline', which keep both",
+        )
+    specials = tokenizer.special_tokens
+    ordinary = {token: ids[token] for token in ids.keys() - {s.encode() for s in specials}}
+    for token, id_ in tokens_not_made_by_merges(tokenizer.encoder, ordinary):
+        raise InvalidTokenizer(
+            f"the merges do not make the token {shown(token)} (id {id_})",
+            "tiktoken would use every token of its file, whether a merge makes it or not",
+            "save it as 'hf' or 'bpeline'",
+        )
+    return dict(sorted(ordinary.items(), key=lambda item: item[1]))
+
+
+def encoding_arguments(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Everything ``tiktoken.Encoding`` needs but a name.
+
+    Examples:
+        >>> import tiktoken  # doctest: +SKIP
+        >>> tiktoken.Encoding("news", **encoding_arguments(tokenizer))  # doctest: +SKIP
+
+    Raises:
+        InvalidTokenizer: tiktoken would give other ids; see `mergeable_ranks`.
+    """
+    return {
+        "pat_str": tokenizer.pattern.regex_for_export,
+        "mergeable_ranks": mergeable_ranks(tokenizer),
+        "special_tokens": tokenizer.special_tokens,
+    }
+
+
+def load(
+    path: Path,
+    *,
+    pattern: SplitPattern | str = "gpt2",
+    special_tokens: Mapping[str, int] | None = None,
+) -> Tokenizer:
+    """Read a rank file; merges are derived from the order of the ranks.
+
+    Args:
+        path: the file.
+        pattern: the split pattern, which the file does not name.
+        special_tokens: token → id, which the file does not hold either.
+
+    Raises:
+        MissingSource: no such file.
+        InvalidTokenizer: malformed, ids repeated, or a token that is no merge of two earlier ones.
+    """
+    vocab: dict[int, bytes] = {}
+    for number, line in enumerate(read_bounded(path).splitlines(), 1):
+        if not line:
+            continue
+        encoded, _, rank = line.partition(b" ")
+        try:
+            token = base64.b64decode(encoded, validate=True)
+            if not rank.isdigit() or len(rank) > 9 or not 0 < len(token) <= MAX_TOKEN_BYTES:
+                raise ValueError(rank)
+            id_ = int(rank)
+        except (ValueError, binascii.Error):
+            refuse(path, f"is not 'base64 rank' in line {number}")
+        if id_ in vocab or id_ > MAX_ID:
+            refuse(path, f"repeats or exceeds ids in line {number}", f"ids up to {MAX_ID}, once")
+        vocab[id_] = token
+    merges = _merges_of(vocab, path)
+    specials = dict(special_tokens or {})
+    for special, id_ in specials.items():
+        if id_ in vocab:
+            refuse(path, f"holds the id {id_} of the special token {special!r} already")
+        vocab[id_] = special.encode()
+    return Tokenizer(vocab, merges, specials, pattern)
+
+
+def _merges_of(vocab: Mapping[int, bytes], path: Path) -> list[tuple[bytes, bytes]]:
+    in_order = sorted(vocab)
+    single = {vocab[id_][0]: id_ for id_ in in_order if len(vocab[id_]) == 1}
+    if len(single) != 256:
+        refuse(path, f"holds {len(single)} of the 256 single bytes", "it must hold all of them")
+    made = [id_ for id_ in in_order if len(vocab[id_]) > 1]
+    byte_ids = np.array([single[byte] for byte in range(256)], np.int64)
+    left, right, failed = derive_merges(byte_ids, made, [vocab[id_] for id_ in made])
+    if failed >= 0:
+        refuse(
+            path,
+            f"holds the token {shown(vocab[made[failed]])}, which is no merge of two earlier ones",
+            "a rank file in the order in which its merges were learned",
+        )
+    pairs = zip(left.tolist(), right.tolist(), strict=True)
+    return [(vocab[first], vocab[second]) for first, second in pairs]

@@ -1,0 +1,204 @@
+"""How well a tokenizer compresses held-out documents, in figures with their denominators.
+
+Knows nothing of how documents were held out or where the figures go.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.batch_encoding import encode_contents
+from tokenizer_core.errors import EmptyCorpus
+from tokenizer_core.pretokenization import mark_pre_tokens
+from tokenizer_core.reachability import undecodable_tokens, unreachable_tokens
+from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.text import Text
+from tokenizer_core.text_input import refuse_invalid_utf8
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
+
+RENYI_ORDER = 2.5
+WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
+_FIRST_SIZE = 512
+_PART_BYTES = 1 << 22  # documents encoded at a time
+_ORDINARY = SpecialPolicy({})
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionReport:
+    """What `evaluate` found. B, C, W, T: bytes, code points, words and tokens of all documents.
+
+    Special tokens in the documents are ordinary text: they count in every figure.
+
+    Attributes:
+        bytes_per_token: B / T, the compression; higher is better.
+        chars_per_token: C / T.
+        fertility: T / W, with words as `WORD_DEFINITION` says.
+        compression_ratio_vs_bytes: 1 − T / B.
+        vocab_utilization: |V⁺| / |V|, V⁺ the tokens that occur, V the vocab with special tokens.
+        unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
+        undecodable_tokens: ordinary tokens that are not UTF-8 alone, so that nothing can be said.
+        roundtrip_failures: documents d with decode(encode(d)) ≠ d; anything but 0 is a defect.
+        renyi_efficiency: H₂.₅ / log₂|V|, where H_α = log₂(Σ p_v^α) / (1 − α) (Zouhar et al. 2023).
+        renyi_efficiency_observed: H₂.₅ / log₂|V⁺|. Both are 0 when only one token occurs.
+        encode_mb_per_second: 10⁶ bytes per second, one thread, caches warm, ids as NumPy arrays.
+        curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
+            training had stopped there.
+        bytes, chars, words, tokens, documents: the denominators.
+        distinct_tokens, vocab_size: |V⁺| and |V|.
+    """
+
+    bytes_per_token: float
+    chars_per_token: float
+    fertility: float
+    compression_ratio_vs_bytes: float
+    vocab_utilization: float
+    unreachable_tokens: int
+    undecodable_tokens: int
+    roundtrip_failures: int
+    renyi_efficiency: float
+    renyi_efficiency_observed: float
+    encode_mb_per_second: float
+    curve: tuple[tuple[int, float], ...]
+    bytes: int
+    chars: int
+    words: int
+    tokens: int
+    documents: int
+    distinct_tokens: int
+    vocab_size: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values, with the definitions the figures rest on."""
+        return asdict(self) | {
+            "curve": [list(point) for point in self.curve],
+            "renyi_order": RENYI_ORDER,
+            "word_definition": WORD_DEFINITION,
+        }
+
+
+def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionReport:
+    """Measure a tokenizer on documents (formulas: `CompressionReport`).
+
+    Args:
+        tokenizer: of any origin; the curve takes its first merges as a smaller tokenizer's.
+        documents: UTF-8; best such that training has not seen.
+
+    Raises:
+        EmptyCorpus: the documents hold no text.
+        InvalidUtf8: a document is not UTF-8.
+    """
+    size = sum(map(len, documents))
+    if size == 0:
+        raise EmptyCorpus(
+            "there is no text to evaluate on",
+            "at least one document with text",
+            "hold out more, or name files to evaluate on",
+        )
+    occurrences = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    gains = np.zeros(len(tokenizer.merges), np.int64)
+    chars = words = failures = 0
+    seconds = 0.0
+    for part in _parts(documents):
+        text = Text.of(b"".join(part))
+        refuse_invalid_utf8(text)
+        words += sum(len(document.decode().split()) for document in part)
+        chars += int(((text.data[: text.size] & 0xC0) != 0x80).sum())
+        ids, edges = encode_contents(tokenizer.encoder, part, _ORDINARY)
+        begun = time.perf_counter()
+        encode_contents(tokenizer.encoder, part, _ORDINARY)
+        seconds += time.perf_counter() - begun
+        occurrences += np.bincount(ids, minlength=len(occurrences))
+        failures += sum(
+            tokenizer.decode_bytes(ids[edges[i] : edges[i + 1]]) != document
+            for i, document in enumerate(part)
+        )
+        gains += tokenizer.merge_gains(_words_of(part, tokenizer))
+    tokens = int(occurrences.sum())
+    distinct = int(np.count_nonzero(occurrences))
+    ordinary = _ordinary_tokens(tokenizer)
+    entropy = _renyi_entropy(occurrences)
+    return CompressionReport(
+        bytes_per_token=size / tokens,
+        chars_per_token=chars / tokens,
+        fertility=tokens / words if words else 0.0,
+        compression_ratio_vs_bytes=1 - tokens / size,
+        vocab_utilization=distinct / tokenizer.vocab_size,
+        unreachable_tokens=len(unreachable_tokens(tokenizer.encoder, ordinary)),
+        undecodable_tokens=undecodable_tokens(ordinary),
+        roundtrip_failures=failures,
+        renyi_efficiency=entropy / math.log2(tokenizer.vocab_size),
+        renyi_efficiency_observed=entropy / math.log2(distinct) if distinct > 1 else 0.0,
+        encode_mb_per_second=size / 1e6 / max(seconds, 1e-9),
+        curve=compression_curve(tokenizer, size, gains),
+        bytes=size,
+        chars=chars,
+        words=words,
+        tokens=tokens,
+        documents=len(documents),
+        distinct_tokens=distinct,
+        vocab_size=tokenizer.vocab_size,
+    )
+
+
+def compression_curve(
+    tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]
+) -> tuple[tuple[int, float], ...]:
+    """(vocab size, bytes per token) at 512, 1024, … and the full size, from merge gains.
+
+    Args:
+        tokenizer: whose vocab holds, besides the merges' results, bytes and special tokens.
+        size: bytes of the text, in which nothing but merges shortens.
+        gains: int64 ``[n_merges]`` on that text, from `Tokenizer.merge_gains`.
+    """
+    full = tokenizer.vocab_size
+    without_merges = full - len(gains)
+    tokens_left = size - np.concatenate(([0], np.cumsum(gains)))
+    sizes = [_FIRST_SIZE << doubling for doubling in range(full.bit_length())]
+    chosen = [s for s in sizes if without_merges <= s < full] + [full]
+    return tuple((s, size / int(tokens_left[s - without_merges])) for s in chosen)
+
+
+def _parts(documents: Sequence[bytes]) -> list[list[bytes]]:
+    parts: list[list[bytes]] = [[]]
+    room = _PART_BYTES
+    for document in documents:
+        if room < 0:
+            parts.append([])
+            room = _PART_BYTES
+        parts[-1].append(document)
+        room -= len(document)
+    return parts
+
+
+def _words_of(documents: Sequence[bytes], tokenizer: Tokenizer) -> WordCounts:
+    """The distinct pre-tokens of documents."""
+    counted: dict[bytes, int] = {}
+    for document in documents:
+        text = Text.of(document)
+        spans = np.array([[0, text.size]], np.int64)
+        marks = mark_pre_tokens(text, spans, tokenizer.pattern)
+        starts = np.flatnonzero(np.unpackbits(marks.view(np.uint8), bitorder="little")).tolist()
+        for begin, end in zip(starts, [*starts[1:], text.size], strict=False):
+            word = document[begin:end]
+            counted[word] = counted.get(word, 0) + 1
+    return WordCounts.from_mapping(counted, tokenizer.pattern)
+
+
+def _ordinary_tokens(tokenizer: Tokenizer) -> dict[bytes, int]:
+    special = set(tokenizer.special_tokens.values())
+    return {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}
+
+
+def _renyi_entropy(occurrences: NDArray[np.int64]) -> float:
+    """Rényi entropy of order `RENYI_ORDER` in bits of the distribution of counts."""
+    counts = occurrences[occurrences > 0]
+    shares = counts / counts.sum()
+    return float(np.log2((shares**RENYI_ORDER).sum()) / (1 - RENYI_ORDER))

@@ -1,0 +1,52 @@
+"""What callers hand in as text, as UTF-8; the one rule for lone surrogates."""
+
+from __future__ import annotations
+
+from tokenizer_core.errors import InvalidUtf8
+from tokenizer_core.text import Text, invalid_utf8_at
+
+
+def utf8_of(text: str) -> bytes:
+    """``text`` in UTF-8. Surrogate pairs become their character, lone surrogates U+FFFD.
+
+    The rule is tiktoken's. A subclass of ``str`` counts as the string it is, whatever its methods
+    say.
+
+    Raises:
+        TypeError: not a string.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text is a str, not {type(text).__name__}")
+    try:
+        return str.encode(text)
+    except UnicodeEncodeError:
+        paired = str.encode(text, "utf-16-le", "surrogatepass")
+        return paired.decode("utf-16-le", "replace").encode()
+
+
+def valid_utf8(text: str | bytes) -> bytes:
+    """``text`` in UTF-8; bytes are taken as they are.
+
+    Raises:
+        TypeError: neither a string nor bytes.
+        InvalidUtf8: bytes that are not UTF-8.
+    """
+    if not isinstance(text, bytes):
+        return utf8_of(text)
+    refuse_invalid_utf8(Text.of(text))
+    return text
+
+
+def refuse_invalid_utf8(text: Text) -> None:
+    """Raise when the bytes are not UTF-8.
+
+    Raises:
+        InvalidUtf8: naming the position.
+    """
+    at = invalid_utf8_at(text)
+    if at >= 0:
+        raise InvalidUtf8(
+            f"the text is not UTF-8 at byte {at} (0x{text.data[at]:02x})",
+            "bytes are encoded when they are UTF-8",
+            "decode them yourself: content.decode(errors='replace')",
+        )

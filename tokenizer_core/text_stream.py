@@ -1,0 +1,80 @@
+"""A stream of strings cut into texts that can be encoded one by one; knows no ids.
+
+Encoding the texts one after the other gives the ids of the whole, because every cut stands where
+no pre-token and no special token can cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import regex
+
+from tokenizer_core.special_policy import SpecialPolicy
+
+_ENOUGH = 1 << 16  # characters gathered before a cut is looked for
+
+
+def cut_stream(pieces: Iterable[str], policy: SpecialPolicy, cuts_at_spaces: bool) -> Iterator[str]:
+    """Join ``pieces`` and cut the whole anew.
+
+    Memory is bounded by the distance between legal cuts: a single U+0020 between two non-space
+    characters (if ``cuts_at_spaces``) and the start of an allowed special token. Where there is
+    none, everything is kept; a cut is then looked for each time the text has doubled.
+
+    Raises:
+        TypeError: a piece is not a string.
+        InvalidSpecialToken: a forbidden special token, even across pieces.
+    """
+    special = _any_of(policy.allowed)
+    gathered: list[str] = []
+    size = 0
+    enough = _ENOUGH
+    for piece in pieces:
+        if not isinstance(piece, str):
+            raise TypeError(f"pieces of text are str, not {type(piece).__name__}")
+        gathered.append(piece)
+        size += len(piece)
+        if size < enough:
+            continue
+        text = "".join(gathered)
+        policy.refuse_forbidden(text)
+        cut = _last_cut(text, special, policy.longest, cuts_at_spaces)
+        if cut:
+            yield text[:cut]
+        gathered = [text[cut:]]
+        size = len(gathered[0])
+        enough = max(_ENOUGH, 2 * size)
+    text = "".join(gathered)
+    policy.refuse_forbidden(text)
+    if text:
+        yield text
+
+
+def _any_of(tokens: Iterable[str]) -> regex.Pattern[str] | None:
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return regex.compile("|".join(map(regex.escape, longest_first))) if longest_first else None
+
+
+def _last_cut(
+    text: str, special: regex.Pattern[str] | None, longest: int, cuts_at_spaces: bool
+) -> int:
+    """The last legal cut that text yet to come cannot make illegal, or 0.
+
+    A special token that starts within the last ``longest - 1`` characters may still be growing,
+    so only what starts before them is decided.
+    """
+    decided = len(text) - max(longest, 2) + 1
+    last = behind = 0  # start and end of the last special token that is decided
+    if special is not None:
+        for match in special.finditer(text):
+            if match.start() >= decided:
+                break
+            last, behind = match.span()
+    if cuts_at_spaces:
+        space = decided
+        while (space := text.rfind(" ", max(behind, 1), space)) > 0:
+            # str.isspace knows every character that the pattern's \s knows, and four more
+            if not text[space - 1].isspace() and not text[space + 1].isspace():
+                return space
+    return last
