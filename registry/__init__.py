@@ -1,0 +1,74 @@
+"""What is remembered, under which name: versions of tokenizers, their files, lineage and metrics.
+
+The public interface; everything is imported when it is first asked for, because MLflow, DuckDB and
+SQLAlchemy take seconds to import and most commands need none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from registry.environment import configure as configure
+    from registry.load import load_tokenizer as load_tokenizer
+    from registry.opening import Registry as Registry
+    from registry.opening import open_registry as open_registry
+    from registry.publication import (
+        CorpusInput as CorpusInput,
+    )
+    from registry.publication import (
+        Publication as Publication,
+    )
+    from registry.publication import (
+        PublishedVersion as PublishedVersion,
+    )
+    from registry.publish import (
+        publish_outbox as publish_outbox,
+    )
+    from registry.publish import (
+        publish_version as publish_version,
+    )
+    from registry.versions import (
+        compare_versions as compare_versions,
+    )
+    from registry.versions import (
+        export as export,
+    )
+    from registry.versions import (
+        list_versions as list_versions,
+    )
+    from registry.versions import (
+        promote as promote,
+    )
+
+_HOMES = {
+    "load_tokenizer": "registry.load",
+    "list_versions": "registry.versions",
+    "compare_versions": "registry.versions",
+    "promote": "registry.versions",
+    "export": "registry.versions",
+    "configure": "registry.environment",
+    "open_registry": "registry.opening",
+    "Registry": "registry.opening",
+    "publish_version": "registry.publish",
+    "publish_outbox": "registry.publish",
+    "Publication": "registry.publication",
+    "PublishedVersion": "registry.publication",
+    "CorpusInput": "registry.publication",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'registry' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

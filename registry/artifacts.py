@@ -1,0 +1,134 @@
+"""The files of a version: made from a tokenizer, kept in the workspace, read back and verified.
+
+Knows directories and digests; neither MLflow nor the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.publication import Publication
+from tokenizer_core.durable_files import DURABLE, is_temporary
+from tokenizer_core.errors import CorruptFile, InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from registry.workspace import Workspace
+    from tokenizer_core.tokenizer import Format, Tokenizer
+
+# The manifest comes last: where it is, the others are.
+FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
+FIGURES = "figures"
+
+
+def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:
+    """Write a tokenizer in every format people load without bpeline.
+
+    ``tokenizer.json`` for HuggingFace and ``NAME.tiktoken``; a format that cannot express this
+    tokenizer is left out.
+
+    Args:
+        tokenizer: what to write.
+        name: the tokenizer's name.
+        directory: where the ``bpeline`` format already lies.
+
+    Returns:
+        The files written.
+    """
+    written = []
+    exports: tuple[tuple[Format, str], ...]
+    exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
+    for format_name, file_name in exports:
+        path = directory / file_name
+        try:
+            tokenizer.save(path, format=format_name)
+        except InvalidInput:  # e.g. a rank order that tiktoken cannot hold
+            continue
+        written.append(path)
+    return written
+
+
+def holds_version(workspace: Workspace, digest: str) -> bool:
+    """Whether the workspace has all files of a version."""
+    return (workspace.version_directory(digest) / FORMAT_FILES[-1]).is_file()
+
+
+def format_files(directory: Path) -> list[Path]:
+    """The files of the ``bpeline`` format, the only ones a loader reads."""
+    return [directory / name for name in FORMAT_FILES]
+
+
+def all_files(directory: Path) -> list[Path]:
+    """Every finished file directly in ``directory``, the manifest last."""
+    found = [one for one in directory.iterdir() if one.is_file() and not is_temporary(one)]
+    return sorted(found, key=lambda path: (path.name == FORMAT_FILES[-1], path.name))
+
+
+def keep_files(workspace: Workspace, publication: Publication) -> Publication:
+    """Copy a publication's files and figures into the workspace, durably and verified.
+
+    Returns:
+        The publication, pointing to the kept files.
+
+    Raises:
+        CorruptFile: the files are not the tokenizer whose digest the publication names.
+        DiskFull: no space; nothing refers to what was copied.
+    """
+    source = publication.tokenizer_directory
+    target = workspace.version_directory(publication.digest)
+    if source.resolve() != target.resolve():
+        load_verified(source, publication.digest)
+        _copy(all_files(source), target)
+    figures = target / FIGURES
+    _copy((path for path in publication.figures if path.parent != figures), figures)
+    return replace(
+        publication,
+        tokenizer_directory=target,
+        figures=tuple(figures / path.name for path in publication.figures),
+    )
+
+
+def keep_downloads(workspace: Workspace, digest: str, downloads: Path) -> Tokenizer:
+    """Verify downloaded files, then keep them as the version with this digest.
+
+    Raises:
+        CorruptFile: the files are another tokenizer than the registry promised; nothing is kept.
+    """
+    tokenizer = load_verified(downloads, digest)
+    # Keeping is a convenience: a full or read-only disk does not make the tokenizer worse.
+    with suppress(OSError, StorageError):
+        _copy(format_files(downloads), workspace.version_directory(digest))
+    return tokenizer
+
+
+def load_verified(directory: Path, digest: str | None = None) -> Tokenizer:
+    """Load the ``bpeline`` format and compare what it behaves like with what was promised.
+
+    Reads bounded JSON and text; executes nothing.
+
+    Args:
+        directory: holds the files of the format.
+        digest: the digest it must have; None accepts any.
+
+    Raises:
+        CorruptFile: a file is damaged, or the tokenizer has another digest.
+        InvalidTokenizer: the files contradict each other.
+    """
+    from tokenizer_core.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(directory, format="bpeline")
+    if digest is not None and tokenizer.digest != digest:
+        raise CorruptFile(
+            f"{directory} holds the tokenizer {tokenizer.digest}, not {digest}",
+            "accepted are exactly the files that were registered",
+            f"remove {directory} to have it fetched again, and find out who changed it",
+        )
+    return tokenizer
+
+
+def _copy(files: Iterable[Path], target: Path) -> None:
+    for path in files:
+        DURABLE.write(target / path.name, path.read_bytes())

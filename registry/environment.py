@@ -1,0 +1,107 @@
+"""The addresses this process works with; the only file of this room that touches the environment.
+
+A downstream script may set ``BPELINE_HOME`` and write nothing but ``from registry import
+load_tokenizer``; a program may call :func:`configure` instead, which wins over the environment.
+The file knows addresses, never what lives behind them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+HOME_VARIABLE = "BPELINE_HOME"
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+CATALOGUE_VARIABLE = "BPELINE_CATALOGUE_URL"
+
+DEFAULT_HOME = Path(".bpeline")
+
+# What MLflow reads from the environment, some of it at its first import. Set only where the user
+# has not: somebody who chose another time-out keeps it.
+_MLFLOW_DEFAULTS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    # Cut parameters would make two runs look alike; too long ones are cut by us, visibly.
+    "MLFLOW_TRUNCATE_LONG_VALUES": "false",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # standard output is ours, often JSON
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the workspace, the tracking server and the catalogue are.
+
+    Attributes:
+        home: directory of the workspace.
+        tracking_uri: an MLflow URI, or None for the SQLite file inside the workspace.
+        catalogue_url: an SQLAlchemy URL, or None for the SQLite file inside the workspace.
+    """
+
+    home: Path = DEFAULT_HOME
+    tracking_uri: str | None = None
+    catalogue_url: str | None = None
+
+
+_configured: Addresses | None = None
+_set_by_us: dict[str, str] = {}
+
+
+def read_environment() -> Addresses:
+    """The addresses the environment names, empty values counting as unset."""
+    return Addresses(
+        home=Path(os.environ.get(HOME_VARIABLE) or DEFAULT_HOME),
+        tracking_uri=os.environ.get(TRACKING_VARIABLE) or None,
+        catalogue_url=os.environ.get(CATALOGUE_VARIABLE) or None,
+    )
+
+
+def addresses() -> Addresses:
+    """The addresses in force: those of :func:`configure`, else those of the environment."""
+    return _configured if _configured is not None else read_environment()
+
+
+def configure(
+    workspace: Path | str | None = None,
+    tracking_uri: str | None = None,
+    catalogue_url: str | None = None,
+) -> Addresses:
+    """Set the addresses for the rest of this process; what is not given stays as it is.
+
+    Example:
+        >>> from registry import configure, load_tokenizer
+        >>> configure(workspace="/srv/bpeline")         # doctest: +SKIP
+        >>> load_tokenizer("news@champion")             # doctest: +SKIP
+    """
+    global _configured
+    chosen = addresses()
+    if workspace is not None:
+        chosen = replace(chosen, home=Path(workspace))
+    if tracking_uri is not None:
+        chosen = replace(chosen, tracking_uri=tracking_uri)
+    if catalogue_url is not None:
+        chosen = replace(chosen, catalogue_url=catalogue_url)
+    _configured = chosen
+    return chosen
+
+
+def prepare_mlflow(timeout_seconds: int, retries: int) -> None:
+    """Give MLflow's environment variables our defaults; call before the first import of MLflow.
+
+    MLflow decides about telemetry while it is imported and reads its HTTP limits from the
+    environment at every request; it offers no other way to set either. Left alone, a server that
+    does not answer costs several minutes.
+
+    Args:
+        timeout_seconds: how long one HTTP request may take.
+        retries: how often MLflow repeats a request that failed.
+    """
+    limits = {
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_seconds),
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(retries),
+        "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    }
+    for name, value in {**_MLFLOW_DEFAULTS, **limits}.items():
+        if os.environ.get(name) == _set_by_us.get(name):  # unset, or ours to change
+            os.environ[name] = _set_by_us[name] = value

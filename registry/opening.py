@@ -1,0 +1,55 @@
+"""The registry of one workspace, opened: its workspace, catalogue and tracker together.
+
+Turns addresses into things that answer; knows nothing of what is asked of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from registry.catalogue import Catalogue
+from registry.environment import addresses
+from registry.tracked import TrackingSettings
+from registry.tracking import MlflowTracker
+from registry.ui_links import is_server
+from registry.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Where versions are remembered: files, rows, and the window people look through."""
+
+    workspace: Workspace
+    catalogue: Catalogue
+    tracker: MlflowTracker
+
+
+def open_registry(workspace: Workspace | Path | str | None = None) -> Registry:
+    """Open the registry of a workspace; MLflow is imported only when it is asked something.
+
+    Args:
+        workspace: an opened workspace or its directory; None takes the configured one
+            (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here).
+
+    Raises:
+        InvalidOption: the directory is not a workspace.
+        StorageError: it cannot be used.
+    """
+    chosen = addresses()
+    if not isinstance(workspace, Workspace):
+        # Without a sweep: that takes the lock for an instant, which a reader must not.
+        home = chosen.home if workspace is None else workspace
+        workspace = Workspace.open(home, sweep=False)
+    uri = chosen.tracking_uri or workspace.mlflow_uri
+    return Registry(
+        workspace,
+        Catalogue(chosen.catalogue_url or workspace.catalogue_url),
+        MlflowTracker(tracking_settings(uri, workspace)),
+    )
+
+
+def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
+    """Settings for a tracking URI: a server keeps artifacts itself, else the workspace does."""
+    place = None if is_server(uri) else workspace.mlflow_artifacts.resolve().as_uri()
+    return TrackingSettings(uri=uri, artifact_location=place)

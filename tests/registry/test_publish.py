@@ -1,0 +1,285 @@
+"""Publishing: once for each behaviour, in an order that a crash cannot turn into a lie."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from registry.artifacts import FORMAT_FILES
+from registry.opening import Registry
+from registry.publication import CURVE_METRIC, Publication, PublishedVersion
+from registry.publish import publish_outbox, publish_version, waiting_records
+from registry.tracked import TrackedModel, TrackedRun
+from registry.tracking import MlflowTracker
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
+
+Made = Callable[..., Publication]
+
+
+def publish(registry: Registry, publication: Publication) -> PublishedVersion:
+    return publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+
+
+def deliver(registry: Registry) -> list[PublishedVersion]:
+    return publish_outbox(registry.workspace, registry.catalogue, registry.tracker)
+
+
+class LostReply(ConnectionError):
+    """The server did as it was told; the answer never came."""
+
+
+class LosingReplies(MlflowTracker):
+    """Raises after the version was created."""
+
+    def create_version(
+        self, publication: Publication, run: TrackedRun, model: TrackedModel
+    ) -> None:
+        super().create_version(publication, run, model)
+        raise LostReply
+
+
+class Stuttering(MlflowTracker):
+    """Creates twice, as MLflow's client does when it repeats a request whose reply was lost."""
+
+    def create_version(
+        self, publication: Publication, run: TrackedRun, model: TrackedModel
+    ) -> None:
+        super().create_version(publication, run, model)
+        super().create_version(publication, run, model)
+
+
+class Failing(MlflowTracker):
+    """Raises in one method, as a server does that goes down at this moment."""
+
+    at = "create_version"
+
+    def __getattribute__(self, name: str) -> object:
+        if name != "at" and name == self.at:
+            raise RegistryUnreachable(f"down at {name}")
+        return super().__getattribute__(name)
+
+
+def through(registry: Registry, kind: type[MlflowTracker]) -> Registry:
+    return replace(registry, tracker=kind(registry.tracker.settings))
+
+
+def test_a_published_version_is_known_everywhere(registry: Registry, made: Made) -> None:
+    publication = made(b"the")
+    version = publish(registry, publication)
+    assert version.reference == "news/1"
+    assert version.newly_registered
+    assert version.link.endswith("/models/news/versions/1?workflowType=machine_learning")
+    row = registry.catalogue.version("news", 1)
+    assert row.digest == publication.digest
+    assert row.corpus_digest == publication.corpus_digest
+    assert row.mlflow_run_id == version.mlflow_run_id
+    assert registry.catalogue.aliases("news") == {"candidate": 1}
+    assert registry.tracker.aliases("news") == {"candidate": 1}
+    points = {(one.key, one.step): one.value for one in registry.catalogue.metrics("news", 1)}
+    assert points == {
+        (CURVE_METRIC, 256): 1.0,
+        (CURVE_METRIC, 258): 2.5,
+        ("train/seconds", 258): 0.25,
+    }
+    kept = {path.name for path in version.directory.iterdir() if path.is_file()}
+    assert kept == set(FORMAT_FILES)
+    assert waiting_records(registry.workspace) == []
+
+
+def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -> None:
+    first = publish(registry, made(b"the", run_id="monday"))
+    publish(registry, made(b"and", run_id="tuesday"))
+    again = publish(registry, made(b"the", run_id="wednesday"))
+    assert first.newly_registered
+    assert not again.newly_registered
+    assert (again.number, again.mlflow_run_id) == (1, first.mlflow_run_id)
+    assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
+    assert [one.number for one in registry.catalogue.versions("news")] == [1, 2]
+    assert registry.tracker.aliases("news") == {"candidate": 1}, "the latest run's result"
+    assert registry.catalogue.aliases("news") == {"candidate": 1}
+
+
+def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
+    assert publish(registry, made(b"the")).newly_registered
+    other = publish(registry, made(b"the", name="code"))
+    assert other.newly_registered
+    assert other.reference == "code/1"
+
+
+@pytest.mark.parametrize("kind", [LosingReplies, Stuttering])
+def test_lost_and_repeated_replies_make_one_version(
+    registry: Registry, made: Made, kind: type[MlflowTracker]
+) -> None:
+    troubled = through(registry, kind)
+    for number, word in enumerate((b"the", b"and", b"of"), 1):
+        version = publish(troubled, made(word))
+        assert version.newly_registered
+        found = registry.tracker.find_versions("news", version.digest)
+        assert [one.number for one in found] == [version.number]
+        assert len(registry.tracker.versions("news")) == number
+
+
+def test_duplicates_of_an_interrupted_call_are_removed_by_the_next(
+    registry: Registry, made: Made
+) -> None:
+    class Interrupted(Stuttering):
+        def create_version(
+            self, publication: Publication, run: TrackedRun, model: TrackedModel
+        ) -> None:
+            super().create_version(publication, run, model)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(through(registry, Interrupted), made(b"the"))
+    assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
+    (version,) = deliver(registry)
+    assert version.newly_registered
+    assert [one.number for one in registry.tracker.versions("news")] == [1]
+
+
+def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, made: Made) -> None:
+    class Promoting(Stuttering):
+        def create_version(
+            self, publication: Publication, run: TrackedRun, model: TrackedModel
+        ) -> None:
+            super().create_version(publication, run, model)
+            self.move_alias(publication.name, "champion", 2)
+
+    version = publish(through(registry, Promoting), made(b"the"))
+    assert version.number == 1, "the lowest number wins"
+    assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
+
+
+def test_two_who_publish_at_the_same_moment_agree_on_one_version(
+    registry: Registry, made: Made
+) -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    class Simultaneous(MlflowTracker):
+        def create_version(
+            self, publication: Publication, run: TrackedRun, model: TrackedModel
+        ) -> None:
+            together.wait()  # both have searched and found nothing
+            super().create_version(publication, run, model)
+            together.wait()
+
+    rivals = [made(b"the", run_id=run_id) for run_id in ("one", "two")]
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(publish, through(registry, Simultaneous), one) for one in rivals]
+        versions = [future.result() for future in futures]
+    assert {one.number for one in versions} == {1}
+    assert sorted(one.newly_registered for one in versions) == [False, True]
+    assert [one.number for one in registry.tracker.versions("news")] == [1]
+    assert [one.number for one in registry.catalogue.versions("news")] == [1]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["find_versions", "record_run", "ensure_registered_model", "log_model", "create_version",
+     "move_alias"],
+)  # fmt: skip
+def test_whenever_mlflow_goes_down_the_outbox_completes_it(
+    registry: Registry, made: Made, moment: str
+) -> None:
+    failing = through(registry, type("FailingThere", (Failing,), {"at": moment}))
+    publication = made(b"the")
+    with pytest.raises(RegistryUnreachable) as caught:
+        publish(failing, publication)
+    assert "bpeline resume" in caught.value.next_step
+    assert registry.catalogue.versions("news") == []
+    (version,) = deliver(registry)
+    assert version.reference == "news/1"
+    assert version.newly_registered
+    assert len(registry.tracker.versions("news")) == 1
+    experiment = registry.tracker._client.get_experiment_by_name("news")
+    assert len(registry.tracker._client.search_runs([experiment.experiment_id])) == 1
+    assert waiting_records(registry.workspace) == []
+    assert deliver(registry) == []
+
+
+def test_a_crash_before_the_catalogue_row_is_completed(
+    registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(registry.catalogue), "add_version", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish(registry, made(b"the"))
+    assert len(waiting_records(registry.workspace)) == 1
+    (version,) = deliver(registry)
+    assert version.newly_registered
+    assert registry.catalogue.version("news", 1).digest == version.digest
+    assert len(registry.tracker.versions("news")) == 1
+
+
+def test_a_dead_server_leaves_a_record_and_answers_soon(
+    registry: Registry, disconnected: Registry, made: Made
+) -> None:
+    publication = made(b"the")
+    begin = time.monotonic()
+    with pytest.raises(RegistryUnreachable, match="finished and kept in"):
+        publish(disconnected, publication)
+    with pytest.raises(RegistryUnreachable):
+        deliver(disconnected)
+    assert time.monotonic() - begin < 60
+    (record,) = waiting_records(registry.workspace)
+    for path in publication.tokenizer_directory.iterdir():
+        path.unlink()  # the run's own directory may be gone when MLflow is back
+    (version,) = deliver(registry)
+    assert version.digest == publication.digest
+    assert not record.exists()
+
+
+def test_the_outbox_is_delivered_in_the_order_of_training(
+    registry: Registry, disconnected: Registry, made: Made
+) -> None:
+    later = replace(made(b"aa"), created_at="2026-01-03T00:00:00+00:00")
+    earlier = replace(made(b"zz"), created_at="2026-01-02T00:00:00+00:00")
+    for publication in (later, earlier):
+        with pytest.raises(RegistryUnreachable):
+            publish(disconnected, publication)
+    assert [one.digest for one in deliver(registry)] == [earlier.digest, later.digest]
+    assert registry.tracker.aliases("news") == {"candidate": 2}
+
+
+def test_a_damaged_record_does_not_hold_up_the_others(
+    registry: Registry, disconnected: Registry, made: Made
+) -> None:
+    with pytest.raises(RegistryUnreachable):
+        publish(disconnected, made(b"the"))
+    damaged = registry.workspace.outbox_record("aaa")
+    DURABLE.write(damaged, b'{"format": 1, "name"')
+    with pytest.raises(CorruptFile, match=r"aaa\.json"):
+        deliver(registry)
+    assert [one.number for one in registry.catalogue.versions("news")] == [1]
+    assert waiting_records(registry.workspace) == [damaged]
+
+
+def test_a_record_survives_its_journey_through_json(made: Made, tmp_path: Path) -> None:
+    publication = replace(made(b"the"), figures=(tmp_path / "a.svg",), tags={"source": "demo"})
+    again = Publication.from_json(publication.as_json(), tmp_path)
+    assert again == publication
+
+
+def test_files_of_another_tokenizer_are_not_published(registry: Registry, made: Made) -> None:
+    the, and_ = made(b"the"), made(b"and")
+    swapped = replace(the, tokenizer_directory=and_.tokenizer_directory)
+    with pytest.raises(CorruptFile, match=the.digest):
+        publish(registry, swapped)
+    assert registry.tracker.versions("news") == []
+    assert waiting_records(registry.workspace) == []
+
+
+@pytest.mark.parametrize("name", ["", "News", "a/b", "../x", "a b", "-a", "x" * 65, "a\0", "ü"])
+def test_names_that_could_leave_their_place_are_refused(made: Made, name: str) -> None:
+    with pytest.raises(InvalidOption):
+        replace(made(b"the"), name=name)

@@ -1,0 +1,223 @@
+"""What MLflow is told, and what it answers; on its real SQLite store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from registry.artifacts import FORMAT_FILES, all_files, format_files
+from registry.figures import draw_compression_curve, draw_token_lengths
+from registry.opening import Registry
+from registry.publication import CURVE_METRIC, Publication
+from registry.registration import register_once
+from registry.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
+from registry.tracking import MlflowTracker
+from registry.ui_links import comparison_link, experiment_link, model_link, run_link, ui_base
+from tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
+
+Made = Callable[..., Publication]
+
+
+def record(registry: Registry, publication: Publication) -> TrackedRun:
+    files = all_files(publication.tokenizer_directory)
+    return registry.tracker.record_run(publication, files)
+
+
+def register(registry: Registry, publication: Publication, tmp_path: Path) -> int:
+    run = record(registry, publication)
+    staging = tmp_path / f"staging-{publication.run_id}"
+    staging.mkdir()
+    files = format_files(publication.tokenizer_directory)
+    return register_once(registry.tracker, publication, run, files, staging).number
+
+
+def test_a_run_shows_what_was_asked_and_what_came_of_it(registry: Registry, made: Made) -> None:
+    publication = made(b"the")
+    client = registry.tracker._client
+    run = client.get_run(record(registry, publication).run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.params == {"vocab_size": "258", "sources": "a.txt, b.txt"}
+    assert run.data.metrics == publication.metrics
+    assert run.data.tags["digest"] == publication.digest
+    assert run.data.tags["corpus_digest"] == publication.corpus_digest
+    (source,) = run.inputs.dataset_inputs
+    assert source.dataset.name == "web"
+    assert source.dataset.digest == "e" * 36
+    assert "e" * 64 in source.dataset.profile
+
+
+def test_the_curve_has_the_vocab_size_as_step(registry: Registry, made: Made) -> None:
+    run = record(registry, made(b"the"))
+    points = registry.tracker._client.get_metric_history(run.run_id, CURVE_METRIC)
+    assert [(point.step, point.value) for point in points] == [(256, 1.0), (258, 2.5)]
+
+
+def test_recording_again_continues_the_same_run(registry: Registry, made: Made) -> None:
+    publication = made(b"the")
+    first = record(registry, publication)
+    assert record(registry, publication) == first
+    client = registry.tracker._client
+    assert len(client.search_runs([first.experiment_id])) == 1
+    assert len(client.get_metric_history(first.run_id, CURVE_METRIC)) == 2
+
+
+def test_files_figures_and_report_are_kept_under_an_absolute_place(
+    registry: Registry, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    figures = (
+        draw_compression_curve([(512, 2.0), (256, 1.0)], tmp_path / "curve.svg", "news"),
+        draw_token_lengths([1, 1, 2, 90], tmp_path / "lengths.png", "news"),
+    )
+    record(registry, replace(made(b"the"), figures=figures))
+    place = registry.workspace.mlflow_artifacts
+    kept = {str(path.relative_to(place)).split("artifacts/")[1] for path in place.rglob("*.*")}
+    assert kept == {
+        *(f"tokenizer/{name}" for name in FORMAT_FILES),
+        "figures/curve.svg",
+        "figures/lengths.png",
+        "report.md",
+        "params.json",
+    }
+    assert not list(elsewhere.iterdir())
+
+
+def test_pictures_of_the_same_numbers_are_the_same_bytes(tmp_path: Path) -> None:
+    curve = [(256, 1.0), (512, 1.9)]
+    first = draw_compression_curve(curve, tmp_path / "1.svg").read_bytes()
+    assert first == draw_compression_curve(curve, tmp_path / "2.svg").read_bytes()
+    assert (
+        first != draw_compression_curve([(256, 1.0), (512, 1.8)], tmp_path / "3.svg").read_bytes()
+    )
+    assert b"vocab size" in first or b"<svg" in first
+
+
+def test_long_and_odd_parameters_are_cut_visibly_and_kept_whole_beside(
+    registry: Registry, made: Made
+) -> None:
+    publication = replace(made(b"the"), params={"sources": "x" * 9000, "nothing": None})
+    run = record(registry, publication)
+    shown = registry.tracker._client.get_run(run.run_id).data.params
+    assert len(shown["sources"]) == LONGEST_TEXT
+    assert shown["sources"].endswith("…")
+    (whole,) = registry.workspace.mlflow_artifacts.rglob("params.json")
+    assert "x" * 9000 in whole.read_text()
+
+
+def test_values_without_a_finite_number_are_left_out(made: Made) -> None:
+    publication = made(b"the")
+    odd = Publication(
+        "news", publication.digest, publication.tokenizer_directory, "run",
+        metrics={"a": float("nan"), "b": float("inf"), "c": 1},
+    )  # fmt: skip
+    assert odd.metrics == {"c": 1.0}
+
+
+def test_versions_are_found_by_digest_alias_and_number(
+    registry: Registry, made: Made, tmp_path: Path
+) -> None:
+    the, and_ = made(b"the"), made(b"and")
+    tracker = registry.tracker
+    assert register(registry, the, tmp_path) == 1
+    assert register(registry, and_, tmp_path) == 2
+    tracker.move_alias("news", "champion", 2)
+    champion = tracker.version_of_alias("news", "champion")
+    assert champion is not None
+    assert (champion.number, champion.digest) == (2, and_.digest)
+    assert champion.run_id == and_.run_id
+    assert tracker.aliases("news") == {"champion": 2}
+    assert [one.number for one in tracker.find_versions("news", the.digest)] == [1]
+    assert [one.number for one in tracker.find_digest(the.digest[:10])] == [1]
+    assert [one.number for one in tracker.versions()] == [1, 2]
+    assert tracker.version("news", 3) is None
+    assert tracker.version("nothing", 1) is None
+    assert tracker.version_of_alias("news", "nobody") is None
+    assert tracker.version_of_alias("nothing", "champion") is None
+    assert tracker.aliases("nothing") == {}
+    assert tracker.metrics_of("0" * 32) == {}
+
+
+def test_models_of_other_people_are_not_taken_for_ours(registry: Registry) -> None:
+    client = registry.tracker._client
+    client.create_registered_model("churn")
+    client.create_model_version("churn", source="file:///somewhere")
+    assert registry.tracker.versions() == []
+
+
+def test_only_named_files_are_downloaded(registry: Registry, made: Made, tmp_path: Path) -> None:
+    publication = made(b"the")
+    register(registry, publication, tmp_path)
+    target = tmp_path / "fetched"
+    target.mkdir()
+    registry.tracker.download_version("news", 1, FORMAT_FILES, target)
+    assert sorted(path.name for path in target.rglob("*")) == sorted(FORMAT_FILES)
+    for path in target.iterdir():
+        assert path.read_bytes() == (publication.tokenizer_directory / path.name).read_bytes()
+    with pytest.raises(UnknownVersion, match="no usable tokenizer/secrets"):
+        registry.tracker.download_version("news", 1, ["secrets"], target)
+
+
+def test_nothing_pickled_is_stored(registry: Registry, made: Made, tmp_path: Path) -> None:
+    register(registry, made(b"the"), tmp_path)
+    kinds = {path.suffix for path in registry.workspace.mlflow_artifacts.rglob("*.*")}
+    assert kinds <= {".json", ".txt", ".py", ".yaml", ".md", ".typed", ""}
+
+
+def test_a_dead_server_is_reported_soon_and_in_three_parts() -> None:
+    tracker = MlflowTracker(TrackingSettings("http://127.0.0.1:9", timeout_seconds=2, retries=0))
+    begin = time.monotonic()
+    with pytest.raises(RegistryUnreachable) as caught:
+        tracker.versions()
+    assert time.monotonic() - begin < 60  # MLflow's own defaults would take minutes
+    assert "http://127.0.0.1:9" in caught.value.happened
+    assert caught.value.accepted
+    assert "MLFLOW_TRACKING_URI" in caught.value.next_step
+
+
+def test_a_race_lost_inside_mlflow_is_asked_again_and_nothing_else_is() -> None:
+    answers: list[object] = [
+        RuntimeError("(sqlite3.IntegrityError) UNIQUE constraint failed"),
+        "found",
+    ]
+
+    def ask() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert insisting(ask) == "found"
+    answers[:] = [RuntimeError("no space left"), "found"]
+    with pytest.raises(RuntimeError, match="no space"):
+        insisting(ask)
+    answers[:] = [RuntimeError("IntegrityError")] * 99
+    with pytest.raises(RuntimeError, match="IntegrityError"):
+        insisting(ask)
+
+
+def test_a_refusal_is_not_taken_for_silence(registry: Registry) -> None:
+    with pytest.raises(RegistryError) as caught:
+        registry.tracker.move_alias("nothing", "champion", 1)
+    assert not isinstance(caught.value, RegistryUnreachable)
+
+
+def test_links_open_the_view_with_charts() -> None:
+    base = ui_base("http://mlflow.local:5000/")
+    links = [
+        experiment_link(base, "1"),
+        run_link(base, "1", "abc"),
+        comparison_link(base, ["1", "1"], ["abc", "def"]),
+        model_link(base, "news"),
+        model_link(base, "news", 3),
+    ]
+    assert all(one.startswith("http://mlflow.local:5000/#/") for one in links)
+    assert all(one.endswith("workflowType=machine_learning") for one in links)
+    assert "runs=%5B%22abc%22%2C%22def%22%5D&experiments=%5B%221%22%5D" in links[2]
+    assert links[4].startswith("http://mlflow.local:5000/#/models/news/versions/3?")
+    assert ui_base("sqlite:////x/mlflow.sqlite").startswith("http://127.0.0.1:")
