@@ -1,0 +1,189 @@
+"""Chunks: whatever the grid, the same words; a file that grows keeps its chunks."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tokenizer_core import reference
+from tokenizer_core.chunk_counts import ChunkCounts, count_chunk
+from tokenizer_core.chunking import Chunk, ChunkGroup, plan_chunk_groups, read_chunks
+from tokenizer_core.corpus import Source, SourceFile, find_source_files
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.reading import Reading
+from tokenizer_core.split_patterns import SplitPattern
+
+GPT2 = SplitPattern.named("gpt2")
+ANY = SplitPattern(regex=r"\w+ ?|\W")  # a user's regex: nothing is known of its spaces
+SPECIALS = ("<|endoftext|>", "<|end", "of text|>")
+READING = Reading(GPT2, SPECIALS)
+
+
+def file_of(path: Path) -> SourceFile:
+    (file,) = find_source_files([Source(str(path))])
+    return file
+
+
+def write(path: Path, content: str | bytes) -> SourceFile:
+    raw = content.encode() if isinstance(content, str) else content
+    if path.suffix == ".gz":
+        raw = gzip.compress(raw)
+    elif path.suffix == ".zst":
+        raw = zstandard.compress(raw)
+    path.write_bytes(raw)
+    return file_of(path)
+
+
+def counted(
+    file: SourceFile, chunk_bytes: int, reading: Reading = READING, max_groups: int = 3
+) -> list[ChunkCounts]:
+    return [
+        count_chunk(chunk, text, reading)
+        for group in plan_chunk_groups([file], chunk_bytes, max_groups)
+        for chunk, text in read_chunks(group, reading, chunk_bytes)
+    ]
+
+
+def words_of(chunks: list[ChunkCounts]) -> Counter[bytes]:
+    return sum((Counter(chunk.counts.to_mapping()) for chunk in chunks), Counter())
+
+
+def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:
+    first: dict[bytes, int] = {}
+    for result in chunks:
+        positions = (result.counts.first_positions + result.chunk.begin).tolist()
+        for word, position in zip(result.counts.words(), positions, strict=True):
+            first[word] = min(first.get(word, position), position)
+    return first
+
+
+def tempting_text(seed: int, pieces: int) -> str:
+    source = random.Random(seed)
+    alphabet = [
+        "word ",
+        "a b",
+        " ",
+        "  ",
+        "\n",
+        "日本",
+        "é",
+        "<|endof",
+        "text|>",
+        "'ll",
+        "1",
+        *SPECIALS,
+    ]
+    return "".join(source.choices(alphabet, k=pieces))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("pattern", [GPT2, ANY], ids=["gpt2", "regex"])
+def test_counts_do_not_depend_on_the_grid(
+    tmp_path: Path, suffix: str, pattern: SplitPattern
+) -> None:
+    reading = Reading(pattern, SPECIALS)
+    for seed in range(3):
+        content = tempting_text(seed, 150)
+        file = write(tmp_path / f"a.txt{suffix}", content)
+        expected = reference.count_words([content], pattern.regex, SPECIALS)
+        (whole,) = counted(file, 1 << 20, reading)
+        most = 0
+        for chunk_bytes in [*range(1, 40), 63, 64, 65, 127, 200, 500]:
+            chunks = counted(file, chunk_bytes, reading)
+            assert words_of(chunks) == expected
+            assert first_positions(chunks) == first_positions([whole])
+            most = max(most, len(chunks))
+        assert most > 10  # the grid really cut somewhere
+
+
+def test_chunks_tile_a_file_and_are_named_by_their_bytes(tmp_path: Path) -> None:
+    content = tempting_text(1, 300).encode()
+    for name in ("a.txt", "a.txt.gz", "a.txt.zst"):
+        chunks = [result.chunk for result in counted(write(tmp_path / name, content), 50)]
+        assert len(chunks) > 5
+        assert chunks[0].begin == 0
+        assert chunks[-1].end == len(content)
+        assert [chunk.begin for chunk in chunks[1:]] == [chunk.end for chunk in chunks[:-1]]
+        ordinals = [chunk.ordinal for chunk in chunks]
+        assert ordinals == sorted(set(ordinals))
+        for chunk in chunks:
+            assert chunk.digest == sha256(content[chunk.begin : chunk.end]).hexdigest()
+            content[chunk.begin : chunk.end].decode()  # no character is ever split
+
+
+def test_groups_find_the_same_chunks_as_one_reader(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt", tempting_text(7, 2000))
+    alone = [result.chunk for result in counted(file, 100, max_groups=1)]
+    for groups in (2, 3, 7, 64, 1000):
+        assert [result.chunk for result in counted(file, 100, max_groups=groups)] == alone
+
+
+def test_bytes_counted_and_special_tokens_are_all_bytes(tmp_path: Path) -> None:
+    content = "<|endoftext|>".join(tempting_text(seed, 40) for seed in range(20))
+    reading = Reading(GPT2, ("<|endoftext|>",))
+    chunks = counted(write(tmp_path / "a.txt", content), 128, reading)
+    seen = sum(chunk.special_tokens_seen for chunk in chunks)
+    assert seen == content.count("<|endoftext|>")
+    assert sum(chunk.bytes_counted for chunk in chunks) + seen * len("<|endoftext|>") == len(
+        content.encode()
+    )
+    assert all(chunk.counts.total_bytes == chunk.bytes_counted for chunk in chunks)
+
+
+def test_appending_leaves_every_chunk_but_the_last_unchanged(tmp_path: Path) -> None:
+    content = tempting_text(2, 400).encode()
+    for size in [*range(300, 360), len(content)]:
+        before = counted(write(tmp_path / "a.txt", content[:size].decode(errors="ignore")), 64)
+        after = counted(write(tmp_path / "b.txt", content), 64)
+        kept = len(before) - 1
+        assert kept > 2
+        assert [(c.chunk.digest, c.chunk.begin, c.chunk.end) for c in before[:kept]] == [
+            (c.chunk.digest, c.chunk.begin, c.chunk.end) for c in after[:kept]
+        ]
+
+
+@pytest.mark.parametrize("content", ["", "a", " ", "\n\n", "<|endoftext|>", "no line feed at end"])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
+def test_the_smallest_files(tmp_path: Path, name: str, content: str) -> None:
+    chunks = counted(write(tmp_path / name, content), 16)
+    assert words_of(chunks) == reference.count_words([content], GPT2.regex, SPECIALS)
+    assert bool(chunks) == bool(content)
+
+
+def test_a_file_without_any_cut_is_one_chunk(tmp_path: Path) -> None:
+    for suffix in ("", ".gz"):
+        file = write(tmp_path / f"a.txt{suffix}", "日" * 50_000)
+        (only,) = counted(file, 1000)
+        assert only.counts.to_mapping() == {("日" * 50_000).encode(): 1}
+
+
+def test_settings_below_one_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt", "a")
+    with pytest.raises(InvalidOption, match="chunk_bytes"):
+        plan_chunk_groups([file], 0)
+    with pytest.raises(InvalidOption, match="chunk_bytes"):
+        next(read_chunks(ChunkGroup(file), READING, 0))
+
+
+def test_a_plan_covers_each_file_in_order(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{number}.txt", "word " * 1000) for number in range(3)]
+    files.append(write(tmp_path / "z.txt.gz", "word " * 1000))
+    groups = plan_chunk_groups(files, 100, max_groups=10)
+    assert len(groups) <= 10 + len(files)
+    assert [group.file for group in groups if group.begin == 0] == files
+    for file in files[:3]:
+        parts = [group for group in groups if group.file == file]
+        assert [part.end for part in parts] == [part.begin for part in parts[1:]] + [None]
+        assert all(part.begin % 100 == 0 for part in parts)
+    assert groups[-1] == ChunkGroup(files[-1])
+
+
+def test_a_chunk_knows_its_size(tmp_path: Path) -> None:
+    chunk = Chunk(write(tmp_path / "a.txt", "a"), 0, 3, 10, "")
+    assert chunk.size == 7

@@ -1,0 +1,132 @@
+"""Finding files: what is taken, what is refused, and that a refusal helps."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.errors import CorpusError, InvalidOption, MissingSource, UnreadableSource
+
+
+def make(directory: Path, *names: str) -> None:
+    for name in names:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def names_of(directory: Path, *patterns: str) -> list[str]:
+    files = find_source_files([Source(str(directory / pattern)) for pattern in patterns])
+    return [os.path.relpath(file.path, directory) for file in files]
+
+
+def test_a_directory_gives_its_text_files_sorted(tmp_path: Path) -> None:
+    make(tmp_path, "b.txt", "a.text", "sub/c.md", "sub/d.py", "e.jsonl", "f.TXT.gz", "g.jsonl.zst")
+    make(tmp_path, "picture.png", "noext", ".hidden.txt", ".git/config.txt", "h.gz")
+    assert names_of(tmp_path, ".") == [
+        "a.text",
+        "b.txt",
+        "e.jsonl",
+        "f.TXT.gz",
+        "g.jsonl.zst",
+        "sub/c.md",
+        "sub/d.py",
+    ]
+
+
+def test_the_order_is_that_of_the_sources_then_of_the_paths(tmp_path: Path) -> None:
+    make(tmp_path, "a.txt", "b.txt", "z/1.txt", "z/2.txt")
+    assert names_of(tmp_path, "z", "*.txt") == ["z/1.txt", "z/2.txt", "a.txt", "b.txt"]
+
+
+def test_format_and_compression_follow_from_the_name(tmp_path: Path) -> None:
+    make(tmp_path, "a.txt", "b.jsonl", "c.jsonl.gz", "d.log.zst", "e.c")
+    files = find_source_files([Source(str(tmp_path / "*"), name="mixed")])
+    assert [(file.format, file.compression, file.source) for file in files] == [
+        ("text", None, "mixed"),
+        ("jsonl", None, "mixed"),
+        ("jsonl", "gz", "mixed"),
+        ("text", "zst", "mixed"),
+        ("text", None, "mixed"),
+    ]
+    status = os.stat(tmp_path / "a.txt")
+    assert (files[0].size, files[0].mtime_ns, files[0].inode) == (
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ino,
+    )
+
+
+def test_each_file_is_taken_once_whatever_its_names(tmp_path: Path) -> None:
+    make(tmp_path, "a.txt", "b.txt")
+    os.link(tmp_path / "a.txt", tmp_path / "hard.txt")
+    (tmp_path / "soft.txt").symlink_to(tmp_path / "b.txt")
+    assert names_of(tmp_path, "*.txt", ".", "b.txt") == ["a.txt", "b.txt"]
+
+
+def test_links_to_directories_are_not_followed_into_loops(tmp_path: Path) -> None:
+    make(tmp_path, "data/a.txt")
+    (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
+    assert names_of(tmp_path, "data") == ["data/a.txt"]
+
+
+def test_names_with_glob_letters_and_newlines_are_found(tmp_path: Path) -> None:
+    make(tmp_path, "part[1].txt", "-rf.txt", "two\nlines.txt")
+    assert names_of(tmp_path, "part[1].txt") == ["part[1].txt"]
+    assert names_of(tmp_path, ".") == ["-rf.txt", "part[1].txt", "two\nlines.txt"]
+
+
+def test_a_missing_path_is_named_and_a_similar_one_suggested(tmp_path: Path) -> None:
+    make(tmp_path, "english.txt")
+    with pytest.raises(MissingSource) as refusal:
+        names_of(tmp_path, "englsh.txt")
+    assert str(tmp_path / "englsh.txt") in refusal.value.happened
+    assert "english.txt" in refusal.value.next_step
+
+
+@pytest.mark.parametrize("pattern", ["*.txt", "no/such/place/*.txt", "empty"])
+def test_a_pattern_without_any_file_is_an_error(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingSource) as refusal:
+        names_of(tmp_path, pattern)
+    assert refusal.value.accepted
+    assert refusal.value.next_step
+
+
+def test_no_source_at_all_is_an_error() -> None:
+    with pytest.raises(InvalidOption):
+        find_source_files([])
+
+
+def test_pipes_sockets_and_devices_are_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(UnreadableSource, match=r"pipe\.txt is a pipe"):
+        names_of(tmp_path, "pipe.txt")
+    with pytest.raises(UnreadableSource, match="a pipe"):
+        names_of(tmp_path, ".")
+    with pytest.raises(UnreadableSource, match="a device"):
+        find_source_files([Source("/dev/null")])
+    address = os.path.relpath(tmp_path / "socket.txt")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        with pytest.raises(UnreadableSource, match="a socket"):
+            names_of(tmp_path, "socket.txt")
+
+
+def test_a_dangling_link_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UnreadableSource, match=r"gone\.txt"):
+        names_of(tmp_path, "gone.txt")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.zip", "a.txt.xz", "a.tar.gz", "a.bz2"])
+def test_files_that_cannot_be_text_are_refused_with_a_way_out(tmp_path: Path, name: str) -> None:
+    make(tmp_path, name)
+    with pytest.raises(CorpusError) as refusal:
+        names_of(tmp_path, name)
+    assert name in refusal.value.happened
+    assert refusal.value.next_step

@@ -1,0 +1,233 @@
+"""Bytes become documents: UTF-8 policies equal to Python's decoder, JSON lines never joined."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tokenizer_core import reference
+from tokenizer_core.chunk_counts import ChunkCounts, count_chunk
+from tokenizer_core.chunking import plan_chunk_groups, read_chunks
+from tokenizer_core.corpus import Source, SourceFile, find_source_files
+from tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from tokenizer_core.reading import Reading
+from tokenizer_core.split_patterns import SplitPattern
+
+GPT2 = SplitPattern.named("gpt2")
+SPECIALS = ("<|endoftext|>", "<|end", "of text|>")
+READING = Reading(GPT2, SPECIALS)
+
+
+def file_of(path: Path) -> SourceFile:
+    (file,) = find_source_files([Source(str(path))])
+    return file
+
+
+def write(path: Path, content: str | bytes) -> SourceFile:
+    raw = content.encode() if isinstance(content, str) else content
+    if path.suffix == ".gz":
+        raw = gzip.compress(raw)
+    elif path.suffix == ".zst":
+        raw = zstandard.compress(raw)
+    path.write_bytes(raw)
+    return file_of(path)
+
+
+def counted(file: SourceFile, chunk_bytes: int, reading: Reading = READING) -> list[ChunkCounts]:
+    return [
+        count_chunk(chunk, text, reading)
+        for group in plan_chunk_groups([file], chunk_bytes, 3)
+        for chunk, text in read_chunks(group, reading, chunk_bytes)
+    ]
+
+
+def words_of(chunks: list[ChunkCounts]) -> Counter[bytes]:
+    return sum((Counter(chunk.counts.to_mapping()) for chunk in chunks), Counter())
+
+
+def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:
+    first: dict[bytes, int] = {}
+    for result in chunks:
+        positions = (result.counts.first_positions + result.chunk.begin).tolist()
+        for word, position in zip(result.counts.words(), positions, strict=True):
+            first[word] = min(first.get(word, position), position)
+    return first
+
+
+def test_line_ends_and_marks_are_counted_as_they_stand(tmp_path: Path) -> None:
+    content = "\ufeffone\r\ntwo\rthree\nfour\u2028five\x0b\x00\u200dsix\u00a0"
+    (whole,) = counted(write(tmp_path / "a.txt", content), 100)
+    assert whole.counts.to_mapping() == reference.count_words([content], GPT2.regex)
+
+
+INVALID = [
+    b"\xff",
+    b"\xc3",
+    b"\xe6\x97",
+    b"\xf0\x9f\x98",
+    b"\xc0\xaf",
+    b"\xe0\x80\xaf",
+    b"\xed\xa0\x80",
+    b"\xed\xa0\xbd\xed\xb8\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xf8\x88\x80\x80\x80",
+    b"\x80\x80",
+    b"\xe6\x97\xe6\x97\xa5",
+]
+
+
+def invalid_texts() -> Iterator[bytes]:
+    for bad in INVALID:
+        yield b"some words and " + bad + b" some more words"
+        yield bad
+        yield b"begin" + bad
+        yield b"a b c" + bad * 3 + "日".encode() + bad + b" d e"
+
+
+def test_strict_names_the_file_and_the_byte(tmp_path: Path) -> None:
+    for raw in invalid_texts():
+        with pytest.raises(UnicodeDecodeError) as expected:
+            raw.decode()
+        for name in ("a.txt", "a.txt.gz"):
+            file = write(tmp_path / name, raw)
+            for chunk_bytes in (3, 7, 1000):
+                with pytest.raises(InvalidUtf8) as refusal:
+                    counted(file, chunk_bytes)
+                assert f"{name} is not UTF-8 at byte {expected.value.start}" in str(refusal.value)
+
+
+def test_replace_reads_what_python_reads_wherever_the_text_is_cut(tmp_path: Path) -> None:
+    reading = replace(READING, invalid_utf8="replace")
+    for raw in invalid_texts():
+        content = raw.decode(errors="replace")
+        file = write(tmp_path / "a.txt", raw)
+        for chunk_bytes in (1, 2, 5, 8, 1000):
+            chunks = counted(file, chunk_bytes, reading)
+            assert words_of(chunks) == reference.count_words([content], GPT2.regex)
+            assert sum(c.replaced_utf8 for c in chunks) == content.count("\ufffd")
+
+
+def test_positions_behind_replaced_bytes_are_positions_in_the_file(tmp_path: Path) -> None:
+    raw = b"ab\xffcd \xe6\x97 ef\x80\x80\x80gh ij"
+    reading = replace(READING, invalid_utf8="replace")
+    positions = first_positions(counted(write(tmp_path / "a.txt", raw), 1000, reading))
+    assert positions["\ufffd".encode()] == 2
+    assert positions[b"cd"] == 3
+    assert positions[" \ufffd".encode()] == 5
+    assert positions[b" ef"] == 8
+    assert positions["\ufffd\ufffd\ufffd".encode()] == 11
+    assert positions[b"gh"] == 14
+    assert positions[b" ij"] == 16
+
+
+# ---- JSON lines -----------------------------------------------------------------------------
+
+DOCUMENTS = [
+    "one two",
+    "",
+    "don't",
+    "'t",
+    " <|endof",
+    "text|> é\u2028x",
+    "日本\n\nnow",
+    '"\\\0',
+    "z",
+]
+
+
+def as_lines(documents: list[str], field: str = "text") -> str:
+    return "".join(
+        json.dumps({"id": number, field: document}, ensure_ascii=bool(number % 2)) + "\n"
+        for number, document in enumerate(documents)
+    )
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_records_are_documents_that_nothing_joins(tmp_path: Path, suffix: str) -> None:
+    expected = Counter(reference.count_words(DOCUMENTS * 5, GPT2.regex, SPECIALS))
+    joined = Counter(reference.count_words(["".join(DOCUMENTS * 5)], GPT2.regex, SPECIALS))
+    assert expected != joined  # the records must tempt
+    file = write(tmp_path / f"a.jsonl{suffix}", as_lines(DOCUMENTS * 5))
+    for chunk_bytes in [1, 10, 33, 100, 10_000]:
+        chunks = counted(file, chunk_bytes)
+        assert words_of(chunks) == expected
+        assert sum(chunk.documents for chunk in chunks) == 9 * 5  # one is empty, one cut in two
+
+
+def test_blank_lines_line_ends_and_marks_around_records_are_not_text(tmp_path: Path) -> None:
+    content = '\ufeff{"text": "a"}\r\n\n   \n{"text": "b"}'
+    chunks = counted(write(tmp_path / "a.jsonl", content), 5)
+    assert words_of(chunks) == {b"a": 1, b"b": 1}
+    assert words_of(counted(write(tmp_path / "b.jsonl", "\n\n"), 1000)) == {}
+
+
+def test_another_field_can_be_the_text(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", as_lines(["a b"], field="content"))
+    assert words_of(counted(file, 100, replace(READING, text_field="content"))) == {
+        b"a": 1,
+        b" b": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        '"text"',
+        "{}",
+        '{"text": 1}',
+        '{"text": null}',
+        '{"text": "a"} x',
+        '{"text": "\\ud800"}',
+        "[" * 100_000,
+        "1" * 5000,
+    ],
+    ids=lambda line: line[:20],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
+    good = '{"text": "good"}\n'
+    file = write(tmp_path / "a.jsonl", good * 3 + line + "\n" + good)
+    for chunk_bytes in (1, 20, 1000):
+        with pytest.raises(UnreadableSource) as refusal:
+            counted(file, chunk_bytes)
+        assert f"the line at byte {3 * len(good)} of {file.path}" in refusal.value.happened
+        assert "'text'" in refusal.value.accepted
+        assert refusal.value.next_step
+
+
+def test_replace_mends_lines_too(tmp_path: Path) -> None:
+    raw = b'{"text": "a\xff\xfe b"}\n{"text": "c\\ud800d"}\n{"text": "\\ud83d\\ude00"}\n'
+    file = write(tmp_path / "a.jsonl", raw)
+    chunks = counted(file, 1000, replace(READING, invalid_utf8="replace"))
+    documents = ["a\ufffd\ufffd b", "c\ufffdd", "\U0001f600"]
+    assert words_of(chunks) == reference.count_words(documents, GPT2.regex)
+    assert sum(chunk.replaced_utf8 for chunk in chunks) == 3
+    with pytest.raises(InvalidUtf8, match="at byte 11"):
+        counted(file, 1000)
+
+
+def test_appending_records_leaves_earlier_chunks_unchanged(tmp_path: Path) -> None:
+    def digests(number: int) -> list[str]:
+        file = write(tmp_path / "a.jsonl", as_lines([f"document {n}" for n in range(number)]))
+        return [result.chunk.digest for result in counted(file, 200)]
+
+    before, after = digests(40), digests(60)
+    assert len(before) > 5
+    assert after[: len(before) - 1] == before[:-1]
+
+
+def test_the_same_bytes_as_text_and_as_lines_have_different_names(tmp_path: Path) -> None:
+    content = as_lines(["a"])
+    names = [
+        counted(write(tmp_path / name, content), 100)[0].chunk.digest
+        for name in ("a.txt", "a.jsonl")
+    ]
+    assert len(set(names)) == 2

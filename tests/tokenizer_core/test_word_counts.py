@@ -1,0 +1,163 @@
+"""The value: order never matters to the digest, sums are exact, weights round once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.word_counts import WordCounts, combine_word_counts
+
+TEMPTING_WORDS = [
+    b"a",
+    b"a\0",
+    b"a\0\0\0\0\0\0",
+    b"a\0\0\0\0\0\0\0",
+    b"\0",
+    b"\xff" * 7,
+    b"\xff" * 8,
+    b"prefix-",
+    b"prefix-7",
+    b"prefix-75",
+    b"the same sixteen bytes and more: one",
+    b"the same sixteen bytes and more: two",
+    b"x" * 14,
+    b"x" * 15,
+    b"x" * 16,
+    b"x" * 17,
+    b"y" * 100 + b"1",
+    b"y" * 100 + b"2",
+    b"y" * 100,
+]
+
+
+def random_words(seed: int, number: int) -> dict[bytes, int]:
+    source = random.Random(seed)
+    words = {
+        bytes(source.choice(b"\0ab\xff") for _ in range(source.choice([1, 6, 7, 8, 9, 15, 16, 70])))
+        for _ in range(number)
+    }
+    return {word: source.randint(1, 99) for word in sorted(words, key=hash)}
+
+
+def test_a_mapping_comes_back_as_it_was_given() -> None:
+    words = {word: place + 1 for place, word in enumerate(TEMPTING_WORDS)}
+    counts = WordCounts.from_mapping(words)
+    assert list(counts.items()) == list(words.items())
+    assert counts.total == sum(words.values())
+    assert counts.total_bytes == sum(len(word) * count for word, count in words.items())
+    assert counts.first_positions.tolist() == list(range(len(words)))
+    assert counts.pattern == SplitPattern.named("gpt2")
+
+
+@pytest.mark.parametrize(
+    "words", [{b"": 1}, {"text": 1}, {b"a": 0}, {b"a": -1}, {b"a": 2**63}], ids=repr
+)
+def test_what_is_not_a_count_is_refused(words: dict[bytes, int]) -> None:
+    with pytest.raises(InvalidOption) as refusal:
+        WordCounts.from_mapping(words)
+    assert refusal.value.accepted
+    assert refusal.value.next_step
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_words_sort_as_python_sorts_bytes(seed: int) -> None:
+    words = random_words(seed, 60) | dict.fromkeys(TEMPTING_WORDS, 1)
+    counts = WordCounts.from_mapping(words).sorted()
+    assert counts.words() == sorted(words)
+    assert counts.to_mapping() == words
+
+
+def test_words_longer_than_a_block_of_the_gather_are_moved_whole() -> None:
+    words = {b"b" * (1 << 23): 1, b"a": 2, b"a" * (1 << 22): 3}
+    assert WordCounts.from_mapping(words).sorted().words() == sorted(words)
+
+
+def test_the_digest_does_not_see_the_order_of_rows_nor_the_scale_of_positions() -> None:
+    counts = WordCounts.from_mapping(random_words(1, 200))
+    order = np.random.default_rng(0).permutation(len(counts))
+    shuffled = counts.take(order)
+    assert shuffled.words() != counts.words()
+    assert shuffled.digest == counts.digest
+    assert shuffled.shifted(10**9).digest == counts.digest
+    assert shuffled.in_order_of_sight().words() == counts.words()
+
+
+def test_the_digest_sees_words_counts_order_of_sight_and_pattern() -> None:
+    words = {b"ab": 2, b"c": 2}
+    variants = [
+        WordCounts.from_mapping(words),
+        WordCounts.from_mapping({b"a": 2, b"bc": 2}),
+        WordCounts.from_mapping({b"ab": 2, b"c": 3}),
+        WordCounts.from_mapping({b"c": 2, b"ab": 2}),
+        WordCounts.from_mapping(words, "cl100k"),
+        WordCounts.from_mapping({}),
+    ]
+    assert len({counts.digest for counts in variants}) == len(variants)
+
+
+@pytest.mark.parametrize("number", [1, 3, 500, 3000])
+def test_combining_adds_counts_and_keeps_the_smallest_position(number: int) -> None:
+    parts, expected, first = [], Counter[bytes](), dict[bytes, int]()
+    for seed in range(5):
+        words = random_words(seed, number) | {TEMPTING_WORDS[seed]: 7, TEMPTING_WORDS[-seed]: 1}
+        parts.append(WordCounts.from_mapping(words).shifted(1000 * (5 - seed)))
+        expected.update(words)
+        for position, word in enumerate(words):
+            first[word] = 1000 * (5 - seed) + position  # later parts stand earlier
+    combined = combine_word_counts(parts)
+    assert combined.to_mapping() == expected
+    positions = dict(zip(combined.words(), combined.first_positions.tolist(), strict=True))
+    assert positions == first
+    assert combine_word_counts(parts[::-1]).digest == combined.digest
+
+
+def test_combining_nothing_gives_nothing() -> None:
+    assert len(combine_word_counts([])) == 0
+    assert combine_word_counts([WordCounts.empty()]).total == 0
+
+
+def test_read_only_counts_can_be_combined() -> None:
+    counts = WordCounts.from_mapping({b"a": 1, b"b" * 20: 2})
+    for array in (counts.word_bytes, counts.offsets, counts.counts, counts.first_positions):
+        array.flags.writeable = False
+    assert combine_word_counts([counts, counts]).to_mapping() == {b"a": 2, b"b" * 20: 4}
+
+
+def test_counts_beyond_32_and_53_bits_are_exact() -> None:
+    huge = 2**61 + 1
+    counts = WordCounts.from_mapping({b"a": huge, b"bb": 2**53 + 1})
+    assert counts.total == huge + 2**53 + 1
+    assert counts.total_bytes == huge + 2 * (2**53 + 1)
+    assert combine_word_counts([counts, counts]).to_mapping()[b"a"] == 2 * huge
+    wide = WordCounts.from_mapping({b"a": 2**63 - 1, b"b" * 9: 2**63 - 1})
+    assert wide.total == 2 * (2**63 - 1)
+    assert wide.total_bytes == 10 * (2**63 - 1)
+    with pytest.raises(InvalidOption, match="64-bit"):
+        combine_word_counts([wide])
+
+
+def test_weights_round_once_however_a_source_was_cut() -> None:
+    whole = WordCounts.from_mapping({b"a": 3, b"b": 1})
+    one, two = WordCounts.from_mapping({b"a": 1, b"b": 1}), WordCounts.from_mapping({b"a": 2})
+    other = WordCounts.from_mapping({b"a": 10})
+    weighted = combine_word_counts([one, other, two], [0.5, 1.0, 0.5]).to_mapping()
+    assert weighted == combine_word_counts([whole, other], [0.5, 1.0]).to_mapping()
+    assert weighted == {b"a": 12}  # 1.5 rounds to the even 2, 0.5 to 0
+
+
+@pytest.mark.parametrize("weights", [[1.0], [-1.0, 1.0], [float("nan"), 1.0], [1e30, 1.0]])
+def test_weights_that_mean_nothing_are_refused(weights: list[float]) -> None:
+    counts = WordCounts.from_mapping({b"a": 1})
+    with pytest.raises(InvalidOption):
+        combine_word_counts([counts, counts], weights if weights != [1.0] else [2.0])
+
+
+def test_counts_of_different_patterns_are_not_added() -> None:
+    one, other = WordCounts.from_mapping({b"a": 1}), WordCounts.from_mapping({b"a": 1}, "cl100k")
+    with pytest.raises(InvalidOption, match="pattern"):
+        combine_word_counts([one, other])

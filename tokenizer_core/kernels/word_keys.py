@@ -1,0 +1,133 @@
+"""A word as a 128-bit key, its hash, and its place in an open-addressing table; never allocates.
+
+A table is uint64 ``[4 · 2^b]``: entries of 32 bytes that hold
+
+    low     the first eight bytes of the word, zero-padded   (long words: a 64-bit hash)
+    high    bytes 8 … 14 below the length in the top byte    (long words: see `word_key`)
+    value   whatever the owner of the table wants: a count, a row number
+    place   where the owner's text holds the word, in bytes from its beginning
+
+Words of up to 15 bytes are their own key. Longer words are found by hash and length and are
+always compared with the text as well, so no two words can ever be confused. ``high`` is zero in
+empty entries alone, because every word has a length.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tokenizer_core.kernels.compilation import kernel
+from tokenizer_core.kernels.memory import leading_zeros, load_u64
+
+# What arguments are in compiled kernels: an unsigned word, a signed number or address.
+U64 = Any
+I64 = Any
+
+INLINE = 15  # longest word that is its own key
+LOW, HIGH, VALUE, PLACE = 0, 8, 16, 24  # byte offsets inside an entry
+
+ONE = np.uint64(1)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+EIGHT, SIXTY_FOUR = np.uint64(8), np.uint64(64)
+TOP_BYTE = np.uint64(56)
+LONG = np.uint64(0xFF << 56)  # the length byte of words above INLINE
+LENGTH_BITS = np.uint64(40)
+LENGTH_MASK = np.uint64((1 << 40) - 1)
+HASH_MASK = np.uint64(0xFFFF)
+
+# Odd constants with well-mixed bits: 2^64 / golden ratio, and one of xxHash's primes.
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+PRIME = np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+@kernel
+def mix(low: U64, high: U64) -> U64:
+    """64 bits that all depend on all 128 bits of a key; tables use the highest ones."""
+    mixed = (low ^ (high * PRIME)) * GOLDEN
+    mixed ^= mixed >> np.uint64(32)
+    return mixed * PRIME
+
+
+@kernel
+def long_word_key(address: I64, length: I64) -> tuple[U64, U64]:
+    """Two hash lanes over eight bytes at a time, the last ones overlapping; length ≥ 8."""
+    low = np.uint64(length)
+    high = np.uint64(0)
+    last = address + length - 8
+    while True:
+        place = address if address < last else last
+        eight = load_u64(place)
+        low = (low ^ eight) * GOLDEN
+        low ^= low >> np.uint64(29)
+        high = (high + eight) * PRIME
+        high ^= high >> np.uint64(31)
+        address += 8
+        if place == last:
+            break
+    return mix(low, high), LONG | ((high & HASH_MASK) << LENGTH_BITS) | np.uint64(length)
+
+
+@kernel
+def word_key(address: I64, length: I64) -> tuple[U64, U64]:
+    """The key (low, high) of the ``length`` ≥ 1 bytes at ``address``; reads up to 16 bytes."""
+    if length > INLINE:
+        return long_word_key(address, length)
+    below = np.uint64(min(length, 8))
+    above = np.uint64(max(length - 8, 0))
+    low = load_u64(address) & (ALL >> (SIXTY_FOUR - EIGHT * below))
+    high = load_u64(address + 8) & ((ONE << (EIGHT * above)) - ONE)
+    return low, high | (np.uint64(length) << TOP_BYTE)
+
+
+@kernel
+def key_length(high: U64) -> I64:
+    """The length of the word whose key ends in ``high``."""
+    length = high >> TOP_BYTE
+    return np.int64(high & LENGTH_MASK) if length > np.uint64(INLINE) else np.int64(length)
+
+
+@kernel
+def same_bytes(left: I64, right: I64, length: I64) -> bool:
+    """Whether two words of ``length`` ≥ 8 bytes are equal."""
+    last = length - 8
+    place = 0
+    while place < last:
+        if load_u64(left + place) != load_u64(right + place):
+            return False
+        place += 8
+    return load_u64(left + last) == load_u64(right + last)
+
+
+@kernel
+def table_shift(table: np.ndarray) -> U64:
+    """How far to shift a hash so that it numbers the entries of a table."""
+    return np.uint64(leading_zeros(np.uint64(table.size >> 2)) + 1)
+
+
+@kernel
+def find_entry(
+    table: I64, shift: U64, low: U64, high: U64, mixed: U64, text: I64, address: I64
+) -> I64:
+    """Address of the entry of a word, or of the empty entry where it belongs.
+
+    Args:
+        table, shift: address of the table and its `table_shift`.
+        low, high, mixed: the word's key and its hash.
+        text: the address that the places in the table count from.
+        address: the word itself, compared with the text when it is long.
+    """
+    mask = ALL >> shift
+    slot = mixed >> shift
+    while True:
+        entry = table + np.int64(slot << np.uint64(5))
+        found = load_u64(entry + HIGH)
+        if found == high and load_u64(entry + LOW) == low:
+            if high < LONG:
+                return entry
+            if same_bytes(text + np.int64(load_u64(entry + PLACE)), address, key_length(high)):
+                return entry
+        elif found == np.uint64(0):
+            return entry
+        slot = (slot + ONE) & mask

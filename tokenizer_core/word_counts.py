@@ -1,0 +1,245 @@
+"""Word counts as a value: distinct words, how often each occurs, and where it occurred first.
+
+Knows nothing of files or of counting. Importing it costs nothing slow; native code is loaded
+when counts are combined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.digests import canonical_json, digest_of_bytes
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.word_order import gather_words, order_of_words
+
+if TYPE_CHECKING:
+    from tokenizer_core.split_patterns import SplitPattern
+
+COUNT_LIMIT = 2**63 - 1  # counts are int64
+
+
+def _gpt2() -> SplitPattern:
+    from tokenizer_core.split_patterns import SplitPattern
+
+    return SplitPattern.named("gpt2")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordCounts:
+    """Distinct words with int64 counts. Rows may stand in any order; `digest` does not see it.
+
+    Attributes:
+        word_bytes: uint8, all words one after the other.
+        offsets: int64 ``[n + 1]``; word ``i`` is ``word_bytes[offsets[i]:offsets[i + 1]]``.
+        counts: int64 ``[n]``.
+        first_positions: int64 ``[n]``, distinct; a smaller one occurred earlier in the corpus.
+            Counted files give byte positions in the corpus, `from_mapping` gives 0, 1, 2, …
+        pattern: the split pattern that made the words.
+    """
+
+    word_bytes: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    first_positions: NDArray[np.int64]
+    pattern: SplitPattern = field(default_factory=_gpt2)
+
+    @classmethod
+    def from_mapping(
+        cls, words: Mapping[bytes, int], pattern: SplitPattern | str | None = None
+    ) -> WordCounts:
+        """Word counts from ``{word: count}``; the order of the mapping is the order of sight.
+
+        Raises:
+            InvalidOption: an empty word, or a count that is not in 1 … 2⁶³ − 1.
+        """
+        for word, count in words.items():
+            if not isinstance(word, bytes) or not word:
+                raise InvalidOption(
+                    f"{word!r} is not a word",
+                    "words are non-empty bytes",
+                    'encode text first: {"low".encode(): 5}',
+                )
+            if not 0 < count <= COUNT_LIMIT:
+                raise InvalidOption(
+                    f"the word {word[:40]!r} has the count {count}",
+                    f"counts are whole numbers from 1 to {COUNT_LIMIT}",
+                    "leave out words that do not occur",
+                )
+        number = len(words)
+        offsets = np.zeros(number + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, words), np.int64, number), out=offsets[1:])
+        return cls(
+            np.frombuffer(bytearray(b"".join(words)), np.uint8),
+            offsets,
+            np.fromiter(words.values(), np.int64, number),
+            np.arange(number, dtype=np.int64),
+            _parsed(pattern),
+        )
+
+    @classmethod
+    def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:
+        return cls.from_mapping({}, pattern)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __repr__(self) -> str:
+        return f"<WordCounts: {len(self)} words, {self.total} occurrences>"
+
+    def words(self) -> list[bytes]:
+        """The words in the order of the rows."""
+        content = self.word_bytes.tobytes()
+        ends = self.offsets.tolist()
+        return [content[a:b] for a, b in itertools.pairwise(ends)]
+
+    def items(self) -> Iterator[tuple[bytes, int]]:
+        return zip(self.words(), self.counts.tolist(), strict=True)
+
+    def to_mapping(self) -> dict[bytes, int]:
+        """``{word: count}`` in the order of the rows."""
+        return dict(self.items())
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """int64 ``[n]``: bytes of each word."""
+        return np.diff(self.offsets)
+
+    @property
+    def total(self) -> int:
+        """Occurrences of all words together; exact beyond 2⁶³."""
+        return _exact_sum(self.counts)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all occurrences together: Σ count · length; exact beyond 2⁶³."""
+        if not len(self):
+            return 0
+        if int(self.counts.max()) * int(self.lengths.max()) * len(self) <= COUNT_LIMIT:
+            return int(np.dot(self.counts, self.lengths))
+        return sum(map(int.__mul__, self.counts.tolist(), self.lengths.tolist()))
+
+    def take(self, order: NDArray[np.int64]) -> WordCounts:
+        """The rows ``order`` (int64 indices), in that order."""
+        word_bytes, offsets = gather_words(self.word_bytes, self.offsets, order)
+        return WordCounts(
+            word_bytes, offsets, self.counts[order], self.first_positions[order], self.pattern
+        )
+
+    def sorted(self) -> WordCounts:
+        """The same counts with rows sorted by the bytes of the words."""
+        return self.take(order_of_words(self.word_bytes, self.offsets))
+
+    def in_order_of_sight(self) -> WordCounts:
+        """The same counts with rows sorted by first position."""
+        return self.take(np.argsort(self.first_positions, kind="stable").astype(np.int64))
+
+    def shifted(self, distance: int) -> WordCounts:
+        """The same counts with ``distance`` added to every first position (no copy of words)."""
+        return replace(self, first_positions=self.first_positions + np.int64(distance))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what training can see: words, counts, order of sight, pattern.
+
+        Independent of the order of rows and of the scale of positions: two corpora with the same
+        words, counts and order of first occurrence have the same digest however they were cut.
+        """
+        order = order_of_words(self.word_bytes, self.offsets)
+        word_bytes, offsets = gather_words(self.word_bytes, self.offsets, order)
+        sight = np.empty(len(self), np.int64)
+        sight[np.argsort(self.first_positions[order], kind="stable")] = np.arange(len(self))
+        head = canonical_json({"words": len(self), "pattern": self.pattern.digest, "format": 1})
+        columns = (offsets, self.counts[order], sight)
+        return digest_of_bytes(
+            head, word_bytes, *(np.ascontiguousarray(column, "<i8") for column in columns)
+        )
+
+
+def combine_word_counts(
+    parts: Sequence[WordCounts], weights: Sequence[float] | None = None
+) -> WordCounts:
+    """Add up word counts in memory; the first position of a word is its smallest one.
+
+    Args:
+        parts: counts under one pattern, whose first positions are already positions in the whole
+            corpus. A part may also be given several times.
+        weights: a factor for each part. Parts of equal weight are added first, then each sum is
+            multiplied and rounded once (half to even), so the result does not depend on how a
+            source was cut into parts. Words whose weighted count is 0 are left out.
+
+    Returns:
+        Each word once, rows in order of first insertion; no part at all gives empty counts.
+
+    Raises:
+        InvalidOption: different patterns, a negative or endless weight, or a sum above 2⁶³ − 1.
+    """
+    from tokenizer_core.word_sums import WordSum
+
+    if not parts:
+        return WordCounts.empty()
+    if weights is None or all(weight == 1 for weight in weights):
+        words = WordSum(parts[0].pattern)
+        for part in parts:
+            words.add(part)
+        return words.result()
+    if len(weights) != len(parts):
+        raise InvalidOption(
+            f"{len(weights)} weights for {len(parts)} word counts",
+            "one weight for each",
+            "leave out weights to count everything once",
+        )
+    together: dict[float, list[WordCounts]] = {}
+    for part, weight in zip(parts, weights, strict=True):
+        together.setdefault(float(weight), []).append(part)
+    return combine_word_counts(
+        [scaled(combine_word_counts(equal), weight) for weight, equal in together.items()]
+    )
+
+
+def scaled(counts: WordCounts, weight: float) -> WordCounts:
+    """``counts`` multiplied by ``weight`` and rounded half to even; words left with 0 vanish.
+
+    Raises:
+        InvalidOption: a negative or endless weight, or a product above 2⁶³ − 1.
+    """
+    if not 0 <= weight < float("inf"):
+        raise InvalidOption(
+            f"a source cannot have the weight {weight}",
+            "weights are finite numbers from 0 upwards",
+            "use 1.0 to count a source once, 0.5 to count it half",
+        )
+    if weight == 1:
+        return counts
+    products = np.rint(counts.counts.astype(np.float64) * weight)
+    if len(counts) and products.max() >= 2.0**63:
+        raise InvalidOption(
+            f"counts multiplied by {weight} exceed {COUNT_LIMIT}",
+            "counts are 64-bit integers",
+            "use smaller weights: only their proportions matter",
+        )
+    changed = replace(counts, counts=products.astype(np.int64))
+    return changed.take(np.flatnonzero(changed.counts).astype(np.int64))
+
+
+def _parsed(pattern: SplitPattern | str | None) -> SplitPattern:
+    if pattern is None:
+        return _gpt2()
+    if isinstance(pattern, str):
+        from tokenizer_core.split_patterns import SplitPattern
+
+        return SplitPattern.parse(pattern)
+    return pattern
+
+
+def _exact_sum(numbers: NDArray[np.int64]) -> int:
+    if not len(numbers):
+        return 0
+    if int(numbers.max()) * len(numbers) <= COUNT_LIMIT:
+        return int(numbers.sum())
+    return sum(numbers.tolist())
