@@ -14,6 +14,7 @@ from tokenizer_core.errors import RegistryError, RegistryUnreachable
 
 Answer = TypeVar("Answer")
 
+LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _ATTEMPTS = 5
 _LOST_RACE = ("IntegrityError", "UniqueViolation")
@@ -81,9 +82,14 @@ def version_tags(publication: Publication) -> dict[str, str]:
     }
 
 
-def shortened(text: str) -> str:
+def description_of(publication: Publication) -> str:
+    """What the pages of a run and of a version say, in Markdown."""
+    return shortened(publication.report, LONGEST_DESCRIPTION)
+
+
+def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     """``text``, cut visibly where MLflow would refuse it or people would stop reading."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 _REFUSALS = {

@@ -26,6 +26,7 @@ from registry.tracked import (
     TrackedVersion,
     TrackingSettings,
     as_registry_error,
+    description_of,
     insisting,
     says_missing,
     shortened,
@@ -58,10 +59,8 @@ class MlflowTracker:
         """Show a publication as a run: parameters, metrics, curve, inputs, files, figures, report.
 
         Repeating it after an interruption continues the same run. Metrics carry the vocab size as
-        step, so that the runs of one name overlay as compression curves.
-
-        Args:
-            files: the tokenizer's files, shown under ``tokenizer/``.
+        step, so that the runs of one name overlay as compression curves. ``files`` are the
+        tokenizer's, shown under ``tokenizer/``.
         """
         with self._answering(f"recording a run of {publication.name}"):
             run = self._run_of(publication)
@@ -109,7 +108,7 @@ class MlflowTracker:
                     **version_tags(publication),
                     _PUBLICATION_TAG: key,
                     "mlflow.source.name": "bpeline",
-                    "mlflow.note.content": shortened(publication.report),
+                    "mlflow.note.content": description_of(publication),
                 },
             ).info
         return TrackedRun(info.run_id, info.experiment_id)
@@ -158,7 +157,7 @@ class MlflowTracker:
                 source=model.location,
                 run_id=run.run_id,
                 tags=version_tags(publication),
-                description=shortened(publication.report) or None,
+                description=description_of(publication) or None,
                 await_creation_for=0,
                 model_id=model.model_id,
             )

@@ -84,6 +84,7 @@ class WordCounts:
 
     @classmethod
     def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:
+        """Counts without a single word."""
         return cls.from_mapping({}, pattern)
 
     def __len__(self) -> int:
@@ -99,6 +100,7 @@ class WordCounts:
         return [content[a:b] for a, b in itertools.pairwise(ends)]
 
     def items(self) -> Iterator[tuple[bytes, int]]:
+        """(word, count) in the order of the rows."""
         return zip(self.words(), self.counts.tolist(), strict=True)
 
     def to_mapping(self) -> dict[bytes, int]:
