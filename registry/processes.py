@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-_START_TIME = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing parenthesis
+# Fields of /proc/<pid>/stat, counted after the command's closing parenthesis.
+_STATE, _START_TIME = 0, 19
+_ENDED = {"Z", "X"}  # killed, but not yet collected by its parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class Process:
             pass  # alive, and somebody else's
         except (OverflowError, OSError):
             return False
+        status = _status_of(self.pid)
+        if status and status[_STATE] in _ENDED:
+            return True
         birth = birth_of(self.pid)
         return bool(self.birth and birth and birth != self.birth)
 
@@ -55,7 +60,14 @@ def birth_of(pid: int) -> str:
     """When a process of this machine started, as text to compare; empty when unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        status = (_PROC / str(pid) / "stat").read_text()
-        return f"{boot}:{status.rpartition(')')[2].split()[_START_TIME]}"
+        return f"{boot}:{_status_of(pid)[_START_TIME]}"
     except (OSError, IndexError, UnicodeDecodeError):
         return ""
+
+
+def _status_of(pid: int) -> list[str]:
+    """The fields of a process's state; none where the system does not tell."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (OSError, UnicodeDecodeError):
+        return []

@@ -133,5 +133,5 @@ def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError:
     return RegistryUnreachable(
         f"MLflow at {uri} does not answer ({doing}): {reason}",
         "accepted is the URI of a running MLflow server, or of a database it can open",
-        "start it (`bpeline server`), or set MLFLOW_TRACKING_URI",
+        "start it, or set MLFLOW_TRACKING_URI to another",
     )

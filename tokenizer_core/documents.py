@@ -111,7 +111,8 @@ def _refuse_utf8(file: SourceFile, position: int) -> NoReturn:
         f"{file.path} is not UTF-8 at byte {position}"
         + ("" if file.compression is None else " of its decompressed text"),
         "UTF-8; or any bytes when invalid ones may be read as U+FFFD",
-        'set invalid_utf8 to "replace", or convert the file: iconv -f LATIN1 -t UTF-8',
+        'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python), or convert the file: '
+        "`iconv -f LATIN1 -t UTF-8`",
     )
 
 

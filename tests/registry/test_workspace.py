@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -257,3 +258,18 @@ def test_a_process_is_dead_when_its_id_is_free_or_belongs_to_another() -> None:
     if birth_of(here.pid):
         assert Process(here.pid, here.host, "another boot:1").is_dead()
     assert not Process(finished.pid, f"not-{here.host}").is_dead()  # cannot be known
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="this system does not tell a process's state"
+)
+def test_a_killed_process_that_nobody_collected_is_dead() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = Process(child.pid, socket.gethostname(), birth_of(child.pid))
+    assert not process.is_dead()
+    os.kill(child.pid, signal.SIGKILL)
+    # Wait for its end without collecting it, so that it stays in the process table.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert process.is_dead()
+    child.wait()
+    assert process.is_dead()
