@@ -1,0 +1,1 @@
+"""Order, parallelism, retries: the flows and the command line. No algorithm, no SQL, no MLflow."""

@@ -1,0 +1,109 @@
+"""The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
+
+Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from flows.cli.doctor import doctor
+from flows.cli.encode import decode, encode
+from flows.cli.train import resume, train
+from flows.cli.ui import ui
+from flows.cli.versions import export, show, versions
+from tokenizer_core.errors import BpelineError, DiskFull
+
+INTERRUPTED = 130
+DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Commands(click.Group):
+    """A group that turns our errors into three lines on stderr, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BpelineError as error:
+            say_error(error)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo(
+                "\ninterrupted; what was finished is kept: type the same command again, "
+                "or `bpeline resume`",
+                err=True,
+            )
+            ctx.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno not in DISK_IS_FULL:
+                raise
+            full = DiskFull(
+                f"no space left on the disk: {error}",
+                "what was finished before is kept",
+                "free some space and type the same command again",
+            )
+            say_error(full)
+            ctx.exit(full.exit_code)
+
+
+def say_error(error: BpelineError) -> None:
+    """What happened, what is accepted, what to type next."""
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(error.happened, err=True)
+    for part in (error.accepted, error.next_step):
+        if part:
+            click.echo(f"       {part}", err=True)
+
+
+def say_version(context: click.Context) -> None:
+    """The installed version; a checkout that is not installed has none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"bpeline {version('bpeline')}")
+    except PackageNotFoundError:
+        click.echo("bpeline, from a checkout that is not installed")
+    context.exit()
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: bpeline train corpus/*.txt --name news --vocab-size 32000",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=lambda context, _, wanted: say_version(context) if wanted else None,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """Turn text corpora into registered, comparable, reproducible tokenizers."""
+
+
+for command in (train, resume, versions, show, encode, decode, export, ui, doctor):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the script ``bpeline``."""
+
+    def as_note(message: Warning | str, *_: Any, **__: Any) -> None:
+        click.echo(f"note: {message}", err=True)
+
+    warnings.showwarning = as_note
+    try:
+        cli(prog_name="bpeline")
+    except SystemExit as ending:
+        if ending.code == INTERRUPTED:
+            # All is said. Libraries cut short complain at exit about objects they still hold.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        raise

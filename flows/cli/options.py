@@ -1,0 +1,38 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def workspace_option(command: Command) -> Command:
+    """``--workspace``: in force for everything the command does."""
+
+    def configure(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            from registry.environment import configure
+
+            configure(workspace=value)
+        return value
+
+    return click.option(
+        "--workspace",
+        type=click.Path(file_okay=False),
+        callback=configure,
+        expose_value=False,
+        help="Directory of the workspace.  [default: BPELINE_HOME, else .bpeline]",
+    )(command)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def echo_json(value: Any) -> None:
+    """Print JSON for programs."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -1,0 +1,191 @@
+"""``bpeline train`` and ``bpeline resume``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+from tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flows.summary import TrainingSummary
+    from registry.catalogue_records import Run
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline train --demo
+  bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'
+  bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
+""",
+)
+@click.argument("paths", nargs=-1)
+@click.option("--name", help="Name to register under: a-z, 0-9, '.', '_', '-'.")
+@click.option(
+    "--vocab-size",
+    type=int,
+    help="Number of ids: special tokens, 256 bytes, merges.  [default: 32000; 8000 with --demo]",
+)
+@click.option("--merges", type=int, help="Number of merges, instead of --vocab-size.")
+@click.option(
+    "--pattern", default="gpt2", show_default=True, help="Split pattern: gpt2, cl100k or a regex."
+)
+@click.option(
+    "--special-token",
+    "special_tokens",
+    multiple=True,
+    help="A token of its own that also separates documents; repeat for more.",
+)
+@click.option(
+    "--tie-break",
+    default="smallest-ids",
+    show_default=True,
+    help="Which of equally frequent pairs is merged: smallest-ids, greatest-bytes, first-seen.",
+)
+@click.option(
+    "--min-count", type=int, default=2, show_default=True, help="Pairs below it are not merged."
+)
+@click.option("--max-token-bytes", type=int, help="Longest token.  [default: no limit]")
+@click.option(
+    "--invalid-utf8",
+    default="strict",
+    show_default=True,
+    help="Bytes that are not UTF-8: strict (an error) or replace (U+FFFD).",
+)
+@click.option(
+    "--held-out",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Share of documents kept for evaluation.",
+)
+@click.option(
+    "--text-field", default="text", show_default=True, help="Field of .jsonl lines with the text."
+)
+@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
+@workspace_option
+@json_option
+def train(
+    paths: tuple[str, ...], demo: bool, merges: int | None, as_json: bool, **given: Any
+) -> None:
+    """Train a tokenizer on PATHS (files, directories, globs) and register it.
+
+    PATHS are .txt and .jsonl files, each also .gz or .zst; directories are searched for them. The
+    same command after an interruption continues where it stopped.
+    """
+    parameters = {key: value for key, value in given.items() if value is not None}
+    if demo:
+        _add_demo(parameters, paths)
+    else:
+        parameters["paths"] = list(paths)
+    parameters["special_tokens"] = list(parameters["special_tokens"])
+    if "name" not in parameters:
+        raise InvalidOption(
+            "the tokenizer needs a name to be registered under",
+            "accepted are names such as news or news-32k",
+            "add `--name news`, or type `bpeline train --demo`",
+        )
+    if merges is not None:
+        if "vocab_size" in given and given["vocab_size"] is not None:
+            raise InvalidOption(
+                "--vocab-size and --merges were both given",
+                "each follows from the other",
+                "leave one of them out",
+            )
+        parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + max(merges, 0)
+    _print(_run(parameters), as_json)
+
+
+def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
+    from flows.demo_corpus import DEMO, DEMO_NAME, DEMO_VOCAB_SIZE
+
+    if paths:
+        raise InvalidOption(
+            "--demo brings its own corpus, and paths were given too",
+            "either paths or --demo",
+            "leave out one of them",
+        )
+    parameters["paths"] = [DEMO]
+    parameters.setdefault("name", DEMO_NAME)
+    if parameters.get("vocab_size") is None:
+        parameters["vocab_size"] = DEMO_VOCAB_SIZE
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline resume
+  bpeline resume --list
+  bpeline resume 4f1c09ab77d2
+""",
+)
+@click.argument("run", required=False)
+@click.option("--list", "only_list", is_flag=True, help="Only show the unfinished runs.")
+@workspace_option
+@json_option
+def resume(run: str | None, only_list: bool, as_json: bool) -> None:
+    """Publish what waits in the outbox and continue an unfinished RUN (default: the newest)."""
+    from flows.resume import publish_waiting, unfinished_run, unfinished_runs
+
+    if only_list:
+        _print_runs(unfinished_runs(), as_json)
+        return
+    published = publish_waiting()
+    chosen = unfinished_run(run)
+    if not as_json:
+        for version in published:
+            click.echo(f"published {version.reference}  {version.link}")
+    if chosen is not None:
+        click.echo(f"continuing run {chosen.id} ({chosen.name})", err=True)
+        _print(_run(dict(chosen.config)), as_json)
+    elif as_json:
+        echo_json({"published": [version.reference for version in published]})
+    elif not published:
+        click.echo("nothing to resume: no run is unfinished and the outbox is empty")
+
+
+def _print_runs(runs: Sequence[Run], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        echo_json([asdict(run) for run in runs])
+    elif not runs:
+        click.echo("no run is unfinished")
+    for run in () if as_json else runs:
+        reason = run.error.splitlines()[0] if run.error else f"last step: {run.step}"
+        click.echo(f"{run.id}  {run.state:<11}  {run.name:<16}  {run.started_at[:16]}  {reason}")
+
+
+def _run(parameters: dict[str, Any]) -> TrainingSummary:
+    """Call the flow where it can be watched best, showing its progress on stderr."""
+    from flows import progress, runner, settings
+    from registry.environment import addresses
+
+    chosen = runner.choose_runner()
+    parameters["workspace"] = str(addresses().home.absolute())
+    listener = progress.for_stream(sys.stderr)
+    if chosen.remark:
+        listener.note(chosen.remark)
+    with progress.listening(listener):
+        if chosen.prefect_api is None:
+            from flows.train_tokenizer import train_tokenizer
+
+            return train_tokenizer(**parameters)
+        settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)
+        from flows import prefect_flows
+
+        return prefect_flows.run_train_tokenizer(parameters)
+
+
+def _print(summary: TrainingSummary, as_json: bool) -> None:
+    if as_json:
+        echo_json(summary.as_dict())
+    else:
+        click.echo(summary.as_text())

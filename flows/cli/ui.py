@@ -1,0 +1,23 @@
+"""``bpeline ui``."""
+
+from __future__ import annotations
+
+import click
+
+from flows.cli.options import workspace_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline ui
+  bpeline ui --port 5010 --workspace /srv/bpeline
+""",
+)
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+@workspace_option
+def ui(port: int) -> None:
+    """Open the workspace's MLflow UI on this machine; Ctrl-C stops it."""
+    from flows.ui_server import serve_ui
+
+    serve_ui(port, say=click.echo)

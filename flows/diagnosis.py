@@ -1,0 +1,213 @@
+"""What could go wrong on this machine: versions, kernels, workspace, servers, disk.
+
+Looks and never mends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from flows import runner, settings
+from flows.training_request import usable_cores
+from tokenizer_core.errors import BpelineError
+
+if TYPE_CHECKING:
+    from registry.opening import Registry
+
+State = Literal["ok", "note", "broken"]
+
+# (lowest, below): what pyproject.toml declares; None means no upper limit.
+KNOWN_GOOD: dict[str, tuple[str, str | None]] = {
+    "numpy": ("2", None),
+    "numba": ("0.68", None),
+    "regex": ("2026.1", None),
+    "zstandard": ("0.23", None),
+    "duckdb": ("2", "3"),
+    "pyarrow": ("21", None),
+    "sqlalchemy": ("2.0.45", "2.1"),
+    "mlflow": ("3.17", "4"),
+    "prefect": ("3.8.8", "4"),
+    "fastapi": ("0.139", "0.151"),
+    "click": ("8.1", None),
+    "rich": ("13", None),
+    "matplotlib": ("3.9", None),
+}
+LOWEST_PYTHON = (3, 11)
+SCARCE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        state: ``broken`` keeps bpeline from working; a ``note`` does not.
+        subject: what was looked at.
+        found: what it is.
+        advice: what to do; empty when nothing needs doing.
+    """
+
+    state: State
+    subject: str
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at everything; nothing is started, and no package is imported to learn its version."""
+    return [_python(), *_packages(), _kernels(), *_workspace(), _prefect(), _cores()]
+
+
+def _python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < LOWEST_PYTHON:
+        return Finding("broken", "python", found, "install Python 3.11 or newer")
+    return Finding("ok", "python", found)
+
+
+def _packages() -> Iterator[Finding]:
+    for name, (lowest, below) in KNOWN_GOOD.items():
+        wanted = f">={lowest}" + (f",<{below}" if below else "")
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            advice = f"type `pip install --constraint constraints.txt '{name}{wanted}'`"
+            yield Finding("broken", name, "not installed", advice)
+            continue
+        if within(found, lowest, below):
+            yield Finding("ok", name, found)
+        else:
+            advice = f"known to work is {name}{wanted}: use constraints.txt when installing"
+            yield Finding("broken", name, found, advice)
+
+
+def within(found: str, lowest: str, below: str | None) -> bool:
+    """Whether a version lies in [lowest, below), comparing the leading numbers of each part."""
+    at = _numbers(found)
+    return at >= _numbers(lowest) and (below is None or at < _numbers(below))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    while numbers and numbers[-1] == 0:  # 2.0 is 2
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _kernels() -> Finding:
+    from tokenizer_core.kernels.compilation import cache_directory
+
+    directory = cache_directory()
+    if directory is None:
+        return Finding(
+            "note",
+            "kernels",
+            "machine code cannot be kept: every start compiles for about 20 seconds",
+            "set BPELINE_KERNEL_CACHE to a directory that you alone may write",
+        )
+    kept = len(list(directory.glob("*.nbc")))
+    if not kept:
+        return Finding("note", "kernels", f"none compiled yet in {directory}", "the next run does")
+    return Finding("ok", "kernels", f"{kept} compiled in {directory}")
+
+
+def _workspace() -> Iterator[Finding]:
+    from registry.environment import addresses
+
+    home = addresses().home.absolute()
+    if not (home / "workspace.json").exists():
+        found = f"{home} does not exist yet; `bpeline train` makes it"
+        yield Finding("note", "workspace", found)
+        yield _disk(home)
+        return
+    try:
+        from registry.opening import open_registry
+
+        registry = open_registry()
+        yield from _opened(registry)
+    except BpelineError as error:
+        yield Finding("broken", "workspace", error.happened, error.next_step)
+    yield _disk(home)
+
+
+def _opened(registry: Registry) -> Iterator[Finding]:
+    from registry.publish import waiting_records
+
+    workspace, catalogue = registry.workspace, registry.catalogue
+    holder = workspace.lock_holder()
+    found = f"{workspace.root}, {len(catalogue.versions())} versions"
+    if holder is not None:
+        found += f"; process {holder.process.pid} is at work: {holder.purpose}"
+    yield Finding("ok", "workspace", found)
+    unfinished = [run for run in catalogue.unfinished_runs() if run.state != "running"]
+    if unfinished and holder is None:
+        yield Finding(
+            "note",
+            "runs",
+            f"{len(unfinished)} unfinished; the newest is {unfinished[0].id} "
+            f"({unfinished[0].name}, {unfinished[0].state})",
+            "type `bpeline resume`",
+        )
+    waiting = len(waiting_records(workspace))
+    if waiting:
+        yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
+    yield _mlflow(registry.tracker.settings.uri)
+
+
+def _mlflow(uri: str) -> Finding:
+    from registry.ui_links import is_server
+
+    if not is_server(uri):
+        return Finding("ok", "mlflow server", f"none needed, {uri}")
+    if runner.answers(uri):
+        return Finding("ok", "mlflow server", uri)
+    return Finding(
+        "broken",
+        "mlflow server",
+        f"{uri} does not answer",
+        "start it or unset MLFLOW_TRACKING_URI; runs wait in the outbox meanwhile",
+    )
+
+
+def _prefect() -> Finding:
+    if importlib.util.find_spec("prefect") is None:
+        return Finding("note", "prefect server", "prefect is not installed")
+    configured = settings.configured_prefect()
+    chosen = runner.choose_runner()
+    if chosen.prefect_api is not None:
+        return Finding("ok", "prefect server", chosen.prefect_api)
+    if configured is None:
+        return Finding("ok", "prefect server", "none; flows run in the command's own process")
+    return Finding(
+        "broken",
+        "prefect server",
+        f"{configured.api_url} ({configured.origin}) does not answer",
+        "start it with `prefect server start`, or unset PREFECT_API_URL; flows run without it",
+    )
+
+
+def _disk(home: Path) -> Finding:
+    place = home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    found = f"{free / 1e9:,.1f} GB free at {place}"
+    if free < SCARCE_BYTES:
+        return Finding("note", "disk", found, "make room: counts of a large corpus need some GB")
+    return Finding("ok", "disk", found)
+
+
+def _cores() -> Finding:
+    return Finding("ok", "cores", f"{usable_cores()} usable")

@@ -1,0 +1,114 @@
+"""A tokenizer is measured on documents that training has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from flows.combine_counts import CountedWords
+from flows.learn_merges import Learned
+from flows.plan_chunks import CorpusPlan
+from flows.steps import step
+from flows.summary import counted, megabytes
+from flows.training_request import TrainingRequest
+from registry.word_count_store import WordCountStore
+from registry.workspace import Workspace
+from tokenizer_core import metrics
+from tokenizer_core.chunk_counts import documents_between
+from tokenizer_core.chunking import ChunkGroup, read_chunks
+from tokenizer_core.corpus import SourceFile
+from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.reading import Reading
+
+MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
+MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out
+
+# How MLflow groups and orders the figures: charts are grouped by what stands before the slash.
+NAMES = {
+    "bytes_per_token": "compression/bytes_per_token",
+    "chars_per_token": "compression/chars_per_token",
+    "compression_ratio_vs_bytes": "compression/ratio_vs_bytes",
+    "fertility": "compression/fertility",
+    "vocab_utilization": "vocabulary/utilization",
+    "distinct_tokens": "vocabulary/distinct_tokens",
+    "unreachable_tokens": "vocabulary/unreachable_tokens",
+    "undecodable_tokens": "vocabulary/undecodable_tokens",
+    "renyi_efficiency": "vocabulary/renyi_efficiency_2.5",
+    "renyi_efficiency_observed": "vocabulary/renyi_efficiency_2.5_observed",
+    "roundtrip_failures": "evaluated/roundtrip_failures",
+    "encode_mb_per_second": "evaluated/encode_mb_per_second",
+    "bytes": "evaluated/bytes",
+    "chars": "evaluated/chars",
+    "words": "evaluated/words",
+    "tokens": "evaluated/tokens",
+    "documents": "evaluated/documents",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was measured, and on what.
+
+    Attributes:
+        report: the figures.
+        held_out: whether training had not seen the documents.
+    """
+
+    report: metrics.CompressionReport
+    held_out: bool
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The figures under the names that MLflow shows."""
+        return {name: float(getattr(self.report, key)) for key, name in NAMES.items()}
+
+    @property
+    def outcome(self) -> str:
+        kind = "held-out" if self.held_out else "training"
+        return (
+            f"{self.report.bytes_per_token:.4f} bytes/token on "
+            f"{counted(self.report.documents, f'{kind} document')}, "
+            f"{megabytes(self.report.bytes)}"
+        )
+
+
+@step(name="evaluate")
+def evaluate(
+    learned: Learned,
+    words: CountedWords,
+    plan: CorpusPlan,
+    request: TrainingRequest,
+    workspace: Workspace,
+) -> Evaluation:
+    """Measure on the held-out documents, or on training text when there are none.
+
+    Raises:
+        InvalidTokenizer: a document does not survive encoding and decoding; a defect of ours.
+    """
+    documents = WordCountStore(workspace).held_out_documents(words.shards, MOST_HELD_OUT)
+    held_out = bool(documents)
+    if not held_out:
+        documents = list(_first_documents(plan.files, request.reading))
+    report = metrics.evaluate(learned.tokenizer(request), documents)
+    if report.roundtrip_failures:
+        raise InvalidTokenizer(
+            f"{report.roundtrip_failures} documents are not what they were after encoding and "
+            "decoding",
+            "every document survives: this is a defect of bpeline",
+            "report it; nothing was published",
+        )
+    return Evaluation(report, held_out)
+
+
+def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
+    """Documents from the beginning of the corpus, `MOST_TRAINING` bytes of them."""
+    room = MOST_TRAINING
+    for file in files:
+        chunks = read_chunks(ChunkGroup(file), reading, MOST_TRAINING)
+        for _, text in chunks:
+            for begin, end in documents_between(text, reading.special_bytes)[0].tolist():
+                yield text.text.bytes(begin, end)
+                room -= end - begin
+                if room <= 0:
+                    return
+            break

@@ -1,0 +1,105 @@
+"""Word counts become merges, continuing from whatever an earlier run left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows import progress
+from flows.combine_counts import CountedWords
+from flows.steps import step
+from flows.training_request import TrainingRequest
+from registry.word_count_store import WordCountStore
+from registry.workspace import Workspace
+from tokenizer_core.checkpoint import load_checkpoint
+from tokenizer_core.digests import digest_of
+from tokenizer_core.errors import CorruptFile, InvalidOption
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers import bpe
+from tokenizer_core.vocabulary import byte_order, vocab_from_merges
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Merges that were learned and saved.
+
+    Attributes:
+        checkpoint: the file that holds them, and perhaps more than were asked for.
+        merges: how many of them count.
+        wanted: how many were asked for; more than ``merges`` when no pair was left.
+        resumed: how many an earlier run had learned.
+    """
+
+    checkpoint: Path
+    merges: int
+    wanted: int
+    resumed: int
+
+    @property
+    def stopped_early(self) -> bool:
+        return self.merges < self.wanted
+
+    @property
+    def outcome(self) -> str:
+        said = f"{self.merges:,} merges"
+        if self.resumed:
+            said += f", {self.resumed:,} of them from the checkpoint"
+        if self.stopped_early:
+            said += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
+        return said
+
+    def tokenizer(self, request: TrainingRequest) -> Tokenizer:
+        """The tokenizer these merges make.
+
+        Raises:
+            CorruptFile: the checkpoint was damaged since.
+        """
+        pairs: list[tuple[int, int]] = []
+        if self.merges:
+            saved = load_checkpoint(self.checkpoint)
+            left, right = saved.left[: self.merges], saved.right[: self.merges]
+            pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+        order = byte_order(request.tie_break)
+        made = vocab_from_merges(pairs, order, request.special_tokens)
+        return Tokenizer(made.vocab, made.merges, made.special_tokens, request.pattern)
+
+
+@step(name="learn merges")
+def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Learned:
+    """Learn merges with a checkpoint that any later run over the same counts continues.
+
+    The checkpoint's place follows from the counts and from the settings that decide which merges
+    are learned. The vocabulary size is not among them: merges are a prefix order.
+
+    Raises:
+        DiskFull: no space; the checkpoint before is kept.
+    """
+    settings = bpe.settings_digest(
+        tie_break=request.tie_break,
+        min_count=request.min_count,
+        max_token_bytes=request.max_token_bytes,
+    )
+    key = digest_of([words.table.counts_digest, settings])
+    checkpoint = workspace.checkpoint(key[:16])
+    resumed = _merges_in(checkpoint)
+    if resumed >= request.merges:
+        return Learned(checkpoint, request.merges, request.merges, request.merges)
+    learned = bpe.learn_merges(
+        WordCountStore(workspace).open_table(words.table),
+        request.merges,
+        tie_break=request.tie_break,
+        min_count=request.min_count,
+        max_token_bytes=request.max_token_bytes,
+        resume_from=checkpoint if resumed else None,
+        checkpoint=checkpoint,
+        on_progress=progress.current().merging,
+    )
+    return Learned(checkpoint, len(learned), request.merges, min(resumed, len(learned)))
+
+
+def _merges_in(checkpoint: Path) -> int:
+    """How many merges can be continued from; a checkpoint that cannot be read is none."""
+    try:
+        return len(load_checkpoint(checkpoint))
+    except (CorruptFile, InvalidOption):
+        return 0

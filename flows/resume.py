@@ -1,0 +1,70 @@
+"""What was left unfinished: publications in the outbox, and runs that did not end well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from registry.opening import Registry, open_registry
+from tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from registry.catalogue_records import Run
+    from registry.publication import PublishedVersion
+
+
+def publish_waiting() -> list[PublishedVersion]:
+    """Publish everything that waits in the outbox and close the runs that made it.
+
+    Raises:
+        RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
+        WorkspaceLocked: a run is at work.
+    """
+    from registry.publish import publish_outbox, waiting_records
+
+    registry = open_registry()
+    workspace, catalogue = registry.workspace, registry.catalogue
+    if not waiting_records(workspace):
+        return []
+    with workspace.lock("publishing the outbox"):
+        published = publish_outbox(workspace, catalogue, registry.tracker)
+        for run in catalogue.unfinished_runs():
+            if run.state == "unpublished":
+                catalogue.finish_run(run.id)
+    return published
+
+
+def unfinished_run(run_id: str | None) -> Run | None:
+    """The run to continue: the one named, else the newest interrupted one, else the newest failed.
+
+    Args:
+        run_id: enough of its id to be the only one; None chooses.
+
+    Raises:
+        RegistryError: there is no such run.
+        InvalidOption: it is finished.
+    """
+    registry = open_registry()
+    if run_id is not None:
+        return _named(registry, run_id)
+    unfinished = registry.catalogue.unfinished_runs()
+    for state in ("interrupted", "failed"):
+        for run in unfinished:
+            if run.state == state:
+                return run
+    return None
+
+
+def unfinished_runs() -> list[Run]:
+    """Runs that were interrupted, failed or are not published, newest first."""
+    return open_registry().catalogue.unfinished_runs()
+
+
+def _named(registry: Registry, run_id: str) -> Run | None:
+    run = registry.catalogue.run(run_id)
+    if run.state == "finished":
+        raise InvalidOption(
+            f"run {run.id} ({run.name}) is finished",
+            "runs that were interrupted or failed can be continued",
+            f"type `bpeline versions {run.name}` to see what it made",
+        )
+    return None if run.state == "unpublished" else run

@@ -1,0 +1,221 @@
+"""What a step of a flow is: a plain function that runs as a task when Prefect runs the flow.
+
+Knows order, parallelism and retries; nothing of tokenizers. Without Prefect a step is the function
+itself, so removing every decorator leaves working code. Steps exchange handles (ids, paths,
+digests), never arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Item = TypeVar("Item")
+
+MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle its server
+
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+class Stopped(Exception):
+    """Raised inside a step that was asked to stop because the flow has already failed."""
+
+
+def raise_if_stopped() -> None:
+    """Called by long steps between two pieces of work.
+
+    Raises:
+        Stopped: another step of the same map failed, or the user interrupted the flow.
+    """
+    stop = _stop.get()
+    if stop is not None and stop.is_set():
+        raise Stopped
+
+
+def in_prefect_flow() -> bool:
+    """Whether this code runs in a Prefect flow and outside its tasks; never imports Prefect."""
+    if "prefect" not in sys.modules:
+        return False
+    from prefect.context import FlowRunContext, TaskRunContext
+
+    return FlowRunContext.get() is not None and TaskRunContext.get() is None
+
+
+class Step(Generic[P, R]):
+    """A function with a name that people see, and the errors it may be tried again after."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        name: str,
+        retries: int,
+        retry_on: tuple[type[Exception], ...],
+    ) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.name = name
+        self.retries = retries
+        self.retry_on = retry_on
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if in_prefect_flow():
+            result: R = self.task(*args, **kwargs)
+            return result
+        return self.plain(*args, **kwargs)
+
+    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run in this process, trying again after the errors named at the definition."""
+        for _ in range(self.retries):
+            try:
+                return self.function(*args, **kwargs)
+            except self.retry_on:
+                raise_if_stopped()
+        return self.function(*args, **kwargs)
+
+    @cached_property
+    def task(self) -> Any:
+        """The same function as a Prefect task: nothing cached, no result stored."""
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        # Prefect asks plain functions only; of a bound method it takes "no" for granted.
+        def may_retry(_task: Any, _run: Any, state: Any) -> bool:
+            return isinstance(state.result(raise_on_failure=False, _sync=True), self.retry_on)
+
+        return task(
+            self.function,
+            name=self.name,
+            retries=self.retries,
+            retry_condition_fn=may_retry,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+        )
+
+
+def step(
+    *, name: str, retries: int = 0, retry_on: tuple[type[Exception], ...] = ()
+) -> Callable[[Callable[P, R]], Step[P, R]]:
+    """Mark a function as a step of a flow.
+
+    Args:
+        name: what people see, in Prefect and in the catalogue.
+        retries: how often it is tried again.
+        retry_on: after which errors; all others fail at once.
+    """
+
+    def mark(function: Callable[P, R]) -> Step[P, R]:
+        return Step(function, name, retries, retry_on)
+
+    return mark
+
+
+def map_step(step: Step[..., R], items: Sequence[Item], workers: int, **shared: Any) -> list[R]:
+    """Run ``step(item, **shared)`` for every item, ``workers`` at a time.
+
+    The first error stops the rest: waiting items are cancelled, running ones see it through
+    `raise_if_stopped`; nothing returns before all of them have ended.
+
+    Returns:
+        The results in the order of ``items``.
+
+    Raises:
+        Exception: the first error that is not an answer to another one.
+    """
+    if len(items) > MOST_TASKS:
+        raise ValueError(f"{len(items)} items: group them, at most {MOST_TASKS} are mapped")
+    stop = threading.Event()
+    token = _stop.set(stop)
+    try:
+        submitting = _prefect_threads if in_prefect_flow() else _own_threads
+        with submitting(step, workers) as submit:
+            return _results([submit(item, shared) for item in items], stop)
+    finally:
+        _stop.reset(token)
+
+
+Submit = Callable[[Any, dict[str, Any]], "Future[Any]"]
+
+
+@contextmanager
+def _own_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
+    with ThreadPoolExecutor(workers, thread_name_prefix=step.name) as threads:
+
+        def submit(item: Any, shared: dict[str, Any]) -> Future[Any]:
+            run: Callable[..., Any] = copy_context().run
+            return threads.submit(run, _unless_stopped, step, item, shared)
+
+        yield submit
+
+
+def _unless_stopped(step: Step[..., Any], item: Any, shared: dict[str, Any]) -> Any:
+    raise_if_stopped()
+    try:
+        return step.plain(item, **shared)
+    except BaseException:
+        stop = _stop.get()
+        if stop is not None:
+            stop.set()  # at once: the thread that waits for us may take a while to wake up
+        raise
+
+
+@contextmanager
+def _prefect_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
+    """Tasks on Prefect's thread runner. Its futures are waited for by us: they can be cancelled."""
+    import inspect
+
+    from prefect.task_runners import ThreadPoolTaskRunner
+
+    first = next(iter(inspect.signature(step.function).parameters))
+    with ThreadPoolTaskRunner(max_workers=workers) as runner:
+
+        def submit(item: Any, shared: dict[str, Any]) -> Future[Any]:
+            future = runner.submit(step.task, {first: item, **shared})
+            waited: Future[Any] = future.wrapped_future
+            return waited
+
+        yield submit
+
+
+def _results(futures: list[Future[Any]], stop: threading.Event) -> list[Any]:
+    waiting: Iterable[Future[Any]] = futures
+    try:
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                _result(future)
+    except BaseException as error:
+        stop.set()
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        if isinstance(error, Stopped):
+            _raise_first(futures)
+        raise
+    return [_result(future) for future in futures]
+
+
+def _raise_first(futures: Iterable[Future[Any]]) -> None:
+    """Raise the first error that is not an answer to another one."""
+    for future in futures:
+        if not future.cancelled():
+            with suppress(Stopped):
+                _result(future)
+
+
+def _result(future: Future[Any]) -> Any:
+    """A thread's result; Prefect's threads return a state, which raises what the task raised."""
+    result = future.result()
+    if "prefect" in sys.modules:
+        from prefect.states import State
+
+        if isinstance(result, State):
+            return result.result(_sync=True)
+    return result

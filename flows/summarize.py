@@ -1,0 +1,56 @@
+"""What happened in a run becomes its summary, and the notes that people should not miss."""
+
+from __future__ import annotations
+
+from flows.combine_counts import CountedWords
+from flows.count_words import CountedCorpus
+from flows.evaluate import Evaluation
+from flows.learn_merges import Learned
+from flows.summary import TrainingSummary
+from flows.training_run import TrainingRun
+
+
+def summarize(
+    run: TrainingRun,
+    corpus: CountedCorpus,
+    words: CountedWords,
+    learned: Learned,
+    evaluation: Evaluation,
+) -> TrainingSummary:
+    """The summary of a run that is not published yet; says its notes."""
+    seen, request = words.seen, run.request
+    if seen.replaced_utf8:
+        run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
+    if learned.stopped_early:
+        run.note(
+            f"stopped early at {evaluation.report.vocab_size:,} of {request.vocab_size:,} ids: "
+            f"no pair occurs {request.min_count:,} times any more"
+        )
+    if not evaluation.held_out:
+        run.note("no document was held out: evaluated on training text, which flatters")
+    return TrainingSummary(
+        name=request.name,
+        run_id=run.id,
+        vocab_size=evaluation.report.vocab_size,
+        merges=learned.merges,
+        files=len(corpus.readings),
+        chunks=len(corpus.chunks),
+        chunks_reused=corpus.reused,
+        corpus_bytes=corpus.corpus_bytes,
+        words=words.table.rows,
+        word_occurrences=words.table.total,
+        evaluated_bytes=evaluation.report.bytes,
+        held_out=evaluation.held_out,
+        metrics={
+            **evaluation.metrics,
+            **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
+            "corpus/bytes": float(corpus.corpus_bytes),
+            "corpus/documents": float(seen.documents),
+            "corpus/held_out_bytes": float(seen.held_out_bytes),
+            "corpus/distinct_words": float(words.table.rows),
+            "corpus/words": float(words.table.total),
+        },
+        curve=evaluation.report.curve,
+        seconds=dict(run.seconds),
+        notes=tuple(run.notes),
+    )

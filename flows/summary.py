@@ -1,0 +1,154 @@
+"""What a training tells people in the end: as text, as JSON, as Markdown. Computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from registry.publication import PublishedVersion
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """The result of one run of ``train_tokenizer``.
+
+    Attributes:
+        name: the tokenizer's name.
+        version: its number, 0 before it is published; ``reference`` is ``name/version``.
+        digest: what identifies its behaviour.
+        newly_registered: False when this behaviour was registered before.
+        run_id: of the run in the catalogue.
+        vocab_size: ids it has.
+        merges: merges it has.
+        files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
+        corpus_bytes: bytes of text, decompressed.
+        words, word_occurrences: distinct words and all of them.
+        evaluated_bytes: bytes of the documents it was evaluated on.
+        held_out: whether training had not seen these documents.
+        metrics: every measured value by name.
+        curve: (vocab size, bytes per token).
+        seconds: of every step.
+        directory: where its files lie.
+        link: where the MLflow UI shows it.
+        notes: what people should know.
+    """
+
+    name: str
+    run_id: str
+    vocab_size: int
+    merges: int
+    files: int
+    chunks: int
+    chunks_reused: int
+    corpus_bytes: int
+    words: int
+    word_occurrences: int
+    evaluated_bytes: int
+    held_out: bool
+    metrics: Mapping[str, float]
+    curve: tuple[tuple[int, float], ...]
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    version: int = 0
+    digest: str = ""
+    newly_registered: bool = False
+    directory: str = ""
+    link: str = ""
+
+    def published(self, version: PublishedVersion, seconds: Mapping[str, float]) -> TrainingSummary:
+        """The same, with what publishing added."""
+        return replace(
+            self,
+            version=version.number,
+            digest=version.digest,
+            newly_registered=version.newly_registered,
+            directory=str(version.directory),
+            link=version.link,
+            seconds=dict(seconds),
+        )
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.version}" if self.version else self.name
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.metrics["compression/bytes_per_token"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, with ``reference``."""
+        return {"reference": self.reference, **asdict(self)}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What text and Markdown show, title and value."""
+        kind = "held-out" if self.held_out else "training"
+        rows = [
+            ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
+            (
+                "corpus",
+                f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}, "
+                f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}",
+            ),
+            (
+                "compression",
+                f"{self.bytes_per_token:.4f} bytes/token on {megabytes(self.evaluated_bytes)} of "
+                f"{kind} text",
+            ),
+        ]
+        if not self.version:
+            return rows
+        new = "newly registered" if self.newly_registered else "registered before"
+        return [
+            ("tokenizer", f"{self.reference} ({new}), alias candidate"),
+            *rows,
+            ("digest", self.digest),
+            ("files", self.directory),
+            ("MLflow", self.link + self._hint),
+        ]
+
+    @property
+    def _hint(self) -> str:
+        return "  (after `bpeline ui`)" if self.link.startswith("http://127.0.0.1") else ""
+
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        width = max(len(title) for title, _ in self.rows())
+        lines = [f"{title:<{width}}  {value}" for title, value in self.rows()]
+        return "\n".join(["", *lines, "", *self._next_steps()])
+
+    def _next_steps(self) -> list[str]:
+        return [
+            f'try it:  bpeline encode {self.name}@candidate "Hello world"',
+            f"see it:  bpeline show {self.reference}",
+        ]
+
+    def as_markdown(self) -> str:
+        """The same with steps, curve and metrics, for Prefect and MLflow."""
+        lines = [f"# {self.reference}", "", "| | |", "|---|---|"]
+        lines += [f"| {title} | {value} |" for title, value in self.rows()]
+        if self.notes:
+            lines += ["", *(f"- {note}" for note in self.notes)]
+        lines += ["", "| step | seconds |", "|---|---:|"]
+        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
+        lines += ["", "| vocabulary | bytes/token |", "|---:|---:|"]
+        lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
+        lines += ["", "| metric | value |", "|---|---:|"]
+        lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
+        return "\n".join(lines) + "\n"
+
+
+def megabytes(size: int) -> str:
+    """Bytes as people read them; decimal units."""
+    if size < 10_000:
+        return f"{size:,} bytes"
+    if size < 10_000_000:
+        return f"{size / 1e3:,.0f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:,.0f} MB"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

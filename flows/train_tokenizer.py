@@ -1,0 +1,87 @@
+"""The whole chain on one screen: a corpus becomes a registered tokenizer."""
+
+from __future__ import annotations
+
+from flows.combine_counts import combine_counts
+from flows.count_words import count_words
+from flows.evaluate import evaluate
+from flows.learn_merges import learn_merges
+from flows.plan_chunks import plan_chunks
+from flows.publish import publish
+from flows.summarize import summarize
+from flows.summary import TrainingSummary
+from flows.training_request import TrainingRequest
+from flows.training_run import training_run
+from tokenizer_core.errors import CorruptFile
+
+
+def train_tokenizer(
+    paths: list[str],
+    name: str,
+    vocab_size: int = 32_000,
+    pattern: str = "gpt2",
+    special_tokens: list[str] | None = None,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+    invalid_utf8: str = "strict",
+    held_out: float = 0.01,
+    text_field: str = "text",
+    workers: int | None = None,
+    workspace: str | None = None,
+) -> TrainingSummary:
+    """Train a byte-level BPE tokenizer on a corpus and register it.
+
+    The same call after an interruption continues where it stopped, with the same result.
+
+    Args:
+        paths: files, directories and globs of .txt and .jsonl, each also .gz or .zst.
+            "python:stdlib" is the Python standard library's own source text.
+        name: the name to register under: a-z, 0-9, ".", "_" and "-".
+        vocab_size: number of ids: special tokens, 256 bytes, merges.
+        pattern: the split pattern: gpt2, cl100k or a regex.
+        special_tokens: tokens of their own, which also separate documents.
+        tie_break: which of equally frequent pairs is merged: smallest-ids, greatest-bytes or
+            first-seen.
+        min_count: pairs that occur less often are not merged.
+        max_token_bytes: the longest token; without a limit when empty.
+        invalid_utf8: what happens to bytes that are not UTF-8: strict (an error) or replace.
+        held_out: the share of documents kept for evaluation.
+        text_field: the field of .jsonl lines that holds the text.
+        workers: threads for counting; all cores when empty.
+        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
+
+    Raises:
+        BpelineError: what was asked for, read or written cannot be; the workspace stays good.
+    """
+    request = TrainingRequest.checked(
+        paths=paths, name=name, vocab_size=vocab_size, pattern=pattern,
+        special_tokens=special_tokens or [], tie_break=tie_break, min_count=min_count,
+        max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
+        text_field=text_field, workers=workers,
+    )  # fmt: skip
+    with training_run(request, workspace) as run:
+        for attempt in run.attempts(after=CorruptFile):
+            with attempt:
+                with run.step("plan chunks") as outcome:
+                    plan = plan_chunks(request, run.workspace)
+                    outcome(plan.outcome)
+                with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
+                    corpus = count_words(plan, run.workspace, request.reading, request.workers)
+                    outcome(corpus.outcome)
+                with run.step("combine counts") as outcome:
+                    words = combine_counts(corpus, request, run.workspace, run.id)
+                    outcome(words.outcome)
+                with run.step("learn merges", request.merges, "merges") as outcome:
+                    learned = learn_merges(words, request, run.workspace)
+                    outcome(learned.outcome)
+        with run.step("evaluate") as outcome:
+            evaluation = evaluate(learned, words, plan, request, run.workspace)
+            outcome(evaluation.outcome)
+        summary = summarize(run, corpus, words, learned, evaluation)
+        with run.step("publish") as outcome:
+            version = publish(summary, learned, plan, corpus, words, request, run.workspace)
+            outcome(version.reference)
+        summary = summary.published(version, run.seconds)
+        run.progress.summary(summary.reference, summary.as_markdown())
+        return summary

@@ -1,0 +1,148 @@
+"""What somebody asks of a training, checked before anything is read; knows no file and no flow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast
+
+from flows.demo_corpus import DEMO
+from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+
+BYTES = 256
+LARGEST_VOCAB = 1 << 24
+INVALID_UTF8 = ("strict", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """The parameters of one training, as the flow's signature explains them.
+
+    ``workers`` and ``paths`` say where and how, all others what is learned.
+    """
+
+    paths: tuple[str, ...]
+    name: str
+    vocab_size: int
+    pattern: str
+    special_tokens: tuple[str, ...]
+    tie_break: str
+    min_count: int
+    max_token_bytes: int | None
+    invalid_utf8: str
+    held_out: float
+    text_field: str
+    workers: int
+
+    @classmethod
+    def checked(cls, **parameters: Any) -> TrainingRequest:
+        """Make a request of a flow's parameters.
+
+        Raises:
+            InvalidOption: a name, size, choice or share that is not accepted.
+            InvalidPattern: a split pattern that does not compile.
+            InvalidSpecialToken: an empty or duplicate special token.
+        """
+        from registry.references import validate_name
+        from tokenizer_core.special_tokens import validate_special_tokens
+        from tokenizer_core.split_patterns import SplitPattern
+        from tokenizer_core.vocabulary import validate_tie_break
+
+        # Absolute, so that a run can be continued from any directory.
+        parameters["paths"] = tuple(
+            path if path == DEMO else os.path.abspath(path) for path in parameters["paths"]
+        )
+        parameters["special_tokens"] = validate_special_tokens(parameters["special_tokens"])
+        parameters["workers"] = parameters["workers"] or usable_cores()
+        request = cls(**parameters)
+        validate_name(request.name)
+        SplitPattern.parse(request.pattern)
+        validate_tie_break(request.tie_break)
+        request._check_numbers()
+        request._check_special_tokens()
+        if request.invalid_utf8 not in INVALID_UTF8:
+            raise InvalidOption(
+                f"there is no policy {request.invalid_utf8!r} for invalid UTF-8",
+                "accepted: strict (an error naming file and offset), replace (U+FFFD)",
+                "use --invalid-utf8 replace if some broken bytes do not matter",
+            )
+        if not request.paths:
+            raise InvalidOption(
+                "no corpus was named",
+                "accepted: files, directories and globs of .txt and .jsonl, also .gz and .zst",
+                "type `bpeline train corpus.txt --name news`, or `bpeline train --demo`",
+            )
+        return request
+
+    def _check_numbers(self) -> None:
+        smallest = BYTES + len(self.special_tokens)
+        if not smallest <= self.vocab_size <= LARGEST_VOCAB:
+            raise InvalidOption(
+                f"a vocabulary of {self.vocab_size:,} was asked for",
+                f"accepted: {smallest:,} ({BYTES} bytes and {len(self.special_tokens)} special "
+                f"tokens, no merges) to {LARGEST_VOCAB:,}",
+                "type `--vocab-size 32000`, or a size in this range",
+            )
+        for option, value, lowest in (
+            ("min-count", self.min_count, 1),
+            ("max-token-bytes", self.max_token_bytes, 2),
+            ("workers", self.workers, 1),
+        ):
+            if value is not None and value < lowest:
+                raise InvalidOption(
+                    f"--{option} is {value}",
+                    f"accepted: whole numbers from {lowest}",
+                    f"type `--{option} {lowest}` or leave it out",
+                )
+        if not 0 <= self.held_out <= 0.5:
+            raise InvalidOption(
+                f"--held-out is {self.held_out}",
+                "accepted: the share of documents kept for evaluation, from 0 to 0.5",
+                "type `--held-out 0.01` or leave it out",
+            )
+
+    def _check_special_tokens(self) -> None:
+        for token in self.special_tokens:
+            if len(token.encode()) == 1:
+                raise InvalidSpecialToken(
+                    f"the special token {token!r} is a single byte, which is a token anyway",
+                    "special tokens have two bytes or more",
+                    "choose a text that does not occur in documents, such as '<|endoftext|>'",
+                )
+
+    def as_config(self) -> dict[str, Any]:
+        """The request as JSON values; the flow called with them does the same again."""
+        config = asdict(self)
+        return {**config, "paths": list(self.paths), "special_tokens": list(self.special_tokens)}
+
+    def same_as(self, config: Mapping[str, Any]) -> bool:
+        """Whether a stored configuration asks for the same, with whatever number of workers."""
+        return {**self.as_config(), "workers": None} == {**config, "workers": None}
+
+    @property
+    def reading(self) -> Any:
+        """How bytes become counted text (a ``Reading``)."""
+        from tokenizer_core.reading import Reading
+        from tokenizer_core.split_patterns import SplitPattern
+
+        return Reading(
+            pattern=SplitPattern.parse(self.pattern),
+            special_tokens=self.special_tokens,
+            invalid_utf8=cast(Literal["strict", "replace"], self.invalid_utf8),
+            text_field=self.text_field,
+            held_out=self.held_out,
+        )
+
+    @property
+    def merges(self) -> int:
+        """How many merges fill the vocabulary."""
+        return self.vocab_size - BYTES - len(self.special_tokens)
+
+
+def usable_cores() -> int:
+    """Processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1

@@ -1,0 +1,65 @@
+"""Everything known about one version: what it is, how it measures, where it came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from registry.opening import Registry, open_registry
+from registry.references import ByPath, parse_reference
+from registry.resolution import resolve
+from registry.ui_links import model_link, ui_base
+from tokenizer_core.errors import InvalidOption, RegistryError
+
+
+def version_details(reference: str) -> dict[str, Any]:
+    """The details of a registered version, as JSON values in the order people read them.
+
+    Raises:
+        InvalidOption: the reference is misspelt or a path.
+        UnknownVersion: there is no such version.
+    """
+    parsed = parse_reference(reference)
+    if isinstance(parsed, ByPath):
+        raise InvalidOption(
+            f"{reference} is a path, not a registered version",
+            "accepted are name@alias, name/number or a digest",
+            "type `bpeline versions` to see what is registered",
+        )
+    registry = open_registry()
+    found = resolve(registry, parsed)
+    row = registry.catalogue.find_version(found.name, found.digest) if found.name else None
+    details: dict[str, Any] = {"reference": str(found), "digest": found.digest}
+    if row is not None:
+        aliases = registry.catalogue.aliases(row.name)
+        details |= {
+            "aliases": sorted(alias for alias, number in aliases.items() if number == row.number),
+            "vocab_size": row.vocab_size,
+            "pattern": row.pattern,
+            "created_at": row.created_at,
+        }
+        metrics = registry.catalogue.metrics(row.name, row.number)
+        curve = [one for one in metrics if one.key == "compression/bytes_per_token"]
+        details["metrics"] = {one.key: one.value for one in metrics}
+        details["curve"] = {str(one.step): one.value for one in curve}
+        details["lineage"] = {
+            "corpus_digest": row.corpus_digest,
+            "counts_digest": row.counts_digest,
+            "run": row.run_id,
+            "mlflow_run": row.mlflow_run_id,
+            "mlflow_version": row.mlflow_version,
+        }
+        details["parameters"] = _parameters(registry, row.run_id)
+    directory = registry.workspace.version_directory(found.digest)
+    details["files"] = str(directory) if directory.is_dir() else ""
+    if found.mlflow_number:
+        base = ui_base(registry.tracker.settings.uri)
+        details["link"] = model_link(base, found.name, found.mlflow_number)
+    return details
+
+
+def _parameters(registry: Registry, run_id: str) -> dict[str, Any]:
+    try:
+        config = registry.catalogue.run(run_id).config if run_id else {}
+    except RegistryError:  # trained in another workspace
+        config = {}
+    return {key: value for key, value in config.items() if value not in (None, [])}

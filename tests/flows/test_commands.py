@@ -1,0 +1,254 @@
+"""The commands of the command line, as people and scripts use them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import flows
+from flows.cli.main import cli
+from flows.train_tokenizer import train_tokenizer
+from registry import load_tokenizer
+from tokenizer_core import Tokenizer
+
+Command = Callable[..., Result]
+ROOT = Path(flows.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
+) -> Path:
+    """A folder whose workspace holds two versions of ``news``."""
+    import shutil
+
+    folder = tmp_path_factory.mktemp("trained")
+    shutil.copytree(fresh_workspace, folder / ".bpeline")
+    (folder / "corpus.txt").write_text(english_and_code[:60_000], encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for size in (300, 400):
+            options = ["--name", "news", "--vocab-size", str(size), "--special-token", "<|end|>"]
+            result = CliRunner().invoke(cli, ["train", "corpus.txt", *options])
+            assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> None:
+    shown = bpeline(name, "--help")
+    assert shown.exit_code == 0
+    assert f"bpeline {name}" in shown.stdout.split("Example")[1]
+
+
+def test_the_options_of_train_are_those_of_the_flow() -> None:
+    options = {option.name: option for option in cli.commands["train"].params}
+    signature = inspect.signature(train_tokenizer).parameters
+    assert options.keys() - signature.keys() == {"merges", "demo", "as_json"}
+    assert signature.keys() - options.keys() == set()
+    for name in signature.keys() - {"paths", "name", "workspace", "vocab_size", "special_tokens"}:
+        default = options[name].default
+        assert (None if type(default).__name__ == "Sentinel" else default) == signature[
+            name
+        ].default, name
+    assert "32000" in (options["vocab_size"].help or "")
+    assert signature["vocab_size"].default == 32_000
+
+
+def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None:
+    shown = bpeline("versions")
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["version", "news/1", "news/2"]
+    assert lines[2].endswith("candidate")
+    assert not lines[1].endswith("candidate")
+    listed = json.loads(bpeline("versions", "news", "--json").stdout)
+    assert [one["vocab_size"] for one in listed] == [300, 400]
+    assert bpeline("versions", "other").stdout.startswith("no version of other")
+
+
+def test_show_tells_everything_about_a_version(here: Path, bpeline: Command) -> None:
+    details = json.loads(bpeline("show", "news@candidate", "--json").stdout)
+    tokenizer = load_tokenizer("news/2")
+    assert details["reference"] == "news/2"
+    assert details["digest"] == tokenizer.digest
+    assert details["aliases"] == ["candidate"]
+    assert details["parameters"]["special_tokens"] == ["<|end|>"]
+    assert details["metrics"]["evaluated/roundtrip_failures"] == 0
+    assert details["curve"]["400"] == details["metrics"]["compression/bytes_per_token"] > 1
+    assert len(details["lineage"]["corpus_digest"]) == 64
+    text = bpeline("show", tokenizer.digest[:10]).stdout
+    assert tokenizer.digest in text
+    assert "compression/bytes_per_token" in text
+
+
+def test_encode_and_decode_are_inverse(here: Path, bpeline: Command) -> None:
+    text = "Grüße  aus\tder <|end|> Welt 🌍\n"
+    encoded = bpeline("encode", "news/2", text)
+    ids = [int(word) for word in encoded.stdout.split()]
+    assert ids == load_tokenizer("news/2").encode(text)
+    assert bpeline("decode", "news/2", *ids).stdout == text + "\n"
+    assert bpeline("decode", "news/2", "-", input=encoded.stdout).stdout == text + "\n"
+    assert json.loads(bpeline("decode", "news/2", *ids, "--json").stdout) == {"text": text}
+
+
+def test_encode_reads_files_and_standard_input(here: Path, bpeline: Command) -> None:
+    expected = bpeline("encode", "news/2", "some text").stdout
+    (here / "some.txt").write_text("some text")
+    assert bpeline("encode", "news/2", "--file", "some.txt").stdout == expected
+    assert bpeline("encode", "news/2", "-", input="some text").stdout == expected
+    assert bpeline("encode", "news/2", input="some text").stdout == expected
+    invalid = bpeline("encode", "news/2", "-", input=b"ab\xff")
+    assert invalid.exit_code == 2
+    assert "byte 2" in invalid.stderr
+
+
+def test_special_tokens_are_text_unless_allowed(here: Path, bpeline: Command) -> None:
+    plain = json.loads(bpeline("encode", "news/2", "<|end|>", "--json").stdout)
+    assert plain["count"] > 1
+    allowed = json.loads(bpeline("encode", "news/2", "<|end|>", "--json", "--allow-special").stdout)
+    assert allowed["ids"] == [0]
+    assert allowed["tokens"] == ["<|end|>"]
+
+
+def test_an_unknown_id_is_named(here: Path, bpeline: Command) -> None:
+    result = bpeline("decode", "news/2", "400")
+    assert result.exit_code == 2
+    assert "400" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("format_name", "output"),
+    [("hf", "out.json"), ("tiktoken", "out.tiktoken"), ("gpt2", "gpt2"), ("bpeline", "ours")],
+)
+def test_exports_load_again(format_name: str, output: str, here: Path, bpeline: Command) -> None:
+    result = bpeline("export", "news/2", "--format", format_name, "--output", output)
+    assert result.exit_code == 0, result.output
+    details = {} if format_name in {"hf", "bpeline"} else {"special_tokens": {"<|end|>": 0}}
+    loaded = Tokenizer.load(output, **details)
+    text = "def main() -> None: return  3.14"
+    assert loaded.encode(text) == load_tokenizer("news/2").encode(text)
+
+
+def test_an_unknown_format_is_refused(here: Path, bpeline: Command) -> None:
+    result = bpeline("export", "news/2", "--format", "sentencepiece", "--output", "out")
+    assert result.exit_code == 2
+    assert "sentencepiece" in result.stderr
+
+
+def test_train_prints_json_for_scripts_and_progress_aside(here: Path, bpeline: Command) -> None:
+    result = bpeline(
+        "train", "corpus.txt", "--name", "news", "--merges", "43", "--json",
+        "--special-token", "<|end|>",
+    )  # fmt: skip
+    summary = json.loads(result.stdout)
+    assert summary["reference"] == "news/1", "300 ids are the version registered first"
+    assert not summary["newly_registered"]
+    assert summary["merges"] == 43
+    assert "learn merges" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["versions"]])
+def test_quick_commands_import_nothing_slow(
+    arguments: list[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = ["prefect", "mlflow", "duckdb", "pyarrow", "pandas", "matplotlib", "numba", "rich"]
+    allowed = ["sqlalchemy"] if arguments == ["versions"] else []
+    program = (
+        "import sys, atexit\n"
+        f"slow = {[*slow, 'sqlalchemy', 'numpy']!r}\n"
+        "atexit.register(lambda: print('LOADED', *[m for m in slow if m in sys.modules]))\n"
+        f"sys.argv = ['bpeline', *{arguments!r}]\n"
+        "from flows.cli.main import main\nmain()"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = ended.stdout.split("LOADED")[1].split()
+    assert set(loaded) <= set(allowed)
+
+
+def test_ui_refuses_a_port_that_is_taken(here: Path, bpeline: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = bpeline("ui", "--port", port)
+    assert result.exit_code == 2
+    assert f"port {port} is taken" in result.stderr
+    assert f"--port {port + 1}" in result.stderr
+
+
+def test_ui_only_names_an_mlflow_server_of_its_own(
+    here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
+    result = bpeline("ui")
+    assert result.exit_code == 0
+    assert "http://127.0.0.1:9/#/models?workflowType=machine_learning" in result.stdout
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_ui_serves_the_workspace_and_stops_cleanly(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = "from flows.cli.main import main; main()"
+    command = [sys.executable, "-u", "-c", program, "ui", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ui:
+        assert ui.stdout is not None
+        for line in ui.stdout:
+            if "Ctrl-C" in line:
+                break
+        query = f"http://127.0.0.1:{port}/api/2.0/mlflow/registered-models/get?name=news"
+        with urllib.request.urlopen(query, timeout=20) as answer:
+            assert json.load(answer)["registered_model"]["name"] == "news"
+        ui.send_signal(signal.SIGINT)
+        assert ui.stdout.read().strip() == "stopped"
+        assert ui.wait(30) == 0
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0, "the server is still there"
+
+
+def test_a_prefect_server_that_is_down_costs_one_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print('PREFECT', 'prefect' in sys.modules))\n"
+        "from flows.cli.main import main\nmain()"
+    )
+    arguments = ["train", "corpus.txt", "--name", "news", "--vocab-size", "280"]
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    first, *others = ended.stderr.splitlines()
+    assert first == (
+        "note: the Prefect server at http://127.0.0.1:9/api (PREFECT_API_URL) does not answer; "
+        "running in this process"
+    )
+    assert not any("refect" in line for line in others)
+    assert ended.stdout.endswith("PREFECT False\n")

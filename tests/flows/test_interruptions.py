@@ -1,0 +1,210 @@
+"""Killed, interrupted or cut off from MLflow: the same command goes on, to the same result."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import flows
+from flows.train_tokenizer import train_tokenizer
+from registry import load_tokenizer
+from registry.opening import open_registry
+from tokenizer_core.errors import RegistryUnreachable
+
+ROOT = Path(flows.__file__).parents[1]
+Command = Callable[..., Result]
+
+# Runs the command line; the process sends itself a signal when one function has been called so
+# many times. Checkpoints are written after every merge, so that there is always a middle.
+PROGRAM = """
+import functools, importlib, os, sys
+place, name, times, number = sys.argv[1:5]
+import flows.learn_merges
+trainer = flows.learn_merges.bpe
+trainer.learn_merges = functools.partial(trainer.learn_merges, checkpoint_every=1)
+module = importlib.import_module(place)
+original, calls = getattr(module, name), 0
+def counting(*arguments, **options):
+    global calls
+    result = original(*arguments, **options)
+    calls += 1
+    if calls == int(times):
+        os.kill(os.getpid(), int(number))
+    return result
+setattr(module, name, counting)
+sys.argv = ["bpeline", *sys.argv[5:]]
+from flows.cli.main import main
+main()
+"""
+
+
+def interrupted(
+    place: str, name: str, times: int, number: int, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, place, name, str(times), str(number), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+SAVE = ("tokenizer_core.trainers.checkpoint_schedule", "save_checkpoint")
+
+
+def arguments(corpus: Path) -> tuple[str, ...]:
+    return ("train", corpus.name, "--name", "news", "--vocab-size", "500")
+
+
+def expected_digest(corpus: Path, tmp_path: Path) -> str:
+    """Of the tokenizer that nobody interrupts."""
+    return train_tokenizer(
+        [str(corpus)], "news", 500, workspace=str(tmp_path / "undisturbed")
+    ).digest
+
+
+@pytest.mark.slow
+def test_killed_while_merging_the_same_command_continues(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    killed = interrupted(*SAVE, 100, signal.SIGKILL, *arguments(corpus))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run = open_registry().catalogue.runs()[0]
+    assert (run.state, run.step) == ("interrupted", "learn merges")
+
+    again = bpeline(*arguments(corpus))
+    assert again.exit_code == 0, again.output
+    assert "100 of them from the checkpoint" in again.stderr
+    assert "nothing read" in again.stderr
+    assert load_tokenizer("news/1").digest == expected_digest(corpus, tmp_path)
+    catalogue = open_registry().catalogue
+    assert [one.state for one in catalogue.runs()] == ["finished"]
+    assert catalogue.runs()[0].id == run.id
+
+
+@pytest.mark.slow
+def test_killed_while_merging_resume_continues(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    killed = interrupted(*SAVE, 33, signal.SIGKILL, *arguments(corpus))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run = open_registry().catalogue.runs()[0]
+    shown = bpeline("resume", "--list")
+    assert run.id in shown.stdout
+    assert "interrupted" in shown.stdout
+
+    with contextlib.chdir(tmp_path / "corpus"):  # from wherever somebody types it
+        resumed = bpeline("resume", "--json", "--workspace", tmp_path / ".bpeline")
+    assert resumed.exit_code == 0, resumed.output
+    assert "33 of them from the checkpoint" in resumed.stderr
+    summary = json.loads(resumed.stdout)
+    assert summary["run_id"] == run.id
+    assert summary["digest"] == expected_digest(corpus, tmp_path)
+    assert "nothing to resume" in bpeline("resume").stdout
+    finished = bpeline("resume", run.id)
+    assert finished.exit_code == 2
+    assert "is finished" in finished.stderr
+
+
+@pytest.mark.slow
+def test_killed_while_counting_no_chunk_is_counted_twice(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    killed = interrupted(
+        "flows.count_words", "ChunkRecord", 2, signal.SIGKILL, *arguments(corpus), "--workers=1"
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = bpeline(*arguments(corpus))
+    assert again.exit_code == 0, again.output
+    assert "counts reused: 2 of 3 chunks" in again.stderr
+    assert load_tokenizer("news/1").digest == expected_digest(corpus, tmp_path)
+
+
+@pytest.mark.slow
+def test_killed_while_publishing_there_is_one_version_in_the_end(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    killed = interrupted("registry.publish", "register_once", 1, signal.SIGKILL, *arguments(corpus))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert bpeline("versions").stdout.startswith("no version")
+    resumed = bpeline("resume")
+    assert resumed.exit_code == 0, resumed.output
+    registry = open_registry()
+    assert [version.reference for version in registry.catalogue.versions()] == ["news/1"]
+    assert len(registry.tracker.versions("news")) == 1
+    assert [run.state for run in registry.catalogue.runs()] == ["finished"]
+    assert load_tokenizer("news@candidate").digest == expected_digest(corpus, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [SAVE, ("flows.count_words", "ChunkRecord")])
+def test_interrupted_it_says_how_to_go_on(
+    place: tuple[str, str], corpus: Path, bpeline: Command
+) -> None:
+    ended = interrupted(*place, 2, signal.SIGINT, *arguments(corpus))
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("interrupted; what was finished is kept")
+    assert open_registry().workspace.lock_holder() is None
+    run = open_registry().catalogue.runs()[0]
+    assert run.state == "failed"
+    assert "KeyboardInterrupt" in run.error
+    resumed = bpeline("resume", run.id[:6])
+    assert resumed.exit_code == 0, resumed.output
+
+
+@pytest.fixture
+def mlflow_is_down(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """MLflow is a server that does not answer, until the function is called."""
+    for name in ("MAX_RETRIES", "BACKOFF_FACTOR"):
+        monkeypatch.setenv(f"MLFLOW_HTTP_REQUEST_{name}", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+
+    def mend() -> None:
+        monkeypatch.delenv("MLFLOW_TRACKING_URI")
+
+    return mend
+
+
+def test_without_mlflow_the_result_waits_in_the_outbox(
+    corpus: Path, bpeline: Command, mlflow_is_down: Callable[[], None]
+) -> None:
+    cut_off = bpeline(*arguments(corpus))
+    assert cut_off.exit_code == 1, cut_off.output
+    assert "bpeline resume" in cut_off.stderr
+    assert "Traceback" not in cut_off.output
+    run = open_registry().catalogue.runs()[0]
+    assert run.state == "unpublished"
+    assert bpeline("resume").exit_code == 1, "still down"
+    doctor = bpeline("doctor")
+    assert doctor.exit_code == 1
+    assert "1 not published yet" in doctor.stdout
+
+    mlflow_is_down()
+    resumed = bpeline("resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert "published news/1" in resumed.stdout
+    assert open_registry().catalogue.run(run.id).state == "finished"
+    assert "nothing to resume" in bpeline("resume").stdout
+    assert load_tokenizer("news@candidate").vocab_size == 500
+
+
+def test_without_mlflow_the_same_command_publishes_later(
+    corpus: Path, mlflow_is_down: Callable[[], None]
+) -> None:
+    with pytest.raises(RegistryUnreachable):
+        train_tokenizer([str(corpus)], "news", 400)
+    mlflow_is_down()
+    summary = train_tokenizer([str(corpus)], "news", 400)
+    assert summary.reference == "news/1"
+    registry = open_registry()
+    assert [run.state for run in registry.catalogue.runs()] == ["finished"]
+    assert list(registry.workspace.outbox.iterdir()) == []

@@ -1,0 +1,199 @@
+"""The flow under a real Prefect server: runs, tasks, logs, artifacts, deployment."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+ROOT = Path(flows.__file__).parents[1]
+BPELINE = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+PREFECT = [sys.executable, "-m", "prefect"]
+
+
+class Server:
+    """A Prefect server of this test session, asked through its REST API."""
+
+    def __init__(self, home: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/api"
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PREFECT_HOME": str(home),
+            "PREFECT_API_URL": self.url,
+            "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        }
+
+    def ask(self, path: str, **body: Any) -> Any:
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+
+    def run(
+        self, command: list[str], folder: Path, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=folder, env=self.environment | more, capture_output=True, text=True,
+            timeout=240, check=False,
+        )  # fmt: skip
+
+    def is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(self.url + "/health", timeout=2):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def task_runs(self, flow_run: str) -> list[Any]:
+        """Those of a flow run, once all of them have been recorded."""
+        where = {"flow_runs": {"id": {"any_": [flow_run]}}}
+        for _ in range(60):
+            found: list[Any] = self.ask("/task_runs/filter", **where)
+            if found and all(one["state_type"] in {"COMPLETED", "FAILED"} for one in found):
+                return found
+            time.sleep(0.5)
+        raise AssertionError([(one["name"], one["state_type"]) for one in found])
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("prefect"))
+    command = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(server.port)]
+    with subprocess.Popen(
+        command, env=server.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while not server.is_healthy():
+                assert process.poll() is None, "the server ended by itself"
+                assert time.monotonic() < deadline, "the server does not start"
+                time.sleep(0.5)
+            yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def test_a_run_appears_with_tasks_logs_and_artifacts(
+    server: Server, corpus: Path, tmp_path: Path
+) -> None:
+    arguments = ["train", str(corpus), "--name", "news", "--vocab-size", "500", "--json"]
+    ended = server.run([*BPELINE, *arguments], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads(ended.stdout)
+    assert summary["reference"] == "news/1"
+    assert "learn merges" in ended.stderr, "the terminal shows the same as without a server"
+    assert "prefect" not in ended.stderr.lower()
+
+    (run,) = server.ask("/flow_runs/filter", flow_runs={"name": {"any_": ["news-500"]}})
+    assert run["state_type"] == "COMPLETED"
+    assert run["parameters"]["vocab_size"] == 500
+    tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
+    assert sorted(tasks) == sorted(
+        ["plan chunks", *["count words"] * 3, "combine counts", "learn merges", "evaluate",
+         "publish"]
+    )  # fmt: skip
+    made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
+    artifacts = {one["key"]: one for one in made}
+    assert artifacts["training-progress"]["data"] == 100
+    assert "news/1" in artifacts["tokenizer-summary"]["data"]
+    assert "| 500 |" in artifacts["tokenizer-summary"]["data"]
+    where = {"flow_run_id": {"any_": [run["id"]]}}
+    messages = [one["message"] for one in server.ask("/logs/filter", logs=where)]
+    assert any("learn merges" in message for message in messages)
+
+
+def test_a_failure_is_recorded_and_said_without_a_traceback(
+    server: Server, corpus: Path, tmp_path: Path
+) -> None:
+    (corpus / "broken.txt").write_bytes(b"\xff")
+    arguments = ["train", str(corpus), "--name", "broken", "--vocab-size", "500"]
+    ended = server.run([*BPELINE, *arguments], tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-3].startswith("error: ")
+    assert "Traceback" not in ended.stderr
+    (run,) = server.ask("/flow_runs/filter", flow_runs={"name": {"any_": ["broken-500"]}})
+    assert run["state_type"] == "FAILED"
+    assert "broken.txt is not UTF-8" in run["state"]["message"]
+    stored = list((Path(server.environment["PREFECT_HOME"]) / "storage").glob("*"))
+    assert all(json.loads(path.read_text()) for path in stored), "Prefect keeps JSON, no pickles"
+
+
+def test_steps_are_tried_again_after_the_named_errors_alone(server: Server, tmp_path: Path) -> None:
+    program = """
+from flows import settings
+settings.prepare_prefect(quiet_terminal=True)
+from flows.steps import map_step, step
+from prefect import flow
+from tokenizer_core.errors import CorruptFile, EmptyCorpus
+ERRORS, tried = {"corrupt": CorruptFile, "empty": EmptyCorpus}, []
+@step(name="shaky", retries=1, retry_on=(CorruptFile,))
+def shaky(item: int, error: str) -> int:
+    tried.append(item)
+    if len(tried) == 1:
+        raise ERRORS[error]("broken")
+    return 10 * item
+@flow
+def shaky_flow(error: str) -> list[int]:
+    return map_step(shaky, [1, 2], 1, error=error)
+print(shaky_flow("corrupt"), tried)
+tried.clear()
+try:
+    shaky_flow("empty")
+except EmptyCorpus as error:
+    print(repr(error), tried)
+"""
+    ended = server.run([sys.executable, "-c", program], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    first, second = ended.stdout.splitlines()
+    assert first == "[10, 20] [1, 1, 2]"
+    assert second.startswith("EmptyCorpus('broken')")
+
+
+def test_the_deployment_has_a_schedule_and_described_parameters(
+    server: Server, tmp_path: Path
+) -> None:
+    places = {"BPELINE_CHECKOUT": str(ROOT), "BPELINE_HOME": str(tmp_path / "home")}
+    pool = [*PREFECT, "work-pool", "create", "bpeline", "--type", "process"]
+    assert server.run(pool, ROOT).returncode == 0
+    deploy = [*PREFECT, "--no-prompt", "deploy", "--all"]
+    ended = server.run(deploy, ROOT, **places)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (deployment,) = server.ask("/deployments/filter")
+    assert deployment["schedules"][0]["schedule"]["cron"] == "0 3 * * *"
+    assert deployment["schedules"][0]["active"]
+    assert deployment["global_concurrency_limit"]["limit"] == 1
+    assert deployment["enforce_parameter_schema"]
+    (step,) = deployment["pull_steps"]
+    assert step["prefect.deployments.steps.set_working_directory"] == {"directory": str(ROOT)}
+    described = deployment["parameter_openapi_schema"]["properties"]
+    assert all(one["description"] for one in described.values())
+    assert deployment["parameters"].keys() <= described.keys()
+    for _ in range(60):
+        if server.ask("/flow_runs/filter", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
+            return
+        time.sleep(1)
+    raise AssertionError("the schedule creates no runs")

@@ -1,0 +1,102 @@
+"""What people see while a flow runs."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+from flows.progress import (
+    Bars,
+    Lines,
+    Progress,
+    Several,
+    current,
+    describe_merging,
+    for_stream,
+    listening,
+    step_line,
+)
+from tokenizer_core.trainers.progress import TrainingProgress
+
+AT = TrainingProgress(
+    merges_done=1_200,
+    merges_total=31_744,
+    best_pair=(b" th", "é".encode() * 20),
+    best_count=54_321,
+    seconds=1.0,
+    eta_seconds=25.4,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def a_short_run(progress: Progress) -> None:
+    progress.step_started("count words", 100, "bytes")
+    progress.step_advanced("count words", 60)
+    progress.step_advanced("count words", 40)
+    progress.step_finished("count words", 1.234, "3 chunks [not markup]")
+    progress.note("something to know")
+    progress.step_started("learn merges", 31_744, "merges")
+    progress.merging(AT)
+    progress.step_finished("learn merges", 0.5, "31,744 merges")
+    progress.closed()
+
+
+def test_a_log_gets_one_plain_line_for_each_step() -> None:
+    stream = io.StringIO()
+    a_short_run(for_stream(stream))
+    assert stream.getvalue().splitlines() == [
+        step_line("count words", 1.234, "3 chunks [not markup]"),
+        "note: something to know",
+        step_line("learn merges", 0.5, "31,744 merges"),
+    ]
+
+
+def test_a_terminal_gets_the_same_lines_and_bars() -> None:
+    stream = Terminal()
+    listener = for_stream(stream)
+    assert isinstance(listener, Bars)
+    a_short_run(listener)
+    shown = stream.getvalue()
+    assert step_line("count words", 1.234, "3 chunks [not markup]") in shown
+    assert "note: something to know" in shown
+    assert "Ġth" in shown, "the pair is shown in printable form"
+    assert "54,321" in shown
+
+
+def test_merges_are_described_for_people() -> None:
+    assert describe_merging(AT) == (
+        "1,200 of 31,744 merges, Ġth + Ã©Ã©Ã©Ã©Ã©Ã©Ã©Ã… × 54,321, 25 s left"
+    )
+
+
+def test_lines_of_several_threads_do_not_mix() -> None:
+    stream = io.StringIO()
+    listener = Lines(stream)
+    threads = [
+        threading.Thread(target=lambda n=n: [listener.note(str(n) * 50) for _ in range(100)])
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 400
+    assert {len(set(line.removeprefix("note: "))) for line in lines} == {1}
+
+
+def test_everybody_who_listens_hears_everything() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    a_short_run(Several([Lines(first), Lines(second)]))
+    assert first.getvalue() == second.getvalue() != ""
+
+
+def test_listening_ends_with_its_block() -> None:
+    listener = Lines(io.StringIO())
+    with listening(listener):
+        assert current() is listener
+    assert type(current()) is Progress

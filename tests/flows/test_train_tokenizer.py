@@ -1,0 +1,241 @@
+"""The whole chain in this process, on real text of 100 kB."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from flows.progress import Progress, listening
+from flows.train_tokenizer import train_tokenizer
+from registry import load_tokenizer
+from registry.opening import open_registry
+from tokenizer_core import reference
+from tokenizer_core.errors import CorpusError, EmptyCorpus, InvalidOption, WorkspaceLocked
+from tokenizer_core.split_patterns import SplitPattern
+
+Command = Callable[..., Result]
+
+
+class Heard(Progress):
+    """Remembers what a flow said."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.advanced: dict[str, int] = {}
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        self.steps[name] = outcome
+
+    def step_advanced(self, name: str, amount: int) -> None:
+        self.advanced[name] = self.advanced.get(name, 0) + amount
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
+    heard = Heard()
+    with listening(heard):
+        summary = train_tokenizer([str(corpus)], "news", 600, held_out=0.0)
+    assert list(heard.steps) == [
+        "plan chunks",
+        "count words",
+        "combine counts",
+        "learn merges",
+        "evaluate",
+        "publish",
+    ]
+    assert summary.reference == "news/1"
+    assert summary.newly_registered
+    assert (summary.vocab_size, summary.merges) == (600, 344)
+    size = sum(path.stat().st_size for path in corpus.iterdir())
+    assert summary.corpus_bytes == size == heard.advanced["count words"]
+    assert summary.bytes_per_token > 1.5
+    assert summary.seconds.keys() == heard.steps.keys()
+
+    tokenizer = load_tokenizer("news@candidate")
+    assert tokenizer.digest == summary.digest
+    counts = reference.count_words(
+        [path.read_text() for path in sorted(corpus.iterdir())], SplitPattern.named("gpt2").regex
+    )
+    expected = reference.train(counts, 344, tie_break="smallest-ids")
+    assert tokenizer.merges == expected
+
+
+def test_the_same_again_reads_nothing_and_registers_nothing(corpus: Path) -> None:
+    first = train_tokenizer([str(corpus)], "news", 400)
+    heard = Heard()
+    with listening(heard):
+        second = train_tokenizer([str(corpus)], "news", 400)
+    assert second.digest == first.digest
+    assert second.version == first.version == 1
+    assert not second.newly_registered
+    assert second.chunks_reused == second.chunks == 3
+    assert "counts reused: 3 of 3 chunks, nothing read" in heard.steps["count words"]
+    assert heard.advanced == {}
+
+
+def test_another_vocabulary_size_does_not_read_the_corpus(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = train_tokenizer([str(corpus)], "news", 400)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a file of the corpus was opened")
+
+    monkeypatch.setattr("flows.count_words.read_chunks", refuse)
+    second = train_tokenizer([str(corpus)], "news", 500)
+    assert second.version == 2
+    merges = load_tokenizer("news/2").merges
+    assert merges[: first.merges] == load_tokenizer("news/1").merges
+
+
+def test_a_file_that_changed_is_read_again_and_the_others_are_not(corpus: Path) -> None:
+    train_tokenizer([str(corpus)], "news", 400)
+    with (corpus / "part-1.txt").open("a") as file:
+        file.write(" and something new at the end")
+    summary = train_tokenizer([str(corpus)], "news", 400)
+    assert (summary.chunks, summary.chunks_reused) == (3, 2)
+
+
+def test_runs_are_remembered_with_their_lineage(corpus: Path) -> None:
+    summary = train_tokenizer([str(corpus)], "news", 400, special_tokens=["<|end|>"])
+    catalogue = open_registry().catalogue
+    run = catalogue.run(summary.run_id)
+    assert run.state == "finished"
+    assert run.config["special_tokens"] == ["<|end|>"]
+    assert run.config["vocab_size"] == 400
+    version = catalogue.version("news", 1)
+    assert version.run_id == run.id
+    assert version.corpus_digest == run.corpus_digest != ""
+    assert version.counts_digest == run.counts_digest != ""
+
+
+def test_a_vocabulary_larger_than_the_corpus_stops_early_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "tiny.txt").write_text("low low lower lowest " * 30)
+    heard = Heard()
+    with listening(heard):
+        summary = train_tokenizer(["tiny.txt"], "tiny", 32_000, held_out=0.0)
+    assert summary.vocab_size < 300
+    assert any("stopped early" in note for note in summary.notes)
+    assert summary.notes == tuple(heard.notes)
+
+
+def test_without_held_out_documents_it_is_evaluated_on_training_text_and_says_so(
+    corpus: Path,
+) -> None:
+    summary = train_tokenizer([str(corpus)], "news", 300, held_out=0.0)
+    assert not summary.held_out
+    assert any("training text" in note for note in summary.notes)
+
+
+def test_held_out_documents_are_not_trained_on(corpus: Path) -> None:
+    lines = [
+        json.dumps({"text": f"{word} " * 40}) for word in (f"zebra{n}quagga" for n in range(60))
+    ]
+    path = corpus.parent / "documents.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    summary = train_tokenizer([str(path)], "zebras", 500, held_out=0.4)
+    assert summary.held_out
+    assert 0 < summary.evaluated_bytes < summary.corpus_bytes
+
+
+def test_a_failed_run_says_why_and_leaves_the_workspace_good(corpus: Path) -> None:
+    (corpus / "broken.txt").write_bytes(b"good text \xff\xfe bad text")
+    with pytest.raises(CorpusError, match="not UTF-8"):
+        train_tokenizer([str(corpus)], "news", 400)
+    run = open_registry().catalogue.runs()[0]
+    assert run.state == "failed"
+    assert "not UTF-8" in run.error
+    assert open_registry().workspace.lock_holder() is None
+
+    summary = train_tokenizer([str(corpus)], "news", 400, invalid_utf8="replace")
+    assert any("U+FFFD" in note for note in summary.notes)
+    manifest = json.loads((Path(summary.directory) / "manifest.json").read_text())
+    assert "U+FFFD" in json.dumps(manifest)
+
+
+def test_the_same_request_after_a_failure_continues_that_run(corpus: Path) -> None:
+    broken = corpus / "broken.txt"
+    broken.write_bytes(b"\xff")
+    with pytest.raises(CorpusError):
+        train_tokenizer([str(corpus)], "news", 400)
+    failed = open_registry().catalogue.runs()[0]
+    broken.unlink()
+    assert train_tokenizer([str(corpus)], "news", 400).run_id == failed.id
+
+
+def test_two_runs_at_once_are_refused(corpus: Path) -> None:
+    with (
+        open_registry().workspace.lock("testing"),
+        pytest.raises(WorkspaceLocked, match="testing"),
+    ):
+        train_tokenizer([str(corpus)], "news", 400)
+
+
+def test_a_corpus_without_words_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(EmptyCorpus):
+        train_tokenizer(["empty.txt"], "nothing", 400)
+
+
+@pytest.mark.parametrize("pattern", ["cl100k", r"\w+|\s+|[^\w\s]+"])
+@pytest.mark.parametrize("tie_break", ["greatest-bytes", "first-seen"])
+def test_patterns_and_tie_breaks_reach_the_merges(
+    corpus: Path, pattern: str, tie_break: str
+) -> None:
+    path = corpus / "part-0.txt"
+    train_tokenizer([str(path)], "news", 320, pattern, tie_break=tie_break, held_out=0.0)
+    counts = reference.count_words([path.read_text()], SplitPattern.parse(pattern).regex)
+    assert load_tokenizer("news/1").merges == reference.train(counts, 64, tie_break=tie_break)
+
+
+def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
+    digests = {
+        train_tokenizer(
+            [str(corpus)], "news", 400, tie_break="first-seen", workers=workers,
+            workspace=str(tmp_path / f"workspace-{workers}"),
+        ).digest
+        for workers in (1, 3)
+    }  # fmt: skip
+    assert len(digests) == 1
+
+
+def test_a_smaller_vocabulary_than_bytes_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(InvalidOption, match="255"):
+        train_tokenizer(["missing.txt"], "news", 255)
+
+
+@pytest.mark.parametrize("damage", ["shards", "tables", "checkpoints"])
+def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str) -> None:
+    first = train_tokenizer([str(corpus)], "news", 400)
+    workspace = open_registry().workspace
+    checkpoints = list(workspace.runs.rglob("checkpoint*"))
+    damaged = {
+        "shards": list(workspace.shards.rglob("*.parquet")),
+        "tables": list(workspace.tables.glob("*.duckdb")),
+        "checkpoints": checkpoints,
+    }[damage]
+    assert damaged
+    for path in damaged:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    if damage == "shards":  # else nobody looks at them again
+        shutil.rmtree(workspace.tables)
+        workspace.tables.mkdir()
+    if damage != "checkpoints":  # else nobody looks at the counts again
+        for path in checkpoints:
+            path.unlink()
+    again = train_tokenizer([str(corpus)], "news", 400)
+    assert again.digest == first.digest
+    if damage != "checkpoints":
+        assert any("made again" in note for note in again.notes)
+    if damage == "shards":
+        assert again.chunks_reused < again.chunks
