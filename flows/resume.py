@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from registry.opening import Registry, open_registry
-from tokenizer_core.errors import InvalidOption
+from tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 if TYPE_CHECKING:
     from registry.catalogue_records import Run
@@ -33,24 +33,33 @@ def publish_waiting() -> list[PublishedVersion]:
     return published
 
 
-def unfinished_run(run_id: str | None) -> Run | None:
+def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None:
     """The run to continue: the one named, else the newest interrupted one, else the newest failed.
 
     Args:
         run_id: enough of its id to be the only one; None chooses.
+        failed_too: whether a run that ended with an error may be chosen without being named.
 
     Raises:
         RegistryError: there is no such run.
         InvalidOption: it is finished.
+        WorkspaceLocked: the only run that is not finished is at work.
     """
     registry = open_registry()
     if run_id is not None:
         return _named(registry, run_id)
     unfinished = registry.catalogue.unfinished_runs()
-    for state in ("interrupted", "failed"):
+    for state in ("interrupted", "failed") if failed_too else ("interrupted",):
         for run in unfinished:
             if run.state == state:
                 return run
+    for run in unfinished:
+        if run.state == "running":
+            raise WorkspaceLocked(
+                f"run {run.id} ({run.name}) is at work in process {run.pid} on {run.host}",
+                "runs that were interrupted or failed can be continued",
+                "wait until it has ended, then type `bpeline resume`",
+            )
     return None
 
 

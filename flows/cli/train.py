@@ -138,7 +138,7 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         _print_runs(unfinished_runs(), as_json)
         return
     published = publish_waiting()
-    chosen = unfinished_run(run)
+    chosen = unfinished_run(run, failed_too=not published)
     if not as_json:
         for version in published:
             click.echo(f"published {version.reference}  {version.link}")

@@ -115,7 +115,7 @@ def export(reference: str, format_name: Format, output: Path) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:,.0f}" if value == int(value) and abs(value) >= 1000 else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value))
     return str(value)

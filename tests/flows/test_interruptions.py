@@ -15,10 +15,11 @@ import pytest
 from click.testing import Result
 
 import flows
+from flows.resume import unfinished_run
 from flows.train_tokenizer import train_tokenizer
 from registry import load_tokenizer
 from registry.opening import open_registry
-from tokenizer_core.errors import RegistryUnreachable
+from tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
 
 ROOT = Path(flows.__file__).parents[1]
 Command = Callable[..., Result]
@@ -208,3 +209,21 @@ def test_without_mlflow_the_same_command_publishes_later(
     registry = open_registry()
     assert [run.state for run in registry.catalogue.runs()] == ["finished"]
     assert list(registry.workspace.outbox.iterdir()) == []
+
+
+@pytest.mark.usefixtures("corpus")
+def test_a_run_at_work_is_named_and_not_started_again() -> None:
+    open_registry().catalogue.start_run("busy", {})
+    with pytest.raises(WorkspaceLocked, match=f"busy.* in process {os.getpid()}"):
+        unfinished_run(None)
+
+
+@pytest.mark.usefixtures("corpus")
+def test_a_failed_run_is_not_continued_behind_a_publication() -> None:
+    catalogue = open_registry().catalogue
+    run = catalogue.start_run("news", {})
+    catalogue.fail_run(run.id, "its corpus is not UTF-8")
+    assert unfinished_run(None, failed_too=False) is None
+    chosen = unfinished_run(None)
+    assert chosen is not None
+    assert chosen.id == run.id
