@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class TrainingSummary:
             ("tokenizer", f"{self.reference} ({new}), alias candidate"),
             *rows,
             ("digest", self.digest),
-            ("files", self.directory),
+            ("files", from_here(self.directory)),
             ("MLflow", self.link + self._hint),
         ]
 
@@ -138,6 +139,12 @@ class TrainingSummary:
         lines += ["", "| metric | value |", "|---|---:|"]
         lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
         return "\n".join(lines) + "\n"
+
+
+def from_here(path: str) -> str:
+    """``path`` as one would type it: relative where it lies below the working directory."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def megabytes(size: int) -> str:
