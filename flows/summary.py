@@ -106,7 +106,7 @@ class TrainingSummary:
             ("tokenizer", f"{self.reference} ({new}), alias candidate"),
             *rows,
             ("digest", self.digest),
-            ("files", from_here(self.directory)),
+            ("files", self.directory),
             ("MLflow", self.link + self._hint),
         ]
 
@@ -116,8 +116,11 @@ class TrainingSummary:
 
     def as_text(self) -> str:
         """A few lines for a terminal."""
-        width = max(len(title) for title, _ in self.rows())
-        lines = [f"{title:<{width}}  {value}" for title, value in self.rows()]
+        rows = dict(self.rows())
+        if "files" in rows:
+            rows["files"] = from_here(self.directory)
+        width = max(map(len, rows))
+        lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
         return "\n".join(["", *lines, "", *self._next_steps()])
 
     def _next_steps(self) -> list[str]:
