@@ -107,20 +107,23 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _kernels() -> Finding:
-    from tokenizer_core.kernels.compilation import cache_directory
+    from tokenizer_core.kernels.compilation import cache_state
 
-    directory = cache_directory()
-    if directory is None:
+    state = cache_state()
+    if state.directory is None:
         return Finding(
             "note",
             "kernels",
             "machine code cannot be kept: every start compiles for about 20 seconds",
             "set BPELINE_KERNEL_CACHE to a directory that you alone may write",
         )
-    kept = len(list(directory.glob("*.nbc")))
-    if not kept:
-        return Finding("note", "kernels", f"none compiled yet in {directory}", "the next run does")
-    return Finding("ok", "kernels", f"{kept} compiled in {directory}")
+    others = f"; {state.others} of other versions, {state.others_size / 1e6:.1f} MB"
+    beside = others if state.others else ""
+    if not state.specializations:
+        found = f"none compiled yet in {state.directory}{beside}"
+        return Finding("note", "kernels", found, "the next run does, once, in about 20 seconds")
+    kept = f"{state.specializations} compiled, {state.size / 1e6:.1f} MB"
+    return Finding("ok", "kernels", f"{kept}, in {state.directory}{beside}")
 
 
 def _workspace() -> Iterator[Finding]:

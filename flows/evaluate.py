@@ -107,7 +107,8 @@ def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[
         chunks = read_chunks(ChunkGroup(file), reading, MOST_TRAINING)
         for _, text in chunks:
             for begin, end in documents_between(text, reading.special_bytes)[0].tolist():
-                yield text.text.bytes(begin, end)
+                document = text.text.bytes(begin, min(end, begin + room))
+                yield document.decode(errors="ignore").encode()  # not a part of a character
                 room -= end - begin
                 if room <= 0:
                     return

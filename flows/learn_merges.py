@@ -72,12 +72,16 @@ def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Works
     are learned. The vocabulary size is not among them: merges are a prefix order.
 
     Raises:
+        EmptyCorpus: no word occurs often enough.
         DiskFull: no space; the checkpoint before is kept.
     """
+    given = request.given
     settings = bpe.settings_digest(
         tie_break=request.tie_break,
         min_count=request.min_count,
+        min_word_count=request.min_word_count,
         max_token_bytes=request.max_token_bytes,
+        given=given,
     )
     key = digest_of([words.table.counts_digest, settings])
     checkpoint = workspace.checkpoint(key[:16])
@@ -89,7 +93,9 @@ def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Works
         request.merges,
         tie_break=request.tie_break,
         min_count=request.min_count,
+        min_word_count=request.min_word_count,
         max_token_bytes=request.max_token_bytes,
+        given=given,
         resume_from=checkpoint if resumed else None,
         checkpoint=checkpoint,
         on_progress=progress.current().merging,

@@ -27,8 +27,9 @@ def publish_waiting() -> list[PublishedVersion]:
         return []
     with workspace.lock("publishing the outbox"):
         published = publish_outbox(workspace, catalogue, registry.tracker)
+        delivered = {version.run_id for version in published}
         for run in catalogue.unfinished_runs():
-            if run.state == "unpublished":
+            if run.id in delivered:
                 catalogue.finish_run(run.id)
     return published
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from registry.ui_links import LOCAL_UI
+
 if TYPE_CHECKING:
     from registry.publication import PublishedVersion
 
@@ -112,7 +114,7 @@ class TrainingSummary:
 
     @property
     def _hint(self) -> str:
-        return "  (after `bpeline ui`)" if self.link.startswith("http://127.0.0.1") else ""
+        return "  (after `bpeline ui`)" if self.link.startswith(f"{LOCAL_UI}/") else ""
 
     def as_text(self) -> str:
         """A few lines for a terminal."""

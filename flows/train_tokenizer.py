@@ -29,6 +29,8 @@ def train_tokenizer(
     text_field: str = "text",
     workers: int | None = None,
     workspace: str | None = None,
+    min_word_count: int = 1,
+    required_tokens: list[str] | None = None,
 ) -> TrainingSummary:
     """Train a byte-level BPE tokenizer on a corpus and register it.
 
@@ -50,6 +52,8 @@ def train_tokenizer(
         text_field: the field of .jsonl lines that holds the text.
         workers: threads for counting; all cores when empty.
         workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
+        min_word_count: words that occur less often in the whole corpus are left out.
+        required_tokens: texts that become tokens whatever the corpus holds.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -58,7 +62,8 @@ def train_tokenizer(
         paths=paths, name=name, vocab_size=vocab_size, pattern=pattern,
         special_tokens=special_tokens or [], tie_break=tie_break, min_count=min_count,
         max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
-        text_field=text_field, workers=workers,
+        text_field=text_field, workers=workers, min_word_count=min_word_count,
+        required_tokens=required_tokens or [],
     )  # fmt: skip
     with training_run(request, workspace) as run:
         for attempt in run.attempts(after=CorruptFile):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flows.demo_corpus import DEMO
-from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidSpecialToken
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BYTES = 256
 LARGEST_VOCAB = 1 << 24
@@ -29,7 +33,9 @@ class TrainingRequest:
     special_tokens: tuple[str, ...]
     tie_break: str
     min_count: int
+    min_word_count: int
     max_token_bytes: int | None
+    required_tokens: tuple[str, ...]
     invalid_utf8: str
     held_out: float
     text_field: str
@@ -42,11 +48,11 @@ class TrainingRequest:
         Raises:
             InvalidOption: a name, size, choice or share that is not accepted.
             InvalidPattern: a split pattern that does not compile.
-            InvalidSpecialToken: an empty or duplicate special token.
+            InvalidSpecialToken: an empty or duplicate special token, a single byte, a required
+                token or part of one.
         """
         from registry.references import validate_name
         from tokenizer_core.special_tokens import validate_special_tokens
-        from tokenizer_core.split_patterns import SplitPattern
         from tokenizer_core.vocabulary import validate_tie_break
 
         # Absolute, so that a run can be continued from any directory.
@@ -54,13 +60,16 @@ class TrainingRequest:
             path if path == DEMO else os.path.abspath(path) for path in parameters["paths"]
         )
         parameters["special_tokens"] = validate_special_tokens(parameters["special_tokens"])
-        parameters["workers"] = parameters["workers"] or usable_cores()
+        parameters["required_tokens"] = _listed(parameters["required_tokens"])
+        if parameters["workers"] is None:
+            parameters["workers"] = usable_cores()
         request = cls(**parameters)
         validate_name(request.name)
-        SplitPattern.parse(request.pattern)
+        request._check_pattern()
         validate_tie_break(request.tie_break)
         request._check_numbers()
         request._check_special_tokens()
+        _ = request.given  # refuses impossible required tokens before anything is read
         if request.invalid_utf8 not in INVALID_UTF8:
             raise InvalidOption(
                 f"there is no policy {request.invalid_utf8!r} for invalid UTF-8",
@@ -86,6 +95,7 @@ class TrainingRequest:
             )
         for option, value, lowest in (
             ("min-count", self.min_count, 1),
+            ("min-word-count", self.min_word_count, 1),
             ("max-token-bytes", self.max_token_bytes, 2),
             ("workers", self.workers, 1),
         ):
@@ -102,6 +112,17 @@ class TrainingRequest:
                 "type `--held-out 0.01` or leave it out",
             )
 
+    def _check_pattern(self) -> None:
+        from tokenizer_core.split_patterns import SplitPattern
+
+        if SplitPattern.parse(self.pattern).drops_gaps:
+            raise InvalidPattern(
+                f"the split pattern {self.pattern!r} drops the text between its pre-tokens",
+                "byte-level tokenizers keep every byte: gpt2, cl100k, o200k, llama3, qwen2, "
+                "deepseek-v3 or a regex",
+                "type `--pattern gpt2`",
+            )
+
     def _check_special_tokens(self) -> None:
         for token in self.special_tokens:
             if len(token.encode()) == 1:
@@ -110,11 +131,19 @@ class TrainingRequest:
                     "special tokens have two bytes or more",
                     "choose a text that does not occur in documents, such as '<|endoftext|>'",
                 )
+            if _reads_like_bytes(token):
+                raise InvalidSpecialToken(
+                    f"the special token {token!r} reads like the bytes of an ordinary token in "
+                    "vocab.json, where every byte is one printable character",
+                    "special tokens are ASCII, or have a character outside of that mapping",
+                    "choose a text such as '<|endoftext|>'",
+                )
 
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
         config = asdict(self)
-        return {**config, "paths": list(self.paths), "special_tokens": list(self.special_tokens)}
+        lists = ("paths", "special_tokens", "required_tokens")
+        return {**config, **{name: list(config[name]) for name in lists}}
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same, with whatever number of workers."""
@@ -135,9 +164,36 @@ class TrainingRequest:
         )
 
     @property
+    def given(self) -> NDArray[np.int32] | None:
+        """The merges of the required tokens (int32 ``[n, 2]``); None when there are none.
+
+        Raises:
+            InvalidOption: a token that cannot be required, or too many for the vocabulary.
+            InvalidSpecialToken: a special token that is a required one or part of one.
+        """
+        if not self.required_tokens:
+            return None
+        from tokenizer_core.split_patterns import SplitPattern
+        from tokenizer_core.trainers.bpe import given_for
+
+        return given_for(
+            self.required_tokens,
+            SplitPattern.parse(self.pattern),
+            self.merges,
+            self.special_tokens,
+            self.tie_break,
+            self.max_token_bytes,
+        )
+
+    @property
     def merges(self) -> int:
         """How many merges fill the vocabulary."""
         return self.vocab_size - BYTES - len(self.special_tokens)
+
+
+def _listed(tokens: Sequence[str]) -> tuple[str, ...]:
+    """A list of tokens; one string is one token."""
+    return (tokens,) if isinstance(tokens, str) else tuple(tokens)
 
 
 def usable_cores() -> int:
@@ -146,3 +202,12 @@ def usable_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
+
+
+def _reads_like_bytes(token: str) -> bool:
+    from tokenizer_core.vocabulary import from_printable
+
+    try:
+        return from_printable(token) != token.encode()
+    except KeyError:
+        return False

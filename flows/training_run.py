@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from flows import progress
 from flows.progress import Progress
 from flows.training_request import TrainingRequest
-from tokenizer_core.errors import BpelineError, RegistryUnreachable
+from tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
     from registry.catalogue import Catalogue
@@ -63,7 +63,7 @@ class TrainingRun:
         """The workspace that is held."""
         return self.registry.workspace
 
-    def attempts(self, after: type[BpelineError], most: int = 2) -> Iterator[Attempt]:
+    def attempts(self, after: type[BpelineError], most: int = 3) -> Iterator[Attempt]:
         """``for attempt in run.attempts(CorruptFile): with attempt: …`` tries again after an error.
 
         Args:
@@ -124,6 +124,7 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
         WorkspaceLocked: another run is at work there.
     """
     from registry.opening import open_registry
+    from registry.publish import waits_in_outbox
 
     registry = open_registry(workspace)
     catalogue = registry.catalogue
@@ -133,11 +134,13 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
         with _heartbeat(catalogue, run_id):
             try:
                 yield run
-            except RegistryUnreachable as error:
-                catalogue.leave_unpublished(run_id, str(error))
-                raise
             except BaseException as error:
-                catalogue.fail_run(run_id, _described(error))
+                if waits_in_outbox(registry.workspace, run_id):
+                    catalogue.leave_unpublished(run_id, _described(error))
+                elif isinstance(error, KeyboardInterrupt):
+                    catalogue.interrupt_run(run_id)
+                else:
+                    catalogue.fail_run(run_id, _described(error))
                 raise
             catalogue.finish_run(run_id)
 

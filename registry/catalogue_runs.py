@@ -100,6 +100,10 @@ class RunRecords:
         """Record why a run failed; it may be continued."""
         self._change(run_id, state="failed", error=error, finished_at=utc_now())
 
+    def interrupt_run(self, run_id: str) -> None:
+        """Record that somebody stopped a run; it may be continued."""
+        self._change(run_id, state="interrupted", error="", finished_at=utc_now())
+
     def leave_unpublished(self, run_id: str, error: str) -> None:
         """Record that a run is done and its tokenizer waits in the outbox."""
         self._change(run_id, state="unpublished", error=error, finished_at=utc_now())

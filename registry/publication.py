@@ -160,6 +160,7 @@ class PublishedVersion:
         digest: its digest.
         newly_registered: False when the same behaviour had been registered before; then the
             number is the earlier one.
+        run_id: the run whose publication this was.
         mlflow_run_id: the MLflow run it was registered from.
         directory: its files in the workspace.
         link: the version in the MLflow UI.
@@ -169,6 +170,7 @@ class PublishedVersion:
     number: int
     digest: str
     newly_registered: bool
+    run_id: str
     mlflow_run_id: str
     directory: Path
     link: str

@@ -17,7 +17,7 @@ from registry.artifacts import all_files, format_files, keep_files
 from registry.publication import CURVE_METRIC, Publication, PublishedVersion
 from registry.registration import register_once, registered
 from tokenizer_core.durable_files import DURABLE, is_temporary
-from tokenizer_core.errors import CorruptFile, RegistryError
+from tokenizer_core.errors import CorruptFile, DiskFull, RegistryError
 
 if TYPE_CHECKING:
     from registry.catalogue import Catalogue
@@ -53,7 +53,7 @@ def publish_version(
     DURABLE.write(record, kept.as_json())
     try:
         return _deliver(workspace, catalogue, tracker, kept, record, alias)
-    except RegistryError as error:
+    except (RegistryError, DiskFull) as error:
         raise type(error)(
             f"the tokenizer {publication.name} is finished and kept in {kept.tokenizer_directory}, "
             f"but it is not published: {error.happened}",
@@ -100,6 +100,17 @@ def waiting_records(workspace: Workspace) -> list[Path]:
     return sorted(path for path in outbox.glob("*.json") if not is_temporary(path))
 
 
+def waits_in_outbox(workspace: Workspace, run_id: str) -> bool:
+    """Whether a run's tokenizer is finished and only its publication is missing."""
+    for path in waiting_records(workspace):
+        try:
+            if Publication.from_json(path.read_bytes(), path).run_id == run_id:
+                return True
+        except (CorruptFile, FileNotFoundError):
+            continue
+    return False
+
+
 def _deliver(
     workspace: Workspace,
     catalogue: Catalogue,
@@ -126,6 +137,7 @@ def _deliver(
         digest=digest,
         # Not whether this call made it: a call that was cut short may have.
         newly_registered=version.run_id == publication.run_id,
+        run_id=publication.run_id,
         mlflow_run_id=version.mlflow_run_id,
         directory=directory,
         link=ui_links.model_link(ui_links.ui_base(tracker.settings.uri), name, version.number),

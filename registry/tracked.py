@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from registry.publication import Publication
-from tokenizer_core.errors import RegistryError, RegistryUnreachable
+from tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
 
 Answer = TypeVar("Answer")
 
@@ -92,6 +92,7 @@ def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
+_DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")
 _REFUSALS = {
     "BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST",
     "PERMISSION_DENIED", "UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "INVALID_STATE",
@@ -120,14 +121,20 @@ def says_missing(error: Any) -> bool:
     return error.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
 
 
-def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError:
-    """An error of MLflow or of the network, as one of ours: refused or unreachable."""
+def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError | DiskFull:
+    """An error of MLflow, the network or the disk, as one of ours."""
     code = getattr(error, "error_code", None)
     reason = " ".join(str(error).split()).rpartition("(Caused by ")[2][:200]
+    if any(sign in reason for sign in _DISK_IS_FULL):
+        return DiskFull(
+            f"no space left for MLflow's files ({doing}): {reason}",
+            "what was finished before is kept",
+            f"free some space on the disk of {uri}",
+        )
     if code in _REFUSALS:
         return RegistryError(
             f"MLflow at {uri} refused while {doing}: {reason}",
-            "",
+            "accepted are credentials that may write runs, artifacts and registered models",
             "look at the server's log, or at MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
         )
     return RegistryUnreachable(

@@ -139,7 +139,8 @@ class WordCountStore:
         """Held-out documents of some shards, in order; a shard named twice is read once.
 
         When there are more than ``limit_bytes``, documents are left out evenly over the whole
-        corpus, so that every shard keeps its share; the choice is always the same.
+        corpus, so that every shard keeps its share; the choice is always the same. When none of
+        them fits, the beginning of the first is taken.
 
         Raises:
             CorruptFile: a shard is damaged; it is forgotten.
@@ -147,14 +148,18 @@ class WordCountStore:
         shards = self._read_shards(keys, verify=False)
         available = sum(shard.held_out_bytes for shard in shards.values())
         chosen: list[bytes] = []
+        first = b""
         seen = taken = 0
         for shard in shards.values():
             with self._forgetting(shard.key):
                 for document in self._shards.held_out(shard):
                     seen += len(document)
+                    first = first or document[:limit_bytes]
                     if (taken + len(document)) * max(available, limit_bytes) <= limit_bytes * seen:
                         taken += len(document)
                         chosen.append(document)
+        if not chosen and first:
+            chosen.append(first.decode(errors="ignore").encode())  # not a part of a character
         return chosen
 
     # ---- tables ----------------------------------------------------------------------------

@@ -51,6 +51,14 @@ _SUMS = """
 _UNWEIGHTED = f"""
     CREATE TABLE word_counts AS
     SELECT word, count, first_position FROM ({_SUMS}) ORDER BY word"""
+# The usual corpus has no weights and no chunk twice: a list of bases then replaces the join, which
+# costs a third of everything.
+_EACH_ONCE = """
+    CREATE TABLE word_counts AS
+    SELECT word, sum(count)::BIGINT AS count,
+        min(first_position + list_extract($bases::BIGINT[], (file_index + 1)::BIGINT))
+            AS first_position
+    FROM read_parquet($files) GROUP BY word ORDER BY word"""
 _WEIGHTED = f"""
     CREATE TABLE word_counts AS
     WITH products AS (SELECT word, first_position, count, weight, count::DOUBLE * weight AS x
@@ -124,6 +132,7 @@ def build_table(
     }
     each_once = [_escaped(file) for file in sorted(set(files))]
     plain = all(part.weight == 1 for part in parts)
+    base_of = {str(part.file): int(part.position_base) for part in parts}
     log = log_of(path)
     try:
         with _building(path):
@@ -133,14 +142,24 @@ def build_table(
                 readables = ", ".join(_quoted(name) for name in (readable, _escaped(readable)))
                 connection.execute(f"SET allowed_directories = [{readables}]")
                 connection.execute("SET enable_external_access = false")
+                # Choosing a compression takes as long as adding the counts up.
+                connection.execute("PRAGMA force_compression = 'uncompressed'")
                 connection.execute("SET lock_configuration = true")
-                connection.execute(_INPUTS, inputs)
-                connection.execute(_UNWEIGHTED if plain else _WEIGHTED, {"files": each_once})
+                if plain and len(each_once) == len(files):
+                    bases = [base_of[file] for file in sorted(files)]
+                    connection.execute(_EACH_ONCE, {"files": each_once, "bases": bases})
+                else:
+                    connection.execute(_INPUTS, inputs)
+                    connection.execute(_UNWEIGHTED if plain else _WEIGHTED, {"files": each_once})
                 connection.execute("CHECKPOINT")
             finally:
                 connection.close()
         if log.exists():
-            raise StorageError(f"DuckDB left {log.name} behind", "", "run the same command again")
+            raise StorageError(
+                f"DuckDB left {log.name} behind",
+                "a finished table has no write-ahead log",
+                "run the same command again",
+            )
     finally:
         log.unlink(missing_ok=True)
 
@@ -223,6 +242,12 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.wal")
 
 
+def raise_if_interrupted(error: RuntimeError) -> None:
+    """DuckDB answers Ctrl-C with an error of its own; for us it is what it was."""
+    if "interrupted" in str(error).lower():
+        raise KeyboardInterrupt from error
+
+
 @contextmanager
 def _building(path: Path) -> Iterator[None]:
     """Turn DuckDB's errors into ours."""
@@ -249,3 +274,6 @@ def _building(path: Path) -> Iterator[None]:
             "shards and tables made earlier are untouched",
             "run the same command again, with a higher memory limit if it ran out of memory",
         ) from error
+    except RuntimeError as error:
+        raise_if_interrupted(error)
+        raise

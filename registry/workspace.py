@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 FORMAT = 1
 _KIND = "bpeline workspace"
 _PRIVATE = 0o700
+_AN_INSTANT_SECONDS = 60
 _WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
 
 
@@ -178,7 +180,7 @@ class Workspace:
 
     @contextmanager
     def lock(self, purpose: str) -> Iterator[HeldLock]:
-        """Hold the workspace for writing; readers need no lock.
+        """Hold the workspace for writing, rid of what killed writers left; readers need no lock.
 
         The kernel releases it when this process ends, however it ends. Child processes do not
         inherit it.
@@ -193,6 +195,7 @@ class Workspace:
             WorkspaceLocked: somebody else holds it: who, where, since when, doing what.
         """
         with workspace_lock.holding(self.lock_file, purpose) as held:
+            self._remove_leftovers()
             yield held
 
     def lock_holder(self) -> LockHolder | None:
@@ -249,21 +252,37 @@ class Workspace:
         if descriptor is None:
             return 0
         try:
-            leftovers = [path for path in self.temporary.glob("*") if not is_temporary(path)]
-            for directory, names, files in os.walk(self.root):
-                here = Path(directory)
-                if here == self.root:
-                    names[:] = [name for name in names if name in _WORK_DIRECTORIES]
-                leftovers += [here / name for name in names + files if is_temporary(Path(name))]
-                names[:] = [name for name in names if not is_temporary(Path(name))]
-            for path in leftovers:
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
-            return len(leftovers)
+            return self._remove_leftovers()
         finally:
             workspace_lock.release(descriptor)
+
+    def _remove_leftovers(self) -> int:
+        """Remove temporary files and directories; only while holding the lock."""
+        leftovers = [path for path in self.temporary.glob("*") if not is_temporary(path)]
+        for directory, names, files in os.walk(self.root):
+            here = Path(directory)
+            if here == self.root:
+                names[:] = [name for name in names if name in _WORK_DIRECTORIES]
+            leftovers += [
+                here / name
+                for name in names + files
+                if is_temporary(Path(name)) and not self._may_be_a_reader_s(here / name)
+            ]
+            names[:] = [name for name in names if not is_temporary(Path(name))]
+        for path in leftovers:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        return len(leftovers)
+
+    def _may_be_a_reader_s(self, path: Path) -> bool:
+        """Loading keeps downloaded versions without holding the lock, each file in an instant."""
+        try:
+            age = time.time() - path.stat().st_mtime
+        except OSError:
+            return False
+        return path.is_relative_to(self.versions) and 0 <= age < _AN_INSTANT_SECONDS
 
 
 def _require_an_address(root: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from registry.processes import Process, this_process
 from tokenizer_core.digests import canonical_json
-from tokenizer_core.errors import WorkspaceLocked
+from tokenizer_core.errors import StorageError, WorkspaceLocked
 
 _LONGEST_CONTENT = 4096
 _LONGEST_PURPOSE = 500
@@ -88,8 +88,21 @@ def holding(lock_file: Path, purpose: str) -> Iterator[HeldLock]:
 
 
 def take(lock_file: Path, *, wait: bool = False) -> int | None:
-    """Take the lock without a name; the descriptor to `release`, or None when it is held."""
-    descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+    """Take the lock without a name; the descriptor to `release`, or None when it is held.
+
+    Raises:
+        StorageError: the workspace cannot be written.
+    """
+    try:
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM}:
+            raise
+        raise StorageError(
+            f"the workspace {lock_file.parent} cannot be written: {error.strerror}",
+            "a workspace is a directory that the current user owns, on a disk that can be written",
+            "set BPELINE_HOME to such a directory",
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:

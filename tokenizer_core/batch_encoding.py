@@ -38,7 +38,7 @@ def encode_batch(
         listed = ids.tolist()
         return [listed[begin:end] for begin, end in pairwise(edges.tolist())]
 
-    workers = min(threads or _processors(), len(batches))
+    workers = min(threads or available_processors(), len(batches))
     if workers <= 1:
         return [ids for batch in batches for ids in encode(batch)]
     with ThreadPoolExecutor(workers) as pool:
@@ -89,7 +89,8 @@ def _batches(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _processors() -> int:
+def available_processors() -> int:
+    """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

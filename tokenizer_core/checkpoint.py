@@ -66,7 +66,7 @@ class Checkpoint:
                 "settings",
                 self.settings_digest,
                 settings_digest,
-                "the same tie_break, min_count and max_token_bytes",
+                "the same tie_break, min_count, min_word_count, max_token_bytes and given merges",
             ),
         ):
             if ours != theirs:

@@ -22,7 +22,8 @@ from tokenizer_core.text import Text
 from tokenizer_core.word_counts import WordCounts
 from tokenizer_core.word_sums import WordSum
 
-_SMALLEST_CHUNK = 1 << 20
+# Each chunk begins with an empty table, so few large ones are faster than many small ones.
+_SMALLEST_CHUNK = 4 << 20
 _CHUNKS_PER_WORKER = 4  # enough for all threads to end at about the same time
 
 AnyPath = str | os.PathLike[str] | Source
@@ -75,7 +76,8 @@ def count_words(
         )
     files = find_source_files(sources)
     if chunk_bytes is None:
-        share = sum(file.size for file in files) // (workers * _CHUNKS_PER_WORKER)
+        shares = workers * _CHUNKS_PER_WORKER if workers > 1 else 1
+        share = sum(file.size for file in files) // shares
         chunk_bytes = min(max(share, _SMALLEST_CHUNK), CHUNK_BYTES)
     compile_counting(reading.pattern)
     counts = _count_files(files, reading, workers, chunk_bytes)
@@ -114,7 +116,7 @@ def _count_group(group: ChunkGroup, reading: Reading, chunk_bytes: int) -> _Grou
     only: WordCounts | None = None
     several: WordSum | None = None
     end = group.begin
-    for chunk, text in read_chunks(group, reading, chunk_bytes):
+    for chunk, text in read_chunks(group, reading, chunk_bytes, with_digests=False):
         part = count_chunk(chunk, text, reading).counts.shifted(chunk.begin)
         end = chunk.end
         if only is None:

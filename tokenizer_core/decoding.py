@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import codecs
 from array import array
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import UnknownToken
+from tokenizer_core.errors import InvalidOption, UnknownToken
 from tokenizer_core.kernels.decode_ids import copy_tokens, decoded_size
 
 _FEW = 200  # ids up to which joining Python objects is quicker than a kernel
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
+
+OnInvalid = Literal["replace", "strict"]
+
+
+def decoded_text(content: bytes, errors: OnInvalid) -> str:
+    """``content`` as text.
+
+    Raises:
+        UnicodeDecodeError: not UTF-8, with ``"strict"``.
+        InvalidOption: another way of handling errors.
+    """
+    _check_errors(errors)
+    return content.decode(errors=errors)
+
+
+def _check_errors(errors: str) -> None:
+    if errors not in ("replace", "strict"):
+        raise InvalidOption(
+            f"errors is {errors!r}", "accepted: 'replace', 'strict'", "leave it out"
+        )
 
 
 class Decoder:
@@ -47,6 +68,20 @@ class Decoder:
             return b"".join(map(self._vocab.__getitem__, listed))
         except (KeyError, TypeError):
             raise self._unknown(listed) from None
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        return max(map(len, self._vocab.values()))
+
+    def lengths(self, ids: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Bytes of each token, int64 ``[n]``; all ids are known."""
+        if not self._is_dense:
+            found = (len(self._vocab[id_]) for id_ in ids.tolist())
+            return np.fromiter(found, np.int64, len(ids))
+        offsets = self._table[0]
+        lengths: NDArray[np.int64] = offsets[ids + np.uint32(1)] - offsets[ids]
+        return lengths
 
     def _decode_array(self, ids: NDArray[np.uint32]) -> bytes:
         offsets, tokens = self._table
@@ -84,3 +119,43 @@ class Decoder:
             f"ids of this tokenizer lie between {min(known)} and {self._highest}",
             "was the text encoded with another tokenizer? compare their digests",
         )
+
+
+class DecodeStream:
+    """Text from ids that come one at a time. What is fed and flushed joins to `decode` of all ids.
+
+    A token may end inside a character: its bytes are held back until the character is complete or
+    known to be broken. One stream is for one thread.
+
+    Args:
+        decoder: of the tokenizer that made the ids.
+        errors: as for `Tokenizer.decode`.
+
+    Raises:
+        InvalidOption: another way of handling errors.
+    """
+
+    def __init__(self, decoder: Decoder, errors: OnInvalid = "replace") -> None:
+        _check_errors(errors)
+        self._decoder = decoder
+        self._characters = codecs.getincrementaldecoder("utf-8")(errors)
+
+    def feed(self, id_: int) -> str:
+        """The characters that this id completes; often one token's, sometimes none.
+
+        Raises:
+            UnknownToken: an id that the vocab does not hold; the stream goes on as if it had not
+                been fed.
+            UnicodeDecodeError: not UTF-8, with ``"strict"``.
+        """
+        return self._characters.decode(self._decoder.decode([id_]))
+
+    def flush(self) -> str:
+        """What is still held back; the stream then begins anew.
+
+        Raises:
+            UnicodeDecodeError: half a character, with ``"strict"``.
+        """
+        rest = self._characters.decode(b"", True)
+        self._characters.reset()
+        return rest

@@ -6,52 +6,100 @@ Knows tables, caches and scratch memory; nothing of strings, special tokens' nam
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.kernels.encode_gains import add_gains
-from tokenizer_core.kernels.encode_text import ENTRY_WORDS, NEEDED, ROOM, encode_spans
+from tokenizer_core.kernels.encode_machine import (
+    ARENA,
+    ARENA_BYTES,
+    BYTE_IDS,
+    CACHE,
+    LONG_CACHE,
+    LONGEST,
+    MACHINE,
+    PAIRS,
+    SCRATCH,
+    SHIFT,
+    SLOTS,
+    WHOLE,
+    WHOLE_SHIFT,
+    WHOLE_TEXT,
+)
+from tokenizer_core.kernels.encode_text import NEEDED, encode_spans
 from tokenizer_core.kernels.encode_word import (
     LONG_SCRATCH,
     NO_MERGE,
     SHORT_SCRATCH,
+    SHORT_WORD,
     fill_pair_table,
 )
 from tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
+from tokenizer_core.kernels.whole_words import fill_whole_words
+from tokenizer_core.kernels.word_cache import (
+    ARENA_PER_SLOT,
+    ENTRY_WORDS,
+    LONG_ENTRY_WORDS,
+    ROOM,
+)
 from tokenizer_core.pretokenization import mark_pre_tokens
+from tokenizer_core.short_texts import SHORT_TEXT, ShortBuffers, marking
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.word_counts import WordCounts
 
-DEFAULT_CACHE_WORDS = 1 << 16  # 64 bytes each: 4 MiB per thread, touched only as it fills
+DEFAULT_CACHE_WORDS = 1 << 16  # 144 bytes each: 9 MiB per thread, touched only as it fills
 MAX_CACHE_WORDS = 1 << 24
 _KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
+_LEAST_SCRATCH = (SHORT_SCRATCH + LONG_SCRATCH * SHORT_TEXT) // 8  # uint64: 66 KiB
 _NO_IDS_BEHIND = np.full(1, -1, np.int64)
 
 
 class Workspace:
-    """What one thread at a time writes to while it encodes: a cache of words and scratch."""
+    """What one thread at a time writes to while it encodes: caches of words and scratch.
 
-    __slots__ = ("cache", "scratch")
+    Attributes:
+        machine: int64 ``[MACHINE]``: the addresses of all of it, as kernels want them.
+        scratch: uint64; always enough for a short text.
+        short: buffers for short texts.
+    """
 
-    def __init__(self, slots: int) -> None:
-        # four words more: the last entry is copied 16 bytes at a time
-        self.cache = np.zeros(ENTRY_WORDS * slots + 4 if slots else 0, np.uint64)
-        self.scratch = np.empty(SHORT_SCRATCH // 8, np.uint64)
+    __slots__ = ("_caches", "machine", "scratch", "short")
+
+    def __init__(self, machine: NDArray[np.int64], slots: int) -> None:
+        self.machine = machine.copy()
+        self.short = ShortBuffers()
+        self._caches: tuple[NDArray[np.uint64], ...] = (
+            # Four words more: the last entry is copied 16 bytes at a time.
+            np.zeros(ENTRY_WORDS * slots + 4, np.uint64),
+            np.zeros(LONG_ENTRY_WORDS * slots, np.uint64),
+            np.empty(ARENA_PER_SLOT * slots // 8 + 2, np.uint64),
+        )
+        for place, array in zip((CACHE, LONG_CACHE, ARENA), self._caches, strict=True):
+            self.machine[place] = array.ctypes.data
+        self.machine[SLOTS] = slots
+        self.machine[ARENA_BYTES] = ARENA_PER_SLOT * slots
+        self._take(_LEAST_SCRATCH)
+
+    def _take(self, words: int) -> None:
+        self.scratch = np.empty(words, np.uint64)
+        self.machine[SCRATCH] = self.scratch.ctypes.data
+        self.machine[LONGEST] = max(SHORT_WORD, (8 * words - SHORT_SCRATCH) // LONG_SCRATCH)
 
     def grow(self, longest: int) -> None:
         """Make scratch large enough for a pre-token of ``longest`` bytes."""
         wanted = (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
         if wanted > len(self.scratch):
-            self.scratch = np.empty(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)), np.uint64)
+            self._take(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
 
     def shrink(self) -> None:
         if self.scratch.nbytes > _KEPT_SCRATCH:
-            self.scratch = np.empty(SHORT_SCRATCH // 8, np.uint64)
+            self._take(_LEAST_SCRATCH)
 
 
 class Encoder:
@@ -85,19 +133,51 @@ class Encoder:
                 f"leave cache_words out for {DEFAULT_CACHE_WORDS}",
             )
         self.pattern = pattern
+        self.byte_ids = byte_ids
         self.merges = len(results)
         self._slots = 0 if cache_words == 0 else max(2, 1 << (cache_words - 1).bit_length())
         self._byte_ids = byte_ids.astype(np.uint32)
         self._shift, self._pairs = _empty_pair_table(len(results))
         fill_pair_table(left, right, results, self._shift, self._pairs)
+        self._machine = np.zeros(MACHINE, np.int64)
+        self._machine[BYTE_IDS] = self._byte_ids.ctypes.data
+        self._machine[PAIRS] = self._pairs.ctypes.data
+        self._machine[SHIFT] = self._shift
+        self._mark_short = marking(pattern)
+        self._whole_words: tuple[NDArray[Any], ...] = ()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
+
+    @property
+    def has_whole_words(self) -> bool:
+        """Whether some words are one token although merges make several of them."""
+        return bool(self._whole_words)
+
+    def take_whole(self, ids: Mapping[bytes, int]) -> None:
+        """Make words one token each, whatever their merges say.
+
+        For the time before the first encoding: what is cached is not thought over.
+
+        Args:
+            ids: the words, of two bytes or more, and their ids.
+        """
+        if not ids:
+            return
+        words = Text.of(b"".join(ids)).data
+        ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+        table = np.zeros(4 << (2 * len(ids)).bit_length(), np.uint64)
+        values = np.fromiter(ids.values(), np.int64, len(ids))
+        self._machine[WHOLE_SHIFT] = fill_whole_words(words, ends, values, table)
+        self._machine[WHOLE] = table.ctypes.data
+        self._machine[WHOLE_TEXT] = words.ctypes.data
+        self._whole_words = (words, table)
+        self._idle.clear()
 
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._slots)
+            workspace = Workspace(self._machine, self._slots)
         try:
             yield workspace
         finally:
@@ -143,17 +223,24 @@ class Encoder:
                 marks,
                 spans,
                 behind,
-                self._byte_ids,
-                self._pairs,
-                self._shift,
-                workspace.cache,
-                workspace.scratch,
+                workspace.machine,
                 ids,
                 ends,
                 state,
             ):
                 workspace.grow(int(state[NEEDED]))
         return ids[: ends[-1] if len(ends) else 0], ends
+
+    def encode_short(self, content: bytes) -> list[int]:
+        """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""
+        try:
+            workspace = self._idle.pop()
+        except IndexError:
+            workspace = Workspace(self._machine, self._slots)
+        # On any exception the workspace is lost, not the text of another call in it.
+        ids = workspace.short.encode(content, self._mark_short, workspace.machine)
+        self._idle.append(workspace)
+        return ids
 
     def encode_whole(self, text: Text) -> NDArray[np.uint32]:
         """Token ids of a whole text as one span: uint32."""
@@ -208,7 +295,7 @@ def derive_merges(
     """
     left, right = np.empty((2, len(tokens)), np.int64)
     shift, pairs = _empty_pair_table(len(tokens))
-    workspace = Workspace(0)
+    workspace = Workspace(np.zeros(MACHINE, np.int64), 0)
     workspace.grow(max(map(len, tokens), default=0))
     failed = derive_merges_by_kernel(
         np.frombuffer(bytearray(b"".join(tokens)), np.uint8),

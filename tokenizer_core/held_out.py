@@ -9,12 +9,14 @@ from tokenizer_core.cuts import Cuts
 from tokenizer_core.kernels.fingerprint import fingerprint_spans
 from tokenizer_core.text import Text
 
-SECTION_BYTES = 64 << 10  # a section ends at the first legal cut behind so many bytes
+# A section ends at the first legal cut behind so many bytes. Small, so that one per cent of a few
+# megabytes is still a sample of many places.
+SECTION_BYTES = 4 << 10
 _FIRST_LOOK = 1 << 10
 
 
 def sections_of(text: Text, documents: NDArray[np.int64], at_spaces: bool) -> NDArray[np.int64]:
-    """Documents cut into sections of about 64 KiB, each from its own beginning on.
+    """Documents cut into sections of about 4 KiB, each from its own beginning on.
 
     So a document that grows keeps all its sections but the last.
 

@@ -50,7 +50,8 @@ class CompressionReport:
         renyi_efficiency_observed: H₂.₅ / log₂|V⁺|. Both are 0 when only one token occurs.
         encode_mb_per_second: 10⁶ bytes per second, one thread, caches warm, ids as NumPy arrays.
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
-            training had stopped there.
+            training had stopped there (the size itself alone for one with ``ignore_merges``
+            whose merges do not make every token).
         bytes, chars, words, tokens, documents: the denominators.
         distinct_tokens, vocab_size: |V⁺| and |V|.
     """
@@ -137,7 +138,10 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         renyi_efficiency=entropy / math.log2(tokenizer.vocab_size),
         renyi_efficiency_observed=entropy / math.log2(distinct) if distinct > 1 else 0.0,
         encode_mb_per_second=size / 1e6 / max(seconds, 1e-9),
-        curve=compression_curve(tokenizer, size, gains),
+        # Words that are taken whole take no merges, so gains say nothing about smaller sizes.
+        curve=((tokenizer.vocab_size, size / tokens),)
+        if tokenizer.encoder.has_whole_words
+        else compression_curve(tokenizer, size, gains),
         bytes=size,
         chars=chars,
         words=words,

@@ -7,14 +7,21 @@ from itertools import islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenizer_core.errors import InvalidPattern
 from tokenizer_core.kernels.scan_cl100k import mark_cl100k
 from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
-from tokenizer_core.unicode_classes import class_table
+from tokenizer_core.unicode_classes import class_table, class_table_with_marks
 
 _MATCHES_AT_ONCE = 1 << 16
-_KERNELS = {"gpt2": mark_gpt2, "cl100k": mark_cl100k}
+# How many numbers make a pre-token; whether white space at the end of a span is one pre-token.
+_LIKE_CL100K = {
+    "cl100k": (3, True),
+    "llama3": (3, False),
+    "qwen2": (1, False),
+    "qwen3.5": (1, False),
+}
 
 
 def mark_pre_tokens(
@@ -35,17 +42,49 @@ def mark_pre_tokens(
 
     Raises:
         IndexError: a span lies outside of the text, or ends before it begins.
+        InvalidPattern: the pattern drops text: see `mark_kept_and_dropped`.
+    """
+    if pattern.drops_gaps:
+        raise InvalidPattern(
+            f"the split pattern {pattern.name!r} drops the text between its pre-tokens",
+            "here every byte must belong to a pre-token",
+            f"use another pattern, or the regex {pattern.regex!r}, which keeps what lies between",
+        )
+    return mark_kept_and_dropped(text, spans, pattern)[0]
+
+
+def mark_kept_and_dropped(
+    text: Text, spans: NDArray[np.int64], pattern: SplitPattern
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Mark where pre-tokens start, and which of them are none because the pattern drops them.
+
+    Args:
+        text, spans: as for `mark_pre_tokens`.
+
+    Returns:
+        Two bitmaps. The first is that of `mark_pre_tokens`, where a dropped stretch starts and
+        ends like a pre-token. In the second the starts of dropped stretches are set; it is empty
+        (size 0) when the pattern drops nothing.
+
+    Raises:
+        IndexError: a span lies outside of the text, or ends before it begins.
     """
     spans = np.ascontiguousarray(spans, np.int64)
     starts = np.zeros(text.size // 64 + 2, np.uint64)
-    mark = _KERNELS.get(pattern.name or "")
-    if mark is not None:
-        within = mark(text.data, text.size, spans, class_table(), starts)
+    dropped = np.zeros(starts.size if pattern.drops_gaps else 0, np.uint64)
+    if pattern.name == "gpt2":
+        within = mark_gpt2(text.data, text.size, spans, class_table(), starts)
+    elif pattern.name in _LIKE_CL100K:
+        table = class_table_with_marks() if pattern.name == "qwen3.5" else class_table()
+        options = _LIKE_CL100K[pattern.name]
+        within = mark_cl100k(text.data, text.size, spans, table, starts, *options)
+    elif (automaton := pattern.automaton) is not None:
+        within = automaton.mark(text, spans, starts, dropped)
     else:
         within = _mark_by_regex(text, spans, pattern, starts)
     if not within:
         raise IndexError(f"a span lies outside of the text of {text.size} bytes")
-    return starts
+    return starts, dropped
 
 
 def _mark_by_regex(
@@ -76,10 +115,24 @@ def _mark_by_regex(
 
 
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
-    """The pre-tokens of ``text`` as strings, for people and tests; joined they give it back."""
+    """The pre-tokens of ``text`` as strings, for people and tests.
+
+    Joined they give the text back, unless the pattern drops what lies between.
+    """
     whole = Text.of(text.encode())
-    starts = mark_pre_tokens(
+    starts, dropped = mark_kept_and_dropped(
         whole, np.array([[0, whole.size]], np.int64), SplitPattern.parse(pattern)
     )
-    edges = np.flatnonzero(np.unpackbits(starts.view(np.uint8), bitorder="little")).tolist()
-    return [whole.bytes(begin, end).decode() for begin, end in pairwise([*edges, whole.size])]
+    edges, left_out = _positions(starts), set(_positions(dropped))
+    return [
+        whole.bytes(begin, end).decode()
+        for begin, end in pairwise([*edges, whole.size])
+        if begin not in left_out
+    ]
+
+
+def _positions(bitmap: NDArray[np.uint64]) -> list[int]:
+    positions: list[int] = np.flatnonzero(
+        np.unpackbits(bitmap.view(np.uint8), bitorder="little")
+    ).tolist()
+    return positions

@@ -11,7 +11,7 @@ from tokenizer_core.errors import InvalidOption
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
 
-_COUNTING = 1  # raised whenever the same bytes and settings give other counts than before
+_COUNTING = 2  # raised whenever the same bytes and settings give other counts than before
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import difflib
 import functools
-import string
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import regex as regex_package
 
-from tokenizer_core.digests import digest_of
+from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import InvalidOption, InvalidPattern
+from tokenizer_core.named_patterns import (
+    DROPPING_PATTERNS,
+    NAMED_PATTERNS,
+    OTHER_SPELLINGS,
+    SAME_PATTERNS,
+)
 from tokenizer_core.regex_export import respelled_for_export
+from tokenizer_core.split_automaton import SplitAutomaton, split_automaton
 from tokenizer_core.unicode_classes import unicode_classes_digest
 
-MAX_REGEX_BYTES = 4096
+__all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
 
-_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# tiktoken's cl100k_base in two respects spelled otherwise, so that every engine reads the same:
-# `\p{N}{1,3}+` without its plus (nothing follows, so giving back cannot help; Oniguruma reads the
-# plus as a repetition), and `\s++$` as `\s++(?!\S)` (behind a possessive run stands no white
-# space, so both mean the end of the text; `$` means three different things to three engines).
-_CL100K = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+"
-    r"|\s++(?!\S)|\s*[\r\n]|\s+(?!\S)|\s"
-)
-NAMED_PATTERNS = {"gpt2": _GPT2, "cl100k": _CL100K}
-_OTHER_SPELLINGS = {
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
-    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s": "cl100k",
-}
-_NAME_LETTERS = frozenset(string.ascii_letters + string.digits + "-_")
+MAX_REGEX_BYTES = 4096
+_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5")
+# These look into no other class than letters, numbers and white space, so that the digest of
+# those alone says which characters they mean.
+_OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
+
+_NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS)
+_LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,9 @@ class SplitPattern:
     Attributes:
         regex: the pattern in the syntax of the ``regex`` package. A known spelling of a named
             pattern is replaced by ours, so that equal patterns are equal values.
-        name: ``gpt2``, ``cl100k``, or None for a user's own.
+        name: ``gpt2``, ``cl100k`` … (`named`), or None for a user's own. With ``whitespace`` and
+            ``wordpunct`` what lies between matches is dropped (`drops_gaps`); the same regex
+            without the name keeps it.
 
     Raises:
         InvalidPattern: the regex does not compile, is longer than 4 KB, or searches backwards.
@@ -54,9 +53,13 @@ class SplitPattern:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        known = next((name for name, text in NAMED_PATTERNS.items() if text == self.regex), None)
-        known = known or _OTHER_SPELLINGS.get(self.regex)
-        if self.name is not None and self.name != known:
+        name = SAME_PATTERNS.get(self.name or "", self.name)
+        if name in DROPPING_PATTERNS:
+            known = name if DROPPING_PATTERNS[name] == self.regex else None
+        else:
+            known = next((n for n, text in NAMED_PATTERNS.items() if text == self.regex), None)
+            known = known or OTHER_SPELLINGS.get(self.regex)
+        if name is not None and name != known:
             raise InvalidPattern(
                 f"the regex given is not that of the split pattern {self.name!r}",
                 "a name stands for one regex",
@@ -64,32 +67,34 @@ class SplitPattern:
             )
         if known is not None:
             object.__setattr__(self, "name", known)
-            object.__setattr__(self, "regex", NAMED_PATTERNS[known])
+            object.__setattr__(self, "regex", _regex_of(known))
         else:
             _compile(self.regex)
 
     @classmethod
     def named(cls, name: str) -> SplitPattern:
-        """A built-in pattern.
+        """A built-in pattern: gpt2, cl100k, o200k, llama3, qwen2 (also qwen2.5, qwen3), …
 
         Raises:
             InvalidOption: there is no pattern of this name.
         """
-        if name not in NAMED_PATTERNS:
-            close = difflib.get_close_matches(name, NAMED_PATTERNS, 1, 0.4) or ["gpt2"]
+        if name not in _NAMES:
+            close = difflib.get_close_matches(name, _NAMES, 1, 0.4) or ["gpt2"]
             raise InvalidOption(
                 f"there is no split pattern named {name!r}",
-                f"names are {', '.join(NAMED_PATTERNS)}; anything else must be a regex",
+                f"names are {', '.join(_NAMES)}; anything else must be a regex",
                 f"write {close[0]!r}",
             )
-        return cls(NAMED_PATTERNS[name], name)
+        name = SAME_PATTERNS.get(name, name)
+        return cls(_regex_of(name), name)
 
     @classmethod
     def parse(cls, pattern: str | SplitPattern) -> SplitPattern:
         """A pattern from a name, a regex or a pattern.
 
-        A string of letters, digits, ``-`` and ``_`` alone is a name: as a regex it would cut at
-        one literal word, which nobody means; ``SplitPattern(regex=...)`` takes it nevertheless.
+        A string of letters, digits, ``-`` and ``_`` alone (and a version such as ``3.5`` at its
+        end) is a name: as a regex it would cut at one literal word, which nobody means;
+        ``SplitPattern(regex=...)`` takes it nevertheless.
 
         Raises:
             InvalidOption: an unknown name.
@@ -97,7 +102,7 @@ class SplitPattern:
         """
         if isinstance(pattern, SplitPattern):
             return pattern
-        if _NAME_LETTERS.issuperset(pattern):
+        if _LIKE_A_NAME.fullmatch(pattern):
             return cls.named(pattern)
         return cls(pattern)
 
@@ -107,9 +112,32 @@ class SplitPattern:
         return _compile(self.regex)
 
     @property
+    def automaton(self) -> SplitAutomaton | None:
+        """The tables that run this pattern natively, where its regex can be made into such."""
+        made = split_automaton(self.regex)
+        return made if isinstance(made, SplitAutomaton) else None
+
+    @property
+    def compiled_by(self) -> str:
+        """What runs this pattern.
+
+        ``kernel``: machine code written for it; ``automaton``: tables of its own for a kernel that
+        runs them; else ``regex: `` and the reason why it is left to that package (5 to 20 MB/s).
+        """
+        if self.name in _HAND_WRITTEN:
+            return "kernel"
+        made = split_automaton(self.regex)
+        return "automaton" if isinstance(made, SplitAutomaton) else f"regex: {made}"
+
+    @property
     def has_kernel(self) -> bool:
-        """Whether machine code of our own runs this pattern."""
-        return self.name is not None
+        """Whether machine code runs this pattern, and not the ``regex`` package."""
+        return self.compiled_by in ("kernel", "automaton")
+
+    @property
+    def drops_gaps(self) -> bool:
+        """Whether text between matches is dropped; otherwise it is a pre-token of its own."""
+        return self.name in DROPPING_PATTERNS
 
     @property
     def cuts_at_spaces(self) -> bool:
@@ -123,7 +151,15 @@ class SplitPattern:
     @property
     def digest(self) -> str:
         """Digest of the behaviour: the regex and the Unicode tables it looks into."""
-        return digest_of({"regex": self.regex, "unicode": unicode_classes_digest()})
+        behaviour = {"regex": self.regex, "unicode": unicode_classes_digest()}
+        if self.name not in _OF_THREE_CLASSES:
+            automaton = self.automaton
+            behaviour["characters"] = (
+                regex_package.__version__ if automaton is None else _characters_digest(self.regex)
+            )
+        if self.drops_gaps:
+            behaviour["between"] = "dropped"
+        return digest_of(behaviour)
 
     @property
     def regex_for_export(self) -> str:
@@ -134,12 +170,23 @@ class SplitPattern:
         return respelled_for_export(self.regex)
 
 
+def _regex_of(name: str) -> str:
+    return NAMED_PATTERNS.get(name) or DROPPING_PATTERNS[name]
+
+
+@functools.lru_cache(maxsize=64)
+def _characters_digest(pattern: str) -> str:
+    made = split_automaton(pattern)
+    assert isinstance(made, SplitAutomaton)
+    return digest_of_bytes(made.class_of_point)
+
+
 @functools.lru_cache(maxsize=64)
 def _compile(pattern: str) -> Any:
     if not isinstance(pattern, str) or not pattern:
         raise InvalidPattern(
             f"the split pattern is {pattern!r}",
-            f"names are {', '.join(NAMED_PATTERNS)}; anything else must be a regex",
+            f"names are {', '.join(_NAMES)}; anything else must be a regex",
             "write 'gpt2'",
         )
     try:
@@ -157,7 +204,7 @@ def _compile(pattern: str) -> Any:
     except (regex_package.error, ValueError, RecursionError, OverflowError) as error:
         raise InvalidPattern(
             f"the split pattern {pattern!r} does not compile: {error}",
-            f"names are {', '.join(NAMED_PATTERNS)}; anything else must be a regex in the syntax "
+            f"names are {', '.join(_NAMES)}; anything else must be a regex in the syntax "
             "of Python's `regex` package",
             "write 'gpt2', or mend the regex at the position named",
         ) from error

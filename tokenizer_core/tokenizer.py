@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.batch_encoding import encode_batch
-from tokenizer_core.decoding import Decoder
-from tokenizer_core.digests import canonical_json, digest_of_bytes
-from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, Encoder
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
-from tokenizer_core.reachability import tokens_not_made_by_merges
+from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.explanation import ExplainedPreToken, Explainer
+from tokenizer_core.file_encoding import SHARD_BYTES, FileEncoding, encode_files
+from tokenizer_core.offsets import EncodingWithOffsets, encoding_with_offsets
+from tokenizer_core.padding import Side, pad
+from tokenizer_core.reading import Reading
+from tokenizer_core.short_texts import SHORT_TEXT
 from tokenizer_core.special_policy import SpecialPolicy, spans_between
-from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.text_input import utf8_of, valid_utf8
 from tokenizer_core.text_stream import cut_stream
-from tokenizer_core.vocab_rules import check_vocab, shown
+from tokenizer_core.token_shards import ShardRecord, TokenShards
+from tokenizer_core.tokenizer_model import TokenizerModel
+from tokenizer_core.truncation import longest_prefix
 from tokenizer_core.word_counts import WordCounts
 
 AllowedSpecial = Literal["none", "all"] | Collection[str]
 OnSpecial = Literal["text", "error"]
+AnyPath = str | os.PathLike[str] | Source
 Format = Literal["bpeline", "hf", "gpt2", "tiktoken"]
 
 
-class Tokenizer:
+class Tokenizer(TokenizerModel):
     """Byte-level BPE: immutable, safe to use from many threads.
 
     ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent pair of lowest rank
@@ -46,8 +50,9 @@ class Tokenizer:
         special_tokens: token → id, or tokens whose ids are looked up in the vocab.
         pattern: the split pattern: a name, a regex or a `SplitPattern`.
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
-            its merges say (a flag of HuggingFace's format). Accepted where it changes nothing.
-        cache_words: how many words each thread remembers (64 bytes each); 0 turns caches off.
+            its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
+            are not among these: they are found where they are allowed, and nowhere else.
+        cache_words: how many words each thread remembers (144 bytes each); 0 turns caches off.
 
     Raises:
         InvalidTokenizer: vocab, merges and special tokens contradict each other.
@@ -62,99 +67,6 @@ class Tokenizer:
         >>> tokenizer.decode([256, 99])
         'abc'
     """
-
-    def __init__(
-        self,
-        vocab: Mapping[int, bytes],
-        merges: Sequence[tuple[bytes, bytes]],
-        special_tokens: Mapping[str, int] | Sequence[str] = (),
-        pattern: SplitPattern | str = "gpt2",
-        *,
-        ignore_merges: bool = False,
-        cache_words: int = DEFAULT_CACHE_WORDS,
-    ) -> None:
-        checked = check_vocab(vocab, merges, special_tokens)
-        self._vocab = dict(vocab)
-        self._merges: list[tuple[bytes, bytes]] = list(map(tuple, merges))  # type: ignore[arg-type]
-        self._special_tokens = checked.special_tokens
-        self._ids = checked.ids
-        self._pattern = SplitPattern.parse(pattern)
-        self._ignore_merges = ignore_merges
-        self._cache_words = cache_words
-        self._merge_ids = (checked.left, checked.right, checked.results)
-        self._decoder = Decoder(self._vocab)
-        #: The engine underneath, for those who have spans of bytes rather than strings.
-        self.encoder = Encoder(
-            checked.byte_ids, *self._merge_ids, self._pattern, cache_words=cache_words
-        )
-        if ignore_merges:
-            for token, id_ in tokens_not_made_by_merges(self.encoder, self._ids):
-                raise InvalidTokenizer(
-                    f"ignore_merges is set, and the merges do not make {shown(token)} (id {id_})",
-                    "ignore_merges is supported where it changes nothing",
-                    "unset it if whole words need not become such tokens",
-                )
-
-    @property
-    def vocab(self) -> Mapping[int, bytes]:
-        """id → bytes, special tokens included; a read-only view."""
-        return MappingProxyType(self._vocab)
-
-    @property
-    def merges(self) -> list[tuple[bytes, bytes]]:
-        """Pairs of bytes in order of rank; a copy."""
-        return self._merges.copy()
-
-    @property
-    def special_tokens(self) -> dict[str, int]:
-        """Special token → id; a copy."""
-        return self._special_tokens.copy()
-
-    @property
-    def pattern(self) -> SplitPattern:
-        """How text is cut into pre-tokens."""
-        return self._pattern
-
-    @property
-    def ignore_merges(self) -> bool:
-        """Whether a pre-token that is in the vocab is one token regardless of merges."""
-        return self._ignore_merges
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens: bytes, merges and special tokens."""
-        return len(self._vocab)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the behaviour: pattern, special tokens, ids, merges. Equal digests, equal ids.
-
-        How the merges were learned (tie-break, corpus) is no part of it.
-        """
-        ids = np.array(sorted(self._vocab), np.dtype("<i8"))
-        tokens = [self._vocab[id_] for id_ in ids.tolist()]
-        head = {
-            "format": 1,
-            "normalizer": None,
-            "pattern": self._pattern.digest,
-            "special_tokens": self._special_tokens,
-            "ignore_merges": self._ignore_merges,
-            "tokens": len(tokens),
-            "merges": len(self._merges),
-        }
-        lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
-        left, right, _ = (part.astype("<i8") for part in self._merge_ids)
-        return digest_of_bytes(canonical_json(head), ids, lengths, b"".join(tokens), left, right)
-
-    def __repr__(self) -> str:
-        pattern = self._pattern.name or shown(self._pattern.regex)
-        specials = len(self._special_tokens)
-        return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # For multiprocessing: a process builds its own tables and caches.
-        build = partial(Tokenizer, ignore_merges=self._ignore_merges, cache_words=self._cache_words)
-        return build, (self._vocab, self._merges, self._special_tokens, self._pattern)
 
     # Text to ids
 
@@ -178,8 +90,19 @@ class Tokenizer:
             InvalidSpecialToken: the policy forbids what the text holds, or allows the unknown.
             InvalidOption: a policy of another name.
         """
-        ids: list[int] = self._ids_of(utf8_of(text), allowed_special, on_special).tolist()
+        content = utf8_of(text)
+        if len(content) <= SHORT_TEXT and allowed_special == "none" and on_special == "text":
+            return self.encoder.encode_short(content)
+        ids: list[int] = self._ids_of(content, allowed_special, on_special).tolist()
         return ids
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Token ids of ``text`` with every special token in it as ordinary text.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+        """
+        return self.encode(text)
 
     def encode_to_numpy(
         self,
@@ -208,6 +131,63 @@ class Tokenizer:
         """How many ids `encode` would give."""
         return len(self._ids_of(valid_utf8(text), allowed_special, on_special))
 
+    def encode_with_offsets(
+        self,
+        text: str,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> EncodingWithOffsets:
+        """Token ids of ``text``, and where in the text each of them stands.
+
+        Byte offsets lie end to end and cover the text. A token may hold a part of a character
+        only: its character offsets are those of all the characters it touches, so neighbours
+        overlap then.
+
+        Raises:
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+        """
+        ids = self._ids_of(utf8_of(text), allowed_special, on_special)
+        return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
+
+    def truncate(
+        self,
+        text: str,
+        max_tokens: int,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> str:
+        """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
+
+        It never splits a character. Its ids are not always the first ids of the whole text: a
+        prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
+        more than 4 KiB without a space (or with a pattern of your own) the prefix fits, but a
+        slightly longer one may fit as well.
+
+        Raises:
+            InvalidOption: ``max_tokens`` is negative.
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+        """
+        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        content = utf8_of(text)
+        policy.refuse_forbidden(text)
+
+        def ends_of(part: bytes) -> NDArray[np.int64]:
+            ids = self._ids_of(part, tuple(policy.allowed), "text")
+            return np.cumsum(self._decoder.lengths(ids))
+
+        cuts_at_spaces = self._pattern.cuts_at_spaces
+        return longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts_at_spaces)
+
+    def explain(self, text: str) -> list[ExplainedPreToken]:
+        """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
+
+        Special tokens are ordinary text. For people: slow, and made for texts they can read.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+        """
+        return self._explainer.explain(utf8_of(text))
+
     def encode_batch(
         self,
         texts: Iterable[str],
@@ -229,6 +209,32 @@ class Tokenizer:
         """
         policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
         return encode_batch(self.encoder, texts, policy, threads)
+
+    def encode_padded(
+        self,
+        texts: Iterable[str],
+        max_length: int | None = None,
+        *,
+        pad_id: int,
+        pad_to: int | None = None,
+        pad_side: Side = "right",
+        cut_side: Side = "right",
+        threads: int | None = None,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+        """Token ids of many texts as one array, cut and padded to the same length; see `pad`.
+
+        Returns:
+            ids, uint32 ``[n, length]``; and a mask, bool ``[n, length]``: True where a token of
+            the text stands.
+
+        Raises:
+            InvalidOption: a length or a side that makes no sense.
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode_batch`.
+        """
+        batch = self.encode_batch(texts, threads, allowed_special, on_special)
+        return pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
 
     def encode_iterable(
         self,
@@ -252,62 +258,57 @@ class Tokenizer:
         policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
         return self._encode_pieces(chunks_of_text, policy)
 
-    # Ids to text
+    def encode_files(
+        self,
+        paths: AnyPath | Iterable[AnyPath],
+        out: str | Path,
+        *,
+        threads: int | None = None,
+        separator: str | None = None,
+        end_of_text: str | None = None,
+        invalid_utf8: Literal["strict", "replace"] = "strict",
+        text_field: str = "text",
+        shard_bytes: int = SHARD_BYTES,
+        on_shard: Callable[[ShardRecord], None] | None = None,
+    ) -> TokenShards:
+        """Encode files into a directory of token shards, on all processors, in bounded memory.
 
-    def decode_bytes(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
-        """The bytes of token ids, joined.
-
-        Raises:
-            UnknownToken: an id that the vocab does not hold.
-        """
-        return self._decoder.decode(ids)
-
-    def decode(
-        self, ids: Iterable[int] | NDArray[Any], errors: Literal["replace", "strict"] = "replace"
-    ) -> str:
-        """The text of token ids.
+        Killed or interrupted, the same call goes on behind the last shard it finished; with files
+        added, it encodes these. Special tokens in the text are ordinary text.
 
         Args:
-            ids: token ids; special tokens become their text.
-            errors: bytes that are not UTF-8 (a token may end inside a character) become U+FFFD
-                with ``"replace"``, an error with ``"strict"``.
+            paths: files, directories or globs, as for `count_words`, or one of them.
+            out: the directory: see `token_shards` for what is in it.
+            threads: how many; by default one per available processor.
+            separator: what stands between the documents of a text file, such as
+                ``<|endoftext|>``; without it each text file is one document. Each line of a .jsonl
+                file is one anyway. Empty documents are left out.
+            end_of_text: the special token whose id is put behind each document.
+            invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
+            text_field: the member of a JSON line that holds its document.
+            shard_bytes: bytes of files that make a shard; a file is never divided.
+            on_shard: told of each shard when it is there.
+
+        Returns:
+            The documents; `TokenShards(out)` gives them again.
 
         Raises:
-            UnknownToken: an id that the vocab does not hold.
-            UnicodeDecodeError: not UTF-8, with ``"strict"``.
-            InvalidOption: another way of handling errors.
+            MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
+            InvalidOption: numbers below 1, or ``out`` holds tokens of another tokenizer.
+            InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
+            DiskFull: no space left; shards that were finished stay.
         """
-        if errors not in ("replace", "strict"):
-            raise InvalidOption(
-                f"errors is {errors!r}", "accepted: 'replace', 'strict'", "leave it out"
-            )
-        return self.decode_bytes(ids).decode(errors=errors)
-
-    def token_to_id(self, token: str | bytes) -> int:
-        """The id of a token: a special token by its text, any other by its bytes or text.
-
-        Raises:
-            UnknownToken: no such token.
-        """
-        if isinstance(token, str) and token in self._special_tokens:
-            return self._special_tokens[token]
-        content = token if isinstance(token, bytes) else utf8_of(token)
-        try:
-            return self._ids[content]
-        except KeyError:
-            raise UnknownToken(
-                f"the vocab does not hold the token {shown(token)}",
-                f"{self.vocab_size} tokens are known",
-                "encode the text instead: it may take several tokens",
-            ) from None
-
-    def id_to_token(self, id_: int) -> bytes:
-        """The bytes of a token.
-
-        Raises:
-            UnknownToken: no such id.
-        """
-        return self.decode_bytes([id_])
+        if isinstance(paths, str | os.PathLike | Source):
+            paths = [paths]
+        sources = [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
+        separators = () if separator is None else (separator,)
+        reading = Reading(self._pattern, separators, invalid_utf8, text_field)
+        named = SpecialPolicy.of(self._special_tokens, {end_of_text} if end_of_text else (), "text")
+        end = next(iter(named.allowed.values()), -1)
+        dtype = "uint16" if max(self._vocab) < 1 << 16 else "uint32"
+        encoding = FileEncoding(self.encoder, self.digest, reading, end, dtype)
+        files = find_source_files(sources)
+        return encode_files(encoding, files, Path(out), threads, shard_bytes, on_shard)
 
     # What merges are worth
 
@@ -316,7 +317,8 @@ class Tokenizer:
 
         Ranks do not fall while a word is encoded, so with the first k merges alone the words take
         ``total_bytes - gains[:k].sum()`` tokens: one pass gives the counts at every vocab size.
-        (Two merges with the same result, which training never makes, would break this.)
+        (Two merges with the same result, which training never makes, would break this; and words
+        that are one token by ``ignore_merges`` are counted here as if they were not.)
         """
         return self.encoder.gains(words)
 
@@ -380,3 +382,9 @@ class Tokenizer:
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
         for text in cut_stream(pieces, policy, self._pattern.cuts_at_spaces):
             yield from self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(
+            self.encoder.byte_ids, *self._merge_ids, self._ids, self._pattern, self._ignore_merges
+        )

@@ -7,6 +7,7 @@ package by construction, whichever Unicode version it carries. Nothing here know
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 import regex
@@ -25,20 +26,38 @@ _SURROGATES = (0xD800, 0xE000)
 _CLASSES = {LETTER: r"\p{L}++", NUMBER: r"\p{N}++", WHITE_SPACE: r"\s++"}
 
 
+@functools.lru_cache(maxsize=1)
+def all_characters() -> str:
+    """Every character that UTF-8 can hold, in order, surrogates left out: 4.4 MB."""
+    points = np.arange(CODE_POINTS, dtype="<u4")
+    return np.delete(points, np.s_[slice(*_SURROGATES)]).tobytes().decode("utf-32-le")
+
+
+def code_point_runs(spans: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+    """Half-open spans of `all_characters` as half-open runs of code points.
+
+    Returns:
+        int64 of shape [n, 2]; a run across the surrogates includes them (no text holds them).
+    """
+    runs = np.array(list(spans), np.int64).reshape(-1, 2)
+    first, behind = _SURROGATES
+    runs[:, 0] += (behind - first) * (runs[:, 0] >= first)
+    runs[:, 1] += (behind - first) * (runs[:, 1] > first)
+    return runs
+
+
 @functools.cache
 def class_runs() -> tuple[tuple[int, int, int], ...]:
     """Runs of code points of one class: (class, first, one past the last), by class and position.
 
     About 850 runs, found in about 25 ms by matching all characters as one string.
     """
-    points = np.arange(CODE_POINTS, dtype="<u4")
-    everything = np.delete(points, np.s_[slice(*_SURROGATES)]).tobytes().decode("utf-32-le")
-    first, behind = _SURROGATES
-    gap = behind - first
     return tuple(
-        (class_, begin + gap * (begin >= first), end + gap * (end > first))
+        (class_, begin, end)
         for class_, pattern in _CLASSES.items()
-        for begin, end in (match.span() for match in regex.finditer(pattern, everything))
+        for begin, end in code_point_runs(
+            match.span() for match in regex.finditer(pattern, all_characters())
+        ).tolist()
     )
 
 
@@ -57,6 +76,16 @@ def class_table() -> NDArray[np.uint8]:
                 f"regex {regex.__version__} does not take U+{begin:04X} to U+{end - 1:04X} for "
                 "letters; install another version of regex"
             )
+    return table
+
+
+@functools.cache
+def class_table_with_marks() -> NDArray[np.uint8]:
+    """`class_table` with combining marks (``\\p{M}``) as letters."""
+    table = class_table().copy()
+    marks = regex.finditer(r"\p{M}++", all_characters())
+    for begin, end in code_point_runs(match.span() for match in marks).tolist():
+        table[begin:end] = LETTER
     return table
 
 

@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.kernels.memory import PADDING
 from tokenizer_core.kernels.word_sums import add_rows
-from tokenizer_core.kernels.word_table import move_words
 from tokenizer_core.word_counts import COUNT_LIMIT, WordCounts
+from tokenizer_core.word_tables import FULL, bits_of, empty_table, grown_table
 
 if TYPE_CHECKING:
     from tokenizer_core.split_patterns import SplitPattern
 
 Number = TypeVar("Number", bound=np.generic)
 
-_FEWEST_ENTRIES = 1 << 10
-_WORDS_PER_ENTRY = 0.6  # linear probing stays short below this
+_FEWEST_BITS = 10
 
 
 class WordSum:
@@ -31,7 +30,7 @@ class WordSum:
 
     def __init__(self, pattern: SplitPattern) -> None:
         self._pattern = pattern
-        self._table = np.zeros(4 * _FEWEST_ENTRIES, np.uint64)
+        self._table = empty_table(_FEWEST_BITS)
         self._used = 0
         self._total = 0
         self._bytes: NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -94,13 +93,11 @@ class WordSum:
         self._offsets = _grown(self._offsets, rows + 1)
         self._counts = _grown(self._counts, rows)
         self._positions = _grown(self._positions, rows)
-        entries = self._table.size // 4
-        while rows > entries * _WORDS_PER_ENTRY:
-            entries *= 2
-        if entries > self._table.size // 4:
-            larger = np.zeros(4 * entries, np.uint64)
-            move_words(self._table, larger)
-            self._table = larger
+        bits = bits_of(self._table)
+        while rows > FULL * (1 << bits):
+            bits += 1
+        if bits > bits_of(self._table):
+            self._table = grown_table(self._table, bits)
 
 
 def _grown(array: NDArray[Number], size: int) -> NDArray[Number]:

@@ -18,7 +18,7 @@ from flows.cli.encode import decode, encode
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.versions import export, show, versions
-from tokenizer_core.errors import BpelineError, DiskFull
+from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption
 
 INTERRUPTED = 130
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -33,6 +33,15 @@ class Commands(click.Group):
         except BpelineError as error:
             say_error(error)
             ctx.exit(error.exit_code)
+        except click.UsageError as error:
+            asked = error.ctx or ctx
+            wrong = InvalidOption(
+                error.format_message().rstrip("."),
+                asked.command.get_usage(asked).replace("Usage:", "accepted is"),
+                f"type `{asked.command_path} --help` for the options and an example",
+            )
+            say_error(wrong)
+            ctx.exit(wrong.exit_code)
         except KeyboardInterrupt:
             click.echo(
                 "\ninterrupted; what was finished is kept: type the same command again, "
@@ -73,6 +82,7 @@ def say_version(context: click.Context) -> None:
 
 
 @click.group(
+    name="bpeline",
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: bpeline train corpus/*.txt --name news --vocab-size 32000",

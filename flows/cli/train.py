@@ -43,6 +43,12 @@ Examples:
     help="A token of its own that also separates documents; repeat for more.",
 )
 @click.option(
+    "--required-token",
+    "required_tokens",
+    multiple=True,
+    help="A text that becomes a token in any case, such as ' token'; repeat for more.",
+)
+@click.option(
     "--tie-break",
     default="smallest-ids",
     show_default=True,
@@ -50,6 +56,13 @@ Examples:
 )
 @click.option(
     "--min-count", type=int, default=2, show_default=True, help="Pairs below it are not merged."
+)
+@click.option(
+    "--min-word-count",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Words below it are left out of training.",
 )
 @click.option("--max-token-bytes", type=int, help="Longest token.  [default: no limit]")
 @click.option(
@@ -85,7 +98,8 @@ def train(
         _add_demo(parameters, paths)
     else:
         parameters["paths"] = list(paths)
-    parameters["special_tokens"] = list(parameters["special_tokens"])
+    for tokens in ("special_tokens", "required_tokens"):
+        parameters[tokens] = list(parameters[tokens])
     if "name" not in parameters:
         raise InvalidOption(
             "the tokenizer needs a name to be registered under",
@@ -99,7 +113,11 @@ def train(
                 "each follows from the other",
                 "leave one of them out",
             )
-        parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + max(merges, 0)
+        if merges < 0:
+            raise InvalidOption(
+                f"--merges is {merges}", "accepted: whole numbers from 0", "type `--merges 31744`"
+            )
+        parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + merges
     _print(_run(parameters), as_json)
 
 

@@ -103,8 +103,10 @@ def test_encode_and_decode_are_inverse(here: Path, bpeline: Command) -> None:
     encoded = bpeline("encode", "news/2", text)
     ids = [int(word) for word in encoded.stdout.split()]
     assert ids == load_tokenizer("news/2").encode(text)
-    assert bpeline("decode", "news/2", *ids).stdout == text + "\n"
-    assert bpeline("decode", "news/2", "-", input=encoded.stdout).stdout == text + "\n"
+    assert bpeline("decode", "news/2", *ids).stdout == text
+    assert bpeline("decode", "news/2", "-", input=encoded.stdout).stdout == text
+    as_json = bpeline("encode", "news/2", text, "--json").stdout
+    assert bpeline("decode", "news/2", "-", input=as_json).stdout == text
     assert json.loads(bpeline("decode", "news/2", *ids, "--json").stdout) == {"text": text}
 
 

@@ -107,3 +107,25 @@ def test_kernels_without_a_place_are_a_note(monkeypatch: pytest.MonkeyPatch) -> 
     finding = next(one for one in diagnosis.examine() if one.subject == "kernels")
     assert finding.state == "note"
     assert "BPELINE_KERNEL_CACHE" in finding.advice
+
+
+def test_the_state_of_the_kernels_cache_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tokenizer_core.kernels import compilation
+
+    def told() -> diagnosis.Finding:
+        return next(one for one in diagnosis.examine() if one.subject == "kernels")
+
+    directory = tmp_path / "0123456789abcdef"
+    directory.mkdir()
+    monkeypatch.setattr(compilation, "cache_directory", lambda: directory)
+    assert (told().state, "none compiled yet" in told().found) == ("note", True)
+    (directory / "kernel.nbc").write_bytes(b"x" * 3_000_000)
+    (directory / "kernel.nbi").write_bytes(b"x")
+    assert told().state == "ok"
+    assert "1 compiled, 3.0 MB" in told().found
+    older = tmp_path / "fedcba9876543210"
+    older.mkdir()
+    (older / "kernel.nbc").write_bytes(b"x" * 2_000_000)
+    assert "1 of other versions, 2.0 MB" in told().found

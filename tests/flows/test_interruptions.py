@@ -19,6 +19,7 @@ from flows.resume import unfinished_run
 from flows.train_tokenizer import train_tokenizer
 from registry import load_tokenizer
 from registry.opening import open_registry
+from registry.word_count_tables import raise_if_interrupted
 from tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
 
 ROOT = Path(flows.__file__).parents[1]
@@ -156,8 +157,7 @@ def test_interrupted_it_says_how_to_go_on(
     assert ended.stderr.splitlines()[-1].startswith("interrupted; what was finished is kept")
     assert open_registry().workspace.lock_holder() is None
     run = open_registry().catalogue.runs()[0]
-    assert run.state == "failed"
-    assert "KeyboardInterrupt" in run.error
+    assert run.state == "interrupted"
     resumed = bpeline("resume", run.id[:6])
     assert resumed.exit_code == 0, resumed.output
 
@@ -227,3 +227,36 @@ def test_a_failed_run_is_not_continued_behind_a_publication() -> None:
     chosen = unfinished_run(None)
     assert chosen is not None
     assert chosen.id == run.id
+
+
+def test_ctrl_c_inside_duckdb_is_an_interruption() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        raise_if_interrupted(RuntimeError("Query interrupted"))
+    raise_if_interrupted(RuntimeError("something else"))
+
+
+@pytest.mark.usefixtures("corpus")
+def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) -> None:
+    workspace = open_registry().workspace
+    spill = workspace.temporary / "combine-dead"
+    spill.mkdir(parents=True)
+    (spill / "duckdb_temp_storage.tmp").write_bytes(b"spilled")
+    half = workspace.shards / "ab" / ".tmp-0123456789ab-shard.parquet"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half a shard")
+    arguments = ("train", "corpus", "--name", "news", "--vocab-size", 300)
+    assert bpeline(*arguments).exit_code == 0
+    assert not half.exists()
+    assert list(workspace.temporary.iterdir()) == []
+
+
+@pytest.mark.usefixtures("corpus")
+def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: Command) -> None:
+    publish = ("registry.registration", "register_once")
+    arguments = ("train", "corpus", "--name", "news", "--vocab-size", "300")
+    done = interrupted(*publish, 1, signal.SIGINT, *arguments)
+    assert done.returncode == 130, done.stderr
+    resumed = bpeline("resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert "published news/1" in resumed.stdout
+    assert open_registry().catalogue.unfinished_runs() == []

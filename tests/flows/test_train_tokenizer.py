@@ -81,6 +81,25 @@ def test_the_same_again_reads_nothing_and_registers_nothing(corpus: Path) -> Non
     assert heard.advanced == {}
 
 
+def test_required_tokens_and_rare_words_reach_the_version_and_its_record(corpus: Path) -> None:
+    plain = train_tokenizer([str(corpus)], "news", 400)
+    summary = train_tokenizer(
+        [str(corpus)], "news", 400, min_word_count=3, required_tokens=[" bpeline", "zyzzyva"]
+    )
+    assert summary.digest != plain.digest
+    assert summary.chunks_reused == summary.chunks  # what is left out is decided after counting
+    tokenizer = load_tokenizer(summary.reference)
+    assert [len(tokenizer.encode(text)) for text in (" bpeline", "zyzzyva")] == [1, 1]
+    manifest = json.loads((Path(summary.directory) / "manifest.json").read_text())
+    request = manifest["provenance"]["request"]
+    assert request["min_word_count"] == 3
+    assert request["required_tokens"] == [" bpeline", "zyzzyva"]
+    counts = reference.count_words(
+        [path.read_text() for path in sorted(corpus.iterdir())], SplitPattern.named("gpt2").regex
+    )
+    assert summary.words == len(counts)
+
+
 def test_another_vocabulary_size_does_not_read_the_corpus(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

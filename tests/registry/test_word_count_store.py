@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -22,13 +23,16 @@ from registry.word_count_store import (
     shard_key,
 )
 from registry.workspace import Workspace
+from tokenizer_core import reference
 from tokenizer_core.chunk_counts import ChunkCounts
 from tokenizer_core.chunking import Chunk
 from tokenizer_core.corpus import SourceFile
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
 from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.word_counts import WordCounts, combine_word_counts
+from tokenizer_core.trainers.bpe import learn_merges
+from tokenizer_core.vocabulary import byte_order, token_bytes
+from tokenizer_core.word_counts import WordCounts, combine_word_counts, concatenated
 
 ROOT = Path(__file__).parents[2]
 READING = digest_of("a reading")
@@ -127,6 +131,74 @@ def test_the_table_equals_the_sum_in_memory(
     in_order = expected.sorted().first_positions
     assert actual.first_positions.tolist() == in_order.tolist()
     store.forget_table(handle.key)
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.tuples(WORDS, st.integers(0, 10**15)), min_size=1, max_size=6))
+def test_a_corpus_without_weights_or_repeated_shards_is_the_sum_in_memory(
+    store: WordCountStore, parts: list[tuple[dict[bytes, int], int]]
+) -> None:
+    bases = [base + 7 * k for k, (_, base) in enumerate(parts)]
+    shards = [counted(words, str(k)) for k, (words, _) in enumerate(parts)]
+    shifted = [shard.counts.shifted(base) for shard, base in zip(shards, bases, strict=True)]
+    refs = [
+        ShardRef(store.put(shard, READING), position_base=base)
+        for shard, base in zip(shards, bases, strict=True)
+    ]
+    handle = store.combine(refs)
+    actual = store.open_table(handle)
+    expected = combine_word_counts(shifted).sorted()
+    assert list(actual.items()) == list(expected.items())
+    assert actual.first_positions.tolist() == expected.first_positions.tolist()
+    assert handle.counts_digest == expected.digest
+    store.forget_table(handle.key)
+
+
+def test_a_chunk_that_was_counted_in_several_parts_is_added_up(store: WordCountStore) -> None:
+    first, second = WordCounts.from_mapping({b"a": 3, b"b": 1}), WordCounts.from_mapping({b"a": 4})
+    rows = concatenated([first, second.shifted(9)])
+    keys = [store.put(replace(counted({b"x": 1}, digest), counts=rows), READING) for digest in "12"]
+    handle = store.combine([ShardRef(keys[0], position_base=100), ShardRef(keys[1])])
+    assert rows_of(handle) == [(b"a", 14, 0), (b"b", 2, 1)]
+    assert store.statistics(keys).total == 16
+
+
+def test_counts_are_exact_from_shards_to_merges_beyond_32_and_53_bits(
+    store: WordCountStore,
+) -> None:
+    """2³¹, 2⁵³ and near 2⁶²: store, table and training against Python's whole numbers."""
+    for step, count in enumerate((2**31 - 1, 2**31, 2**53 - 1, 2**53 + 1, 2**58 + 1)):
+        parts = [
+            {b"abc": count, b"bcd": count - 1, b"xy": 1},
+            {b"abc": 1, b"cda": count, b"xy": count + 1},
+            {b"bcd": 2, b"yx": count + 2, b"abcd": 1},
+        ]
+        together: dict[bytes, int] = {}
+        refs = []
+        for k, words in enumerate(parts):
+            key = store.put(counted(words, f"{step}-{k}"), READING)
+            refs.append(ShardRef(key, position_base=1000 * k))
+            for word, number in words.items():
+                together[word] = together.get(word, 0) + number
+        handle = store.combine(refs)
+        table = store.open_table(handle)
+        assert table.to_mapping() == dict(sorted(together.items()))
+        assert handle.total == table.total == sum(together.values())
+        learned = learn_merges(table, 5)
+        tokens = token_bytes(learned.pairs(), byte_order("smallest-ids"))
+        pairs = [(tokens[left], tokens[right]) for left, right in learned.pairs()]
+        assert pairs == reference.train(together, 5, tie_break="smallest-ids")
+        assert learned.counts[0] == max(
+            sum(number * zip_count(word, pair) for word, number in together.items())
+            for pair in pairs
+        )
+
+
+def zip_count(word: bytes, pair: tuple[bytes, bytes]) -> int:
+    """How often two neighbouring bytes are the pair."""
+    return sum((word[i : i + 1], word[i + 1 : i + 2]) == pair for i in range(len(word) - 1))
 
 
 def test_counts_beyond_32_bits_and_weights_stay_exact(store: WordCountStore) -> None:
@@ -244,10 +316,10 @@ def test_a_table_is_built_with_nothing_open_to_the_outside(
     # The statement that makes the table tells how it found the settings.
     monkeypatch.setattr(
         word_count_tables,
-        "_UNWEIGHTED",
+        "_EACH_ONCE",
         "CREATE TABLE word_counts AS SELECT (name || '=' || value)::BLOB AS word, "
         "1::BIGINT AS count, 0::BIGINT AS first_position FROM duckdb_settings() "
-        f"WHERE name IN {tuple(names)} AND len($files) > 0",
+        f"WHERE name IN {tuple(names)} AND len($files) > 0 AND len($bases) > 0",
     )
     key = store.put(counted({b"%d" % k: 1 for k in range(len(names))}), READING)
     found = dict(
@@ -266,9 +338,9 @@ def test_a_table_is_built_with_nothing_open_to_the_outside(
 
 def test_a_lost_count_is_noticed(store: WordCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
     key = store.put(counted({b"a": 5, b"b": 6}), READING)
-    wrong = word_count_tables._UNWEIGHTED.replace("ORDER BY word", "WHERE word <> 'b'::BLOB")
-    assert wrong != word_count_tables._UNWEIGHTED
-    monkeypatch.setattr(word_count_tables, "_UNWEIGHTED", wrong)
+    wrong = word_count_tables._EACH_ONCE.replace("ORDER BY word", "HAVING word <> 'b'::BLOB")
+    assert wrong != word_count_tables._EACH_ONCE
+    monkeypatch.setattr(word_count_tables, "_EACH_ONCE", wrong)
     with pytest.raises(StorageError, match="lost counts"):
         store.combine([ShardRef(key)])
     monkeypatch.undo()
@@ -470,3 +542,12 @@ def test_a_shard_is_the_same_bytes_whoever_writes_it(
     before = [digest_of_bytes(path(key).read_bytes()) for path in paths]
     store.put(part, READING)
     assert [digest_of_bytes(path(key).read_bytes()) for path in paths] == before
+
+
+def test_of_one_document_that_is_too_long_the_beginning_is_measured(store: WordCountStore) -> None:
+    long = ("中文" * 1000).encode()
+    key = store.put(counted({b"a": 1}, held_out=[long]), READING)
+    (chosen,) = store.held_out_documents([key], 1000)
+    assert long.startswith(chosen)
+    assert 997 <= len(chosen) <= 1000
+    chosen.decode()

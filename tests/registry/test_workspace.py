@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -139,6 +140,9 @@ def leftovers_of_a_killed_writer(workspace: Workspace) -> list[Path]:
     for path in files:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"half")
+        long_ago = time.time() - 600
+        os.utime(path, (long_ago, long_ago))
+        os.utime(path.parent, (long_ago, long_ago))
     return files
 
 
@@ -155,10 +159,19 @@ def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path: Path) -> N
     assert all(path.read_bytes() == b"whole" for path in kept)
 
 
+def test_what_a_reader_is_just_keeping_is_left_alone(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    fresh = workspace.versions / "digest" / ".tmp-55-vocab.json"
+    fresh.parent.mkdir()
+    fresh.write_bytes(b"half")
+    assert workspace.sweep() == 0
+    assert fresh.exists()
+
+
 def test_a_live_writers_temporaries_are_not_swept(tmp_path: Path) -> None:
     workspace = Workspace.open(tmp_path / "home")
-    leftovers = leftovers_of_a_killed_writer(workspace)
     with workspace.lock("counting"):
+        leftovers = leftovers_of_a_killed_writer(workspace)
         assert Workspace.open(workspace.root).sweep() == 0
         assert all(path.exists() for path in leftovers)
     assert workspace.sweep() == 6  # two of them are directories
@@ -273,3 +286,16 @@ def test_a_killed_process_that_nobody_collected_is_dead() -> None:
     assert process.is_dead()
     child.wait()
     assert process.is_dead()
+
+
+def test_a_lock_that_cannot_be_opened_is_a_storage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace.open(tmp_path / "workspace")
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(workspace_lock.os, "open", refuse)
+    with pytest.raises(StorageError, match="cannot be written"), workspace.lock("training"):
+        pass

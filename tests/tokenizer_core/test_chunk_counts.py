@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import string
 import time
 from collections import Counter
 
@@ -20,7 +21,7 @@ from tokenizer_core.kernels.word_keys import find_entry, table_shift
 from tokenizer_core.reading import Reading
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
-from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.word_counts import WordCounts, combine_word_counts
 
 GPT2 = SplitPattern.named("gpt2")
 LETTERS = SplitPattern(regex=r"[a-z]+|[^a-z]")
@@ -118,6 +119,44 @@ def test_hot_words_survive_being_pushed_out_of_the_front_table() -> None:
     content = " ".join(f"hot {word} hot" for word in rare)
     expected = Counter(word.encode() for word in reference.split(content, GPT2.regex))
     assert words_of(count(content)) == expected
+
+
+def test_rows_stand_in_order_of_sight() -> None:
+    content = random_text(random.Random(8), 20_000)
+    counts = count(content)
+    words = [word.encode() for word in reference.split(content, GPT2.regex)]
+    assert counts.words() == list(dict.fromkeys(words))
+
+
+@pytest.mark.parametrize("pattern", [GPT2, LETTERS])
+def test_a_full_table_makes_several_parts_whose_sum_is_exact(pattern: SplitPattern) -> None:
+    source = random.Random(9)
+    pieces = ["hot", " ", "x" * 30]
+    letters = string.ascii_lowercase
+    known = [" q" + "".join(source.choices(letters, k=5)) for _ in range(40_000)]
+    words = [source.choice(pieces) + source.choice(known) for _ in range(90_000)]
+    raw = " ".join(words).encode()
+    spans = np.array([[0, 1000], [1000, 1000], [1024, len(raw)]], np.int64)
+    text = Text.of(raw)
+    parts = count_spans(text, spans, pattern, table_bytes=0)
+    whole = count_spans(text, spans, pattern)
+    rows = parts.words()
+    assert len(rows) > 1.1 * len(set(rows))  # words came back after the table was emptied
+    assert len(set(whole.words())) == len(whole)
+    added = combine_word_counts([parts])
+    assert added.to_mapping() == whole.to_mapping()
+    assert added.digest == whole.digest
+    assert count_spans(text, spans, pattern, table_bytes=1 << 40).digest == whole.digest
+
+
+def test_what_a_pattern_drops_is_not_counted() -> None:
+    pattern = SplitPattern.named("whitespace")
+    content = "  low lower\t\nlow \u3000 日本 low" + " word" * 100
+    for begin in (0, 1, 2, 5):
+        raw = content.encode()
+        counts = count_spans(Text.of(raw), np.array([[begin, len(raw)]], np.int64), pattern)
+        kept = Counter(word.encode() for word in content[begin:].split())
+        assert counts.to_mapping() == kept
 
 
 def test_spans_are_counted_apart_and_what_lies_between_is_not() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tokenizer_core import reference
 from tokenizer_core.encoding import Encoder, derive_merges
-from tokenizer_core.kernels.encode_text import cache_slot, find_cached, next_start, word_key
+from tokenizer_core.kernels.encode_text import next_start
+from tokenizer_core.kernels.word_cache import cache_slot, find_cached, word_key
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
@@ -89,6 +90,39 @@ def test_words_of_more_ids_than_an_entry_holds_are_encoded_all_the_same() -> Non
     words = [bytes(range(65, 65 + length)) for length in range(1, 16)] * 3
     ids, _ = encoder.encode_words(words)
     assert ids.tolist() == [byte for word in words for byte in word]
+
+
+@pytest.mark.parametrize("cache_words", [2, 16, 1 << 10])
+def test_long_words_are_remembered_forgotten_and_never_confused(
+    tie_heavy_merges: list[reference.Pair], cache_words: int
+) -> None:
+    random_ = random.Random(13)
+    encoder = encoder_of(tie_heavy_merges, cache_words)
+    base = "".join(random_.choices("aab", k=130))
+    words = [base[:length].encode() for length in (15, 16, 17, 24, 31, 32, 33, 127, 128, 129)]
+    for at in range(0, 40, 3):  # words that differ in one byte
+        words.append((base[:at] + "c" + base[at + 1 : 40]).encode())
+    words += ["".join(random_.choices("ab", k=random_.randint(16, 60))).encode() for _ in range(60)]
+    for _ in range(4):
+        random_.shuffle(words)
+        ids, ends = encoder.encode_words(words)
+        begin = 0
+        for word, end in zip(words, ends.tolist(), strict=True):
+            expected = ids_by_reference(word, tie_heavy_merges)
+            assert ids[begin:end].tolist() == expected, f"REPRO: {word!r}"
+            begin = end
+
+
+def test_short_texts_have_the_ids_of_long_ones(trained: MakeTokenizer, mixed_text: str) -> None:
+    random_ = random.Random(17)
+    for pattern in ("gpt2", "cl100k", r"\p{L}+|[^\p{L}]{1,3}"):
+        tokenizer = trained(pattern)
+        sizes = [0, 1, 2, 63, 64, 65, 127, 128, 2_046, 2_047, 2_048, 2_049]
+        for size in [*sizes, *random_.choices(range(2_100), k=200)]:
+            begin = random_.randrange(len(mixed_text) - size)
+            content = mixed_text[begin : begin + size].encode()[:size].decode(errors="ignore")
+            expected = tokenizer.encode_to_numpy(content).tolist()
+            assert tokenizer.encode(content) == expected, f"REPRO: {content!r}"
 
 
 def test_spans_are_independent_and_carry_the_ids_behind_them() -> None:

@@ -370,6 +370,51 @@ def test_harmless_parts_are_read(small: Tokenizer, tmp_path: Path) -> None:
     assert loaded.ignore_merges
 
 
+LLAMA_TEMPLATE = {
+    "type": "Sequence",
+    "processors": [
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+        {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {
+                "<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}
+            },
+        },
+    ],
+}
+
+
+def test_a_template_is_refused_or_left_out_on_demand(
+    trained: MakeTokenizer, tmp_path: Path, fuzz_texts: list[str]
+) -> None:
+    path = huggingface_file(
+        trained("cl100k"),
+        tmp_path / "tokenizer.json",
+        lambda document: document.update(post_processor=LLAMA_TEMPLATE),
+    )
+    with pytest.raises(InvalidTokenizer, match="TemplateProcessing") as refused:
+        Tokenizer.load(path)
+    assert "without_template=True" in refused.value.next_step
+    loaded = Tokenizer.load(path, without_template=True)
+    assert loaded.digest == trained("cl100k").digest
+    peer = tokenizers.Tokenizer.from_file(str(path))
+    assert peer.encode("text").ids == [0, *loaded.encode("text")]
+    for encoding, text in zip(
+        peer.encode_batch(fuzz_texts[:1_000], add_special_tokens=False),
+        fuzz_texts[:1_000],
+        strict=True,
+    ):
+        assert encoding.ids == loaded.encode(text, "all")
+    rewrite(path, lambda d: d["post_processor"]["processors"].append({"type": "BertProcessing"}))
+    with pytest.raises(InvalidTokenizer, match="BertProcessing"):
+        Tokenizer.load(path, without_template=True)
+
+
 # Other formats' refusals
 
 

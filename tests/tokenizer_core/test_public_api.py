@@ -29,6 +29,14 @@ def test_signatures_are_as_promised() -> None:
     tokenizer = tokenizer_core.Tokenizer
     assert parameters(tokenizer)[:4] == ["vocab", "merges", "special_tokens", "pattern"]
     assert parameters(tokenizer.encode) == ["self", "text", "allowed_special", "on_special"]
+    assert parameters(tokenizer.encode_ordinary) == ["self", "text"]
+    assert parameters(tokenizer.encode_with_offsets)[:2] == ["self", "text"]
+    assert parameters(tokenizer.truncate)[:3] == ["self", "text", "max_tokens"]
+    assert parameters(tokenizer.explain) == ["self", "text"]
+    assert parameters(tokenizer.encode_padded)[:4] == ["self", "texts", "max_length", "pad_id"]
+    assert parameters(tokenizer.decode_batch) == ["self", "batch", "errors"]
+    assert parameters(tokenizer.decode_stream) == ["self", "errors"]
+    assert parameters(tokenizer.is_special) == ["self", "id_"]
     assert parameters(tokenizer.encode_batch)[:3] == ["self", "texts", "threads"]
     assert parameters(tokenizer.encode_iterable)[:2] == ["self", "chunks_of_text"]
     assert parameters(tokenizer.decode) == ["self", "ids", "errors"]
@@ -43,7 +51,7 @@ def test_every_public_thing_says_what_it_does() -> None:
         thing = getattr(tokenizer_core, name)
         assert inspect.getdoc(thing), name
         if inspect.isclass(thing):
-            for member, value in vars(thing).items():
+            for member, value in inspect.getmembers(thing):
                 if not member.startswith("_") and (callable(value) or isinstance(value, property)):
                     assert inspect.getdoc(value), f"{name}.{member}"
 

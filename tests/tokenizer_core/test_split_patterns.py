@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 import regex
 import tiktoken
+from tiktoken_ext import openai_public
 from tokenizers import Regex, pre_tokenizers
 
 from tokenizer_core import reference, split_patterns
 from tokenizer_core.errors import InvalidOption, InvalidPattern
+from tokenizer_core.named_patterns import NAMED_PATTERNS
+from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.split_patterns import MAX_REGEX_BYTES, SplitPattern
 
 # As tiktoken publishes them, and older spellings in wide use.
@@ -37,13 +41,86 @@ def test_a_pattern_is_parsed_from_a_name_a_regex_or_itself() -> None:
     assert SplitPattern.parse("gpt2") == gpt2
     assert SplitPattern.parse(gpt2) is gpt2
     own = SplitPattern.parse(r"\w+")
-    assert (own.regex, own.name, own.has_kernel, own.cuts_at_spaces) == (r"\w+", None, False, False)
-    assert gpt2.has_kernel
+    assert (own.regex, own.name, own.cuts_at_spaces, own.drops_gaps) == (r"\w+", None, False, False)
     assert gpt2.cuts_at_spaces
     assert own.compiled.findall("a bc") == ["a", "bc"]
 
 
-@pytest.mark.parametrize("name", ["gtp2", "GPT2", "o300k", "", "cl100k_base"])
+def test_what_runs_a_pattern_is_told() -> None:
+    expected = {
+        "gpt2": "kernel",
+        "llama3": "kernel",
+        "qwen3.5": "kernel",
+        "o200k": "automaton",
+        "deepseek-v3": "automaton",
+        "wordpunct": "automaton",
+        r"\w+|.": "automaton",
+        r"(?<=a)b": "regex: look-behind at position 0",
+        r"ab\b": "regex: a word boundary at position 2",
+    }
+    patterns = {text: SplitPattern.parse(text) for text in expected}
+    assert {text: pattern.compiled_by for text, pattern in patterns.items()} == expected
+    assert [text for text, pattern in patterns.items() if not pattern.has_kernel] == [
+        r"(?<=a)b",
+        r"ab\b",
+    ]
+    assert patterns[r"ab\b"].automaton is None
+
+
+@pytest.mark.parametrize("name", ["qwen2.5", "qwen3"])
+def test_tokenizers_that_share_a_pattern_share_its_name(name: str) -> None:
+    assert SplitPattern.parse(name) == SplitPattern.named("qwen2")
+    assert SplitPattern(regex=SplitPattern.named("qwen2").regex, name=name).name == "qwen2"
+
+
+def test_a_pattern_that_drops_text_is_not_the_same_regex_that_keeps_it() -> None:
+    dropping, keeping = SplitPattern.named("whitespace"), SplitPattern(r"\S+")
+    assert dropping.regex == keeping.regex
+    assert (dropping.drops_gaps, keeping.drops_gaps) == (True, False)
+    assert (dropping.name, keeping.name) == ("whitespace", None)
+    assert dropping != keeping
+    assert dropping.digest != keeping.digest
+    assert SplitPattern(dropping.regex, dropping.name) == dropping
+    assert [name for name in NAMED_PATTERNS if SplitPattern.named(name).drops_gaps] == []
+
+
+def test_o200k_is_what_the_installed_tiktoken_has() -> None:
+    code = Path(openai_public.__file__).read_text()
+    parts = regex.findall(r'r"""(.*?)"""', code[code.index("def o200k_base") :])[:7]
+    assert "|".join(parts) == SplitPattern.named("o200k").regex
+
+
+DEEPSEEK_V3 = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.Split(Regex(step), "isolated")
+        for step in (
+            r"\p{N}{1,3}",
+            "[一-龥\u3040-\u309f\u30a0-\u30ff]+",
+            r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+            r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        )
+    ]
+)
+
+
+def test_deepseek_is_what_its_three_splits_are_in_tokenizers() -> None:
+    tempting = [*"  \n\n\r\t'!#-_/[]{}~`aZsé漢龥龦一丁かガ・゛゜゠ー",
+                *"\u3040\u3097\u3098\u3099\u309a1٣Ⅷ½12",
+                *"\u0301\u200d\x1c\x00\x85\u3000\u2003…「。\ue000\U000e0001+<$€^",
+                "abc", "漢字", "123"]  # fmt: skip
+    generator = random.Random(5)
+    cut = 0
+    for _ in range(20_000):
+        pool = generator.sample(tempting, generator.randint(2, 8))
+        text = "".join(generator.choices(pool, k=generator.randint(1, 14)))
+        pieces = [piece for piece, _ in DEEPSEEK_V3.pre_tokenize_str(text)]
+        assert pre_tokens(text, "deepseek-v3") == pieces
+        cut += len(pieces)
+    assert cut > 80_000
+
+
+@pytest.mark.parametrize("name", ["gtp2", "GPT2", "o300k", "", "cl100k_base", "qwen3.6"])
 def test_an_unknown_name_is_not_taken_for_a_regex(name: str) -> None:
     with pytest.raises((InvalidOption, InvalidPattern)) as caught:
         SplitPattern.parse(name)
@@ -67,6 +144,10 @@ def test_known_spellings_are_the_named_pattern(name: str, spelling: str) -> None
     assert pattern == SplitPattern.named(name)
     assert pattern.digest == SplitPattern.named(name).digest
     assert hash(pattern) == hash(SplitPattern.named(name))
+
+
+def test_a_single_dot_is_a_regex_and_no_name() -> None:
+    assert SplitPattern.parse(".").name is None
 
 
 @pytest.mark.parametrize(("name", "spelling"), PUBLISHED)
@@ -111,14 +192,17 @@ def test_the_longest_regex_allowed_is_allowed() -> None:
 
 
 def test_digests_tell_patterns_and_unicode_versions_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns = [SplitPattern.named("gpt2"), SplitPattern.named("cl100k"), SplitPattern(r"\w+")]
+    patterns = [
+        *map(SplitPattern.named, [*NAMED_PATTERNS, "whitespace"]),
+        *map(SplitPattern, [r"\w+", r"\S+", r"\b\w+"]),
+    ]
     digests = [pattern.digest for pattern in patterns]
-    assert len(set(digests)) == 3
+    assert len(set(digests)) == len(NAMED_PATTERNS) + 4
     monkeypatch.setattr(split_patterns, "unicode_classes_digest", lambda: "another")
     assert not set(digests) & {pattern.digest for pattern in patterns}
 
 
-@pytest.mark.parametrize("name", sorted(split_patterns.NAMED_PATTERNS))
+@pytest.mark.parametrize("name", sorted(NAMED_PATTERNS))
 def test_tokenizers_cuts_the_exported_regex_alike(name: str) -> None:
     pattern = SplitPattern.named(name)
     split = pre_tokenizers.Split(Regex(pattern.regex_for_export), "isolated")
@@ -127,7 +211,7 @@ def test_tokenizers_cuts_the_exported_regex_alike(name: str) -> None:
         assert pieces == reference.split(text, pattern.regex)
 
 
-@pytest.mark.parametrize("name", sorted(split_patterns.NAMED_PATTERNS))
+@pytest.mark.parametrize("name", sorted(NAMED_PATTERNS))
 def test_tiktoken_cuts_the_exported_regex_alike(name: str) -> None:
     pattern = SplitPattern.named(name)
     # With a rank for every substring each pre-token is one token, so tokens show the cuts.

@@ -76,11 +76,3 @@ def test_a_merge_bomb_is_refused_before_anything_grows() -> None:
     with pytest.raises(InvalidTokenizer, match="merge 16 makes"):
         Tokenizer(vocab, merges)
     assert Tokenizer(vocab, merges[:-1]).encode("a" * 2**16) == [256 + 15]
-
-
-def test_ignore_merges_is_accepted_where_it_changes_nothing() -> None:
-    vocab = BYTES | {256: b"ab", 257: b"abc"}
-    made = Tokenizer(vocab, [AB, (b"ab", b"c")], ignore_merges=True)
-    assert made.encode("abc") == [257]
-    with pytest.raises(InvalidTokenizer, match="ignore_merges"):
-        Tokenizer(vocab, [AB], ignore_merges=True)

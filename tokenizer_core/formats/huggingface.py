@@ -71,8 +71,14 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, (json.dumps(document, ensure_ascii=False) + "\n").encode())
 
 
-def load(path: Path) -> Tokenizer:
-    """Read a tokenizer.json of byte-level BPE.
+def load(path: Path, *, without_template: bool = False) -> Tokenizer:
+    """Read a tokenizer.json of byte-level BPE, also with ``ignore_merges`` as in Llama 3.
+
+    Args:
+        path: the file.
+        without_template: leave out a post-processor that puts special tokens around each text
+            (TemplateProcessing): the ids are then those that HuggingFace gives with
+            ``add_special_tokens=False``. Otherwise such a file is refused.
 
     Raises:
         MissingSource: no such file.
@@ -87,9 +93,10 @@ def load(path: Path) -> Tokenizer:
     for part in ("normalizer", "truncation", "padding"):
         if document.get(part) is not None:
             refuse(path, f"has the {part} {_type_of(document[part])}", f"no {part}; {_SUPPORTED}")
-    for part in ("post_processor", "decoder"):
-        if document.get(part) is not None and _type_of(document[part]) != "ByteLevel":
-            refuse(path, f"has the {part} {_type_of(document[part])}", _SUPPORTED)
+    decoder = document.get("decoder")
+    if decoder is not None and _type_of(decoder) != "ByteLevel":
+        refuse(path, f"has the decoder {_type_of(decoder)}", _SUPPORTED)
+    _check_post_processor(document.get("post_processor"), without_template, path)
     pattern = _read_pattern(document.get("pre_tokenizer"), path)
     model = _read_model(document.get("model"), path)
     specials = _read_added_tokens(document.get("added_tokens") or [], path)
@@ -175,6 +182,23 @@ def _pattern_of_export(regex: Any, path: Path) -> SplitPattern:
             "a regex that every engine reads alike",
         )
     return pattern
+
+
+def _check_post_processor(part: Any, without_template: bool, path: Path) -> None:
+    steps = part.get("processors") if _type_of(part) == "Sequence" else [part]
+    for step in steps if isinstance(steps, list) else [steps]:
+        kind = _type_of(step)
+        if step is None or kind == "ByteLevel":  # which moves offsets and changes no ids
+            continue
+        if kind != "TemplateProcessing":
+            refuse(path, f"has the post_processor {kind}", _SUPPORTED)
+        if not without_template:
+            refuse(
+                path,
+                "has the post_processor TemplateProcessing, which puts special tokens around texts",
+                "texts encoded as they are",
+                "leave it out: Tokenizer.load(PATH, without_template=True)",
+            )
 
 
 def _read_model(part: Any, path: Path) -> dict[str, Any]:

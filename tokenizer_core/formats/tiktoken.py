@@ -52,6 +52,12 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
             "in tiktoken's format the id of a token is also its rank",
             "save it as 'hf' or 'bpeline', which keep both",
         )
+    if tokenizer.encoder.has_whole_words:
+        raise InvalidTokenizer(
+            "this tokenizer takes words whole that its merges do not make (ignore_merges)",
+            "in tiktoken's format each token is made by a merge",
+            "save it as 'hf' or 'bpeline'",
+        )
     specials = tokenizer.special_tokens
     ordinary = {token: ids[token] for token in ids.keys() - {s.encode() for s in specials}}
     for token, id_ in tokens_not_made_by_merges(tokenizer.encoder, ordinary):

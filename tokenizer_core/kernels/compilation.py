@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+import re
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -21,6 +25,9 @@ from numba.core.caching import (
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _KERNELS = Path(__file__).parent
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+_CACHE_SUFFIXES = {".nbi", ".nbc", ".tmp"}
+_SECONDS_BETWEEN_MARKS = 86_400
 
 
 @functools.cache
@@ -51,6 +58,7 @@ def cache_directory() -> Path | None:
         home = os.path.join(base, "bpeline", "kernels")
     directory = Path(home) / source_digest()
     try:
+        new = not directory.exists()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = directory.stat()
     except OSError:
@@ -62,7 +70,99 @@ def cache_directory() -> Path | None:
             directory.chmod(0o700)
         except OSError:
             return None
+    if new:
+        remove_unused_caches(directory)
+    elif status.st_mtime < time.time() - _SECONDS_BETWEEN_MARKS:
+        with contextlib.suppress(OSError):
+            os.utime(directory)  # the sign that it is in use, for `remove_unused_caches`
     return directory
+
+
+def remove_unused_caches(beside: Path, days: float = 30) -> list[Path]:
+    """Remove the machine code of other kernel sources that nobody used for some days.
+
+    Only directories that are named like a digest, belong to this user, are no links and hold
+    nothing but cache files are removed; a program that still wants one compiles again.
+
+    Args:
+        beside: the directory in use, which stays.
+        days: since the directory was last used or written.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    oldest = time.time() - days * 86_400
+    for other in cache_directories(beside.parent):
+        try:
+            status = other.lstat()
+            unused = status.st_mtime < oldest and status.st_uid == os.getuid()
+            if other.name == beside.name or not unused:
+                continue
+            files = list(other.iterdir())
+            if any(file.suffix not in _CACHE_SUFFIXES or file.is_dir() for file in files):
+                continue
+            for file in files:
+                file.unlink(missing_ok=True)
+            other.rmdir()
+        except OSError:  # another process removes it too, or has just begun to use it
+            continue
+        removed.append(other)
+    return removed
+
+
+def cache_directories(home: Path) -> list[Path]:
+    """The directories of machine code below ``home``, whichever kernel sources they belong to."""
+    try:
+        return sorted(
+            path
+            for path in home.iterdir()
+            if _DIGEST.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+        )
+    except OSError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """What is kept of compiled kernels.
+
+    Attributes:
+        directory: of the present kernel sources; None when nothing can be kept.
+        specializations: compiled kernels in it; 0 means that the next run compiles.
+        size: their bytes.
+        others: directories of other kernel sources.
+        others_size: bytes of these.
+    """
+
+    directory: Path | None
+    specializations: int = 0
+    size: int = 0
+    others: int = 0
+    others_size: int = 0
+
+
+def cache_state() -> CacheState:
+    """Look at the cache; compiles and loads nothing."""
+    directory = cache_directory()
+    if directory is None:
+        return CacheState(None)
+    others = [path for path in cache_directories(directory.parent) if path != directory]
+    return CacheState(
+        directory,
+        len(list(directory.glob("*.nbc"))),
+        _bytes_in(directory),
+        len(others),
+        sum(map(_bytes_in, others)),
+    )
+
+
+def _bytes_in(directory: Path) -> int:
+    size = 0
+    for path in directory.glob("*"):
+        with contextlib.suppress(OSError):  # another process replaces it
+            size += path.lstat().st_size
+    return size
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Pre-token starts of the pattern `cl100k`, 64 bytes at a time; knows nothing of words or tokens.
+"""Pre-token starts of `cl100k` and its relatives, 64 bytes at a time; knows no words or tokens.
 
 Characters are letters L, numbers N, white space W (S is U+0020, R a line feed or carriage return,
 X any W but R) and others O. The pattern's alternatives come to this:
@@ -12,6 +12,10 @@ X any W but R) and others O. The pattern's alternatives come to this:
 - One starts at the first character of a run of W and, unless the span ends with that run, at the
   character behind its last R, and at its last character when that is an X.
 - One starts behind a contraction whose apostrophe starts a pre-token.
+
+`llama3` differs where a span ends with white space: a pre-token starts behind the last R of it
+nevertheless. `qwen2` is `llama3` with one at each character of N; `qwen3.5` is `qwen2` on a table
+in which combining marks are L.
 """
 
 from __future__ import annotations
@@ -44,7 +48,9 @@ _NOWHERE = np.int64(-1)
 
 
 @kernel
-def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None:
+def _mark_span(
+    base: Any, begin: Any, end: Any, table: Any, starts: Any, digits: Any, keeps_end: Any
+) -> None:
     letters_before = numbers_before = others_before = spaces_before = _0
     white_before = blank_before = newline_before = absorbed_before = _0
     single_before = joins_before = _0
@@ -58,6 +64,8 @@ def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None
         if end - block < 64:
             span_end = _1 << np.uint64(end - block)
             valid &= span_end - _1
+            if not keeps_end:
+                span_end = _0
         address = base + block
         letters, numbers, white, continued, straddling = class_masks(
             address, valid, straddling, table
@@ -94,7 +102,9 @@ def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None
 
         numbers_begin = numbers & ~((numbers << _1) | numbers_before)
         two = numbers & (numbers << _1)
-        if (two & (two << np.uint64(2))) | (numbers & (continued | numbers_before)):
+        if digits == 1:
+            numbers_begin = numbers & ~continued
+        elif (two & (two << np.uint64(2))) | (numbers & (continued | numbers_before)):
             numbers_begin, in_group = _groups(numbers & ~continued, numbers_begin, in_group)
         elif numbers >> _63:
             in_group = leading_zeros(~numbers)
@@ -122,7 +132,7 @@ def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None
         joins_before = joins >> _63
         valid = _ALL
         block += 64
-    if pending >= 0:
+    if pending >= 0 and keeps_end:
         _unmark(pending, starts)
 
 
@@ -208,12 +218,19 @@ def _mark_contractions(base: Any, block: Any, end: Any, apostrophes: Any, starts
 
 
 @kernel
-def mark_cl100k(text: Any, size: Any, spans: Any, table: Any, starts: Any) -> Any:
-    """Set the bits of ``starts`` where pre-tokens start; the arguments are `mark_gpt2`'s."""
+def mark_cl100k(
+    text: Any, size: Any, spans: Any, table: Any, starts: Any, digits: Any, keeps_end: Any
+) -> Any:
+    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
+
+    Args:
+        digits: how many numbers make a pre-token: 3 (cl100k, llama3) or 1 (qwen2).
+        keeps_end: whether white space that ends a span is one pre-token (cl100k).
+    """
     base = text.ctypes.data
     for i in range(spans.shape[0]):
         begin, end = spans[i, 0], spans[i, 1]
         if begin < 0 or end < begin or end > size:
             return False
-        _mark_span(base, begin, end, table.ctypes.data, starts)
+        _mark_span(base, begin, end, table.ctypes.data, starts, digits, keeps_end)
     return True

@@ -6,6 +6,7 @@ import numpy as np
 
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.memory import load_u64, store_u64
+from tokenizer_core.kernels.merge_prefetch import prefetch
 from tokenizer_core.kernels.word_keys import (
     HIGH,
     I64,
@@ -17,7 +18,7 @@ from tokenizer_core.kernels.word_keys import (
     table_shift,
     word_key,
 )
-from tokenizer_core.kernels.word_table import copy_bytes
+from tokenizer_core.kernels.word_table import AHEAD, FIVE, copy_bytes
 
 ZERO = np.uint64(0)
 
@@ -47,6 +48,10 @@ def add_rows(
     source, target = word_bytes.ctypes.data, sum_bytes.ctypes.data
     main, shift = table.ctypes.data, table_shift(table)
     for index in range(len(counts)):
+        if index + AHEAD < len(counts):
+            begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
+            low, high = word_key(source + begin, end - begin)
+            prefetch(main + np.int64((mix(low, high) >> shift) << FIVE))
         address = source + offsets[index]
         length = offsets[index + 1] - offsets[index]
         low, high = word_key(address, length)
@@ -67,3 +72,20 @@ def add_rows(
             sum_counts[row] += counts[index]
             sum_positions[row] = min(sum_positions[row], first_positions[index])
     return used
+
+
+@kernel
+def words_ascend(word_bytes: np.ndarray, offsets: np.ndarray) -> bool:
+    """Whether each word's bytes are greater than those of the word before it."""
+    for index in range(len(offsets) - 2):
+        begin, middle, end = offsets[index], offsets[index + 1], offsets[index + 2]
+        place = 0
+        while begin + place < middle and middle + place < end:
+            if word_bytes[begin + place] != word_bytes[middle + place]:
+                break
+            place += 1
+        if middle + place == end:
+            return False  # equal, or the beginning of the word before it
+        if begin + place < middle and word_bytes[begin + place] > word_bytes[middle + place]:
+            return False
+    return True

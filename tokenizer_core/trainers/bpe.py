@@ -16,19 +16,27 @@ from numpy.typing import NDArray
 
 from tokenizer_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import CorruptFile, InvalidOption, InvalidSpecialToken
+from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
 from tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
 from tokenizer_core.trainers.merge_engine import MergeEngine
+from tokenizer_core.trainers.options import validate_given, validate_options
 from tokenizer_core.trainers.progress import OnProgress, Pace, Reporter, TrainingProgress
+from tokenizer_core.trainers.required_tokens import required_merges
+from tokenizer_core.trainers.special_clashes import (
+    refuse_clashes,
+    refuse_special_tokens_in_words,
+)
 from tokenizer_core.vocabulary import (
     SpecialIds,
     byte_order,
+    token_bytes,
     validate_tie_break,
     vocab_from_merges,
 )
 from tokenizer_core.word_counts import WordCounts
 
 if TYPE_CHECKING:
+    from tokenizer_core.split_patterns import SplitPattern
     from tokenizer_core.tokenizer import Tokenizer
 
 __all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest", "train_bpe"]
@@ -68,6 +76,7 @@ def settings_digest(
     *,
     tie_break: str = "smallest-ids",
     min_count: int = 2,
+    min_word_count: int = 1,
     max_token_bytes: int | None = None,
     given: NDArray[np.int32] | None = None,
 ) -> str:
@@ -80,6 +89,7 @@ def settings_digest(
             "algorithm": _ALGORITHM,
             "tie_break": tie_break,
             "min_count": min_count,
+            "min_word_count": min_word_count,
             "max_token_bytes": _longest(max_token_bytes),
             "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
         }
@@ -92,6 +102,7 @@ def learn_merges(
     *,
     tie_break: str = "smallest-ids",
     min_count: int = 2,
+    min_word_count: int = 1,
     max_token_bytes: int | None = None,
     given: NDArray[np.int32] | None = None,
     resume_from: Path | Checkpoint | None = None,
@@ -110,10 +121,12 @@ def learn_merges(
         tie_break: which of several equally frequent pairs goes first, see
             `tokenizer_core.reference.train`.
         min_count: rarer pairs are not merged; at least 1.
+        min_word_count: rarer words are left out, as if the corpus did not hold them; 1 keeps all.
+            Counts are sums over the whole corpus here, so nothing depends on how it was cut.
         max_token_bytes: pairs that would make longer tokens are not merged. None means 65,536,
             the most any tokenizer may hold.
         given: int32 [n, 2], merges to apply before learning: those of a tokenizer that is being
-            extended, whether or not they occur in ``counts``.
+            extended, or `required_merges`; whether or not they occur in ``counts``.
         resume_from: a checkpoint of the same counts and settings.
         checkpoint: where to save the merges while learning; the checkpoint before is kept beside
             it. Saved at the end too.
@@ -123,11 +136,14 @@ def learn_merges(
     Raises:
         InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
         CorpusError: counts beyond 64 bits, see `check_bounds` of the engine.
+        EmptyCorpus: no word occurs ``min_word_count`` times.
         CorruptFile: no whole checkpoint at ``resume_from``, or one that these counts contradict.
         DiskFull: no space for the checkpoint; the one before is whole.
     """
-    _validate(merges, tie_break, min_count, max_token_bytes, checkpoint_every)
-    _validate_given(given, merges)
+    validate_options(
+        merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
+    )
+    validate_given(given, merges)
     saved, schedule = None, None
     if resume_from is not None or checkpoint is not None:
         digests = (
@@ -135,6 +151,7 @@ def learn_merges(
             settings_digest(
                 tie_break=tie_break,
                 min_count=min_count,
+                min_word_count=min_word_count,
                 max_token_bytes=max_token_bytes,
                 given=given,
             ),
@@ -150,7 +167,7 @@ def learn_merges(
             held = len(saved) if saved is not None and resume_from == checkpoint else 0
             schedule = CheckpointSchedule(checkpoint, *digests, held, checkpoint_every)
     engine = MergeEngine(
-        counts,
+        _frequent(counts, min_word_count),
         tie_break=tie_break,
         min_count=min_count,
         max_token_bytes=_longest(max_token_bytes),
@@ -180,7 +197,9 @@ def train_bpe(
     special_tokens: tuple[str, ...] | list[str] = (),
     tie_break: str = "smallest-ids",
     min_count: int = 2,
+    min_word_count: int = 1,
     max_token_bytes: int | None = None,
+    required_tokens: tuple[str, ...] | list[str] = (),
     resume_from: Path | Checkpoint | None = None,
     on_progress: OnProgress | None = None,
     checkpoint: Path | None = None,
@@ -196,35 +215,41 @@ def train_bpe(
         counts: word counts; their split pattern becomes the tokenizer's.
         vocab_size: special tokens, bytes and merges together.
         special_tokens: should be the ones that the words were counted with.
-        tie_break, min_count, max_token_bytes, resume_from, on_progress, checkpoint: see
-            `learn_merges`.
+        tie_break, min_count, min_word_count, max_token_bytes, resume_from, on_progress, checkpoint:
+            see `learn_merges`.
+        required_tokens: texts that become tokens whatever the counts say; each must be one
+            pre-token. Their merges come first, in the given order (`required_merges`).
         special_ids: ``first`` or ``last``.
 
     Raises:
-        InvalidOption: ``vocab_size`` smaller than 256 and the special tokens, and as
-            `learn_merges`.
-        InvalidSpecialToken: empty, duplicate, a single byte, or occurring in the words.
-        CorpusError, CorruptFile, DiskFull: as `learn_merges`.
+        InvalidOption: ``vocab_size`` smaller than 256, the special tokens and the merges of the
+            required tokens; a token that cannot be required; and as `learn_merges`.
+        InvalidSpecialToken: empty, duplicate, a single byte, a required token or part of one, or
+            occurring in the words. All of this is refused before training starts.
+        CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
     from tokenizer_core.special_tokens import validate_special_tokens
     from tokenizer_core.tokenizer import Tokenizer
 
     specials = validate_special_tokens(special_tokens)
     merges = merges_for(vocab_size, specials)
-    _refuse_clashes(specials, {bytes([byte]) for byte in range(_BYTES)})
     vocab_from_merges((), range(_BYTES), (), special_ids)  # refuses a wrong name before the work
+    given = given_for(required_tokens, counts.pattern, merges, specials, tie_break, max_token_bytes)
+    refuse_special_tokens_in_words(specials, counts)
     learned = learn_merges(
         counts,
         merges,
         tie_break=tie_break,
         min_count=min_count,
+        min_word_count=min_word_count,
         max_token_bytes=max_token_bytes,
+        given=given,
         resume_from=resume_from,
         checkpoint=checkpoint,
         on_progress=on_progress,
     )
     made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials, special_ids)
-    _refuse_clashes(specials, {left + right for left, right in made.merges})
+    refuse_clashes(specials, (left + right for left, right in made.merges))
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 
@@ -243,6 +268,49 @@ def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()
             "32000 is usual for one language, 100000 and more for many",
         )
     return vocab_size - least
+
+
+def given_for(
+    required_tokens: tuple[str, ...] | list[str],
+    pattern: SplitPattern,
+    merges: int,
+    special_tokens: tuple[str, ...] = (),
+    tie_break: str = "smallest-ids",
+    max_token_bytes: int | None = None,
+) -> NDArray[np.int32] | None:
+    """The merges to begin with; None when no token is required.
+
+    Raises:
+        InvalidOption: a token that cannot be required, or more merges than ``merges``.
+        InvalidSpecialToken: a special token is a byte, a required token or part of one.
+    """
+    validate_tie_break(tie_break)
+    given = None
+    if required_tokens:
+        given = required_merges(
+            required_tokens, pattern, tie_break, max_token_bytes=max_token_bytes
+        )
+        if len(given) > merges:
+            raise InvalidOption(
+                f"making the required tokens takes {len(given)} merges, and the vocabulary has "
+                f"room for {merges}",
+                f"vocab_size is {_BYTES + len(special_tokens) + len(given)} or more",
+                "choose a larger vocabulary or require fewer tokens",
+            )
+    pairs = [] if given is None else [(int(left), int(right)) for left, right in given]
+    refuse_clashes(special_tokens, token_bytes(pairs, byte_order(tie_break)))
+    return given
+
+
+def _frequent(counts: WordCounts, min_word_count: int) -> WordCounts:
+    frequent = counts.at_least(min_word_count)
+    if min_word_count > 1 and len(counts) and not len(frequent):
+        raise EmptyCorpus(
+            f"none of {len(counts)} words occurs {min_word_count} times",
+            f"min_word_count is at most {int(counts.counts.max())}, the most frequent word's count",
+            "choose a smaller min_word_count, or leave it out",
+        )
+    return frequent
 
 
 def _run(
@@ -291,51 +359,3 @@ def _check_replay(engine: MergeEngine, saved: Checkpoint) -> None:
 
 def _longest(max_token_bytes: int | None) -> int:
     return LONGEST_TOKEN if max_token_bytes is None else min(max_token_bytes, LONGEST_TOKEN)
-
-
-def _validate(
-    merges: int, tie_break: str, min_count: int, max_token_bytes: int | None, every: int
-) -> None:
-    validate_tie_break(tie_break)
-    for name, value, least in (
-        ("merges", merges, 0),
-        ("min_count", min_count, 1),
-        ("max_token_bytes", 1 if max_token_bytes is None else max_token_bytes, 1),
-        ("checkpoint_every", every, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidOption(
-                f"{name} is {value!r}",
-                f"a whole number from {least} on",
-                "the defaults are min_count=2, max_token_bytes=None, checkpoint_every=1000",
-            )
-
-
-def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
-    if given is None:
-        return
-    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
-    in_order = given.ndim == 2 and given.shape[1] == 2
-    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
-    if not in_order or len(np.unique(given, axis=0)) != len(given):
-        raise InvalidOption(
-            "the given merges are not a list of different pairs of existing tokens",
-            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
-            "take left and right of a LearnedMerges or a Checkpoint",
-        )
-    if len(given) > merges:
-        raise InvalidOption(
-            f"{len(given)} merges are given and only {merges} wanted",
-            f"merges is {len(given)} or more",
-            "a smaller vocabulary needs no training: keep the first merges",
-        )
-
-
-def _refuse_clashes(special_tokens: tuple[str, ...], tokens: set[bytes]) -> None:
-    for token in special_tokens:
-        if token.encode() in tokens:
-            raise InvalidSpecialToken(
-                f"the special token {token!r} is also an ordinary token",
-                "a special token is longer than a byte and does not occur inside words",
-                f"count the words with special_tokens=[{token!r}], or choose another",
-            )

@@ -1,0 +1,64 @@
+"""``bpeline encode REF FILES... -o DIRECTORY``: token shards from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tokenizer_core.token_shards import TokenShards
+from tokenizer_core.tokenizer import Tokenizer
+
+Command = Callable[..., Result]
+END = "<|end|>"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tokenizer:
+    """A folder with a tokenizer and two files."""
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b" t", 257: END.encode()}
+    tokenizer = Tokenizer(vocab, [(b" ", b"t")], [END])
+    tokenizer.save(tmp_path / "kept")
+    (tmp_path / "a.txt").write_text(f"to the{END}two{END}{END}three")
+    (tmp_path / "b.jsonl").write_text('{"body": "four"}\n')
+    monkeypatch.chdir(tmp_path)
+    return tokenizer
+
+
+def test_files_become_shards_and_documents_again(here: Tokenizer, bpeline: Command) -> None:
+    named = ("encode", "./kept", "a.txt", "b.jsonl", "-o", "out", "--separator", END)
+    command = (*named, "--end-of-text", END, "--text-field", "body", "--threads", "1")
+    result = bpeline(*command)
+    assert result.exit_code == 0, result.output
+    assert "4 documents" in result.stdout
+    shards = TokenShards("out")
+    assert [here.decode(ids) for ids in shards] == [
+        text + END for text in ("to the", "two", "three", "four")
+    ]
+    again = json.loads(bpeline(*command, "--json").stdout)
+    assert again["tokenizer"] == here.digest
+    assert again["documents"] == 4
+    assert again["end_of_text"] == 257
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-o", "out"), "files are named"),
+        (("a.txt", "-o", "out", "--allow-special"), "files are named"),
+        (("a.txt", "-o", "out", "--file", "a.txt"), "files are named"),
+        (("one", "two"), "2 texts"),
+        (("gone.txt", "-o", "out"), "gone.txt"),
+        (("a.txt", "-o", "out", "--end-of-text", "<no>"), "<no>"),
+    ],
+)
+def test_what_makes_no_sense_is_said(
+    here: Tokenizer, bpeline: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    result = bpeline("encode", "./kept", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not Path("out").exists()

@@ -1,0 +1,95 @@
+"""Machine code of other kernel sources is removed when nobody uses it, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tokenizer_core.kernels import compilation
+from tokenizer_core.kernels.compilation import (
+    cache_directory,
+    cache_state,
+    remove_unused_caches,
+    source_digest,
+)
+
+DAY = 86_400.0
+
+
+def make(home: Path, name: str, days: float, *files: str) -> Path:
+    directory = home / name
+    directory.mkdir(parents=True)
+    for file in files or ("kernel.nbi", "kernel.1.nbc"):
+        (directory / file).write_bytes(b"code")
+    os.utime(directory, (time.time() - days * DAY,) * 2)
+    return directory
+
+
+def test_only_caches_that_were_not_used_for_a_month_are_removed(tmp_path: Path) -> None:
+    used = make(tmp_path, "0" * 16, 400)
+    recent = make(tmp_path, "1" * 16, 29)
+    unused = make(tmp_path, "2" * 16, 31)
+    assert remove_unused_caches(used) == [unused]
+    assert sorted(tmp_path.iterdir()) == [used, recent]
+    assert len(list(used.iterdir())) == 2
+
+
+def test_what_is_not_a_cache_is_left_alone(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    used = make(home, "0" * 16, 0)
+    kept = [
+        make(home, "my-documents", 400),
+        make(home, "3" * 15, 400),
+        make(home, "4" * 16, 400, "kernel.nbc", "thesis.txt"),
+    ]
+    target = make(elsewhere, "5" * 16, 400)
+    (home / ("6" * 16)).symlink_to(target)
+    (home / ("7" * 16)).write_bytes(b"a file")
+    inside = make(home, "8" * 16, 400)
+    (inside / "directory.nbc").mkdir()
+    os.utime(inside, (time.time() - 400 * DAY,) * 2)
+    assert remove_unused_caches(used) == []
+    assert all(directory.is_dir() for directory in [*kept, inside])
+    assert len(list(target.iterdir())) == 2
+    assert (home / ("7" * 16)).exists()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
+    cache_directory.cache_clear()
+    yield tmp_path
+    cache_directory.cache_clear()
+
+
+def test_a_new_version_clears_up_once_and_marks_what_it_uses(home: Path) -> None:
+    unused = make(home, "9" * 16, 90)
+    directory = cache_directory()
+    assert directory == home / source_digest()
+    assert not unused.exists()
+    os.utime(directory, (time.time() - 20 * DAY,) * 2)
+    unused = make(home, "9" * 16, 90)
+    cache_directory.cache_clear()
+    assert cache_directory() == directory
+    assert directory.stat().st_mtime > time.time() - DAY
+    assert unused.exists()  # every start would be too often to look
+
+
+def test_the_state_of_the_cache_is_counted(home: Path) -> None:
+    make(home, "9" * 16, 1)
+    directory = cache_directory()
+    assert directory is not None
+    assert (cache_state().specializations, cache_state().size) == (0, 0)
+    (directory / "kernel.nbc").write_bytes(b"x" * 100)
+    state = cache_state()
+    assert (state.directory, state.specializations, state.size) == (directory, 1, 100)
+    assert (state.others, state.others_size) == (1, 8)
+
+
+def test_without_a_place_there_is_nothing_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "cache_directory", lambda: None)
+    assert cache_state() == compilation.CacheState(None)

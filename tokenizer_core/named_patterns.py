@@ -1,0 +1,99 @@
+r"""The regexes behind the names of split patterns and where they were published; runs nothing.
+
+Each is spelled so that ``regex``, Oniguruma (``tokenizers``) and fancy-regex (``tiktoken``) cut
+alike, and otherwise as published. ``regex`` decides which characters a class holds.
+"""
+
+from __future__ import annotations
+
+# openai/gpt-2 src/encoder.py; tiktoken's r50k_base and p50k_base; ByteLevel of `tokenizers`.
+_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+# tiktoken's cl100k_base in two respects spelled otherwise, so that every engine reads the same:
+# `\p{N}{1,3}+` without its plus (nothing follows, so giving back cannot help; Oniguruma reads the
+# plus as a repetition), and `\s++$` as `\s++(?!\S)` (behind a possessive run stands no white
+# space, so both mean the end of the text; `$` means three different things to three engines).
+_CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++(?!\S)|\s*[\r\n]|\s+(?!\S)|\s"
+)
+
+# tiktoken_ext/openai_public.py, o200k_base; o200k_harmony and gpt-oss use the same.
+_O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WHITE_SPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+# meta-llama/Meta-Llama-3-8B tokenizer.json and llama3/tokenizer.py. Where a text ends in white
+# space with a line break in it, this cuts behind the break and cl100k does not; else they agree.
+_LLAMA3 = (
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITE_SPACE
+)
+
+# transformers, tokenization_qwen2.py, PRETOKENIZE_REGEX: Qwen2, Qwen2.5 and Qwen3 share it. One
+# digit is one pre-token; else it is Llama 3's.
+_QWEN2 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITE_SPACE
+
+# Qwen/Qwen3.5 tokenizer.json: combining marks are letters.
+_QWEN35 = (
+    _CONTRACTIONS
+    + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    + _WHITE_SPACE
+)
+
+# deepseek-ai/DeepSeek-V3 tokenizer.json cuts three times, each time the pieces of the time before:
+#   \p{N}{1,3}    then    [一-龥぀-ゟ゠-ヿ]+    then
+#   [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+
+#   | ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+# Pieces of the first cut are numbers, which the third leaves alone. Pieces of the second are cut
+# by the third, which finds among their characters letters and marks, four that are punctuation or
+# symbols, and three that are not assigned (and stand before letters, or match nothing). All else
+# is cut by the third between them, so a match of it may neither hold nor look at a number or one
+# of theirs: both are excluded from its sets, and end a text as far as `\s+(?!\S)` is concerned.
+# What it leaves unmatched (control characters and the like) is matched at last, so that nothing
+# is lost where an engine forgets what lies between matches (`tiktoken`), and no stretch of it
+# goes on from one piece into the next.
+_KANA_AND_HAN = "一-龥\u3040-\u30ff"
+_THEIR_LETTERS = "[一-龥\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff]"
+_THEIR_SYMBOLS = "[\u309b\u309c\u30a0\u30fb]"
+_THEIR_OTHERS = "[\u3040\u3097\u3098]"
+_LETTERS = rf"[^\p{{N}}\p{{P}}\p{{S}}\p{{Z}}\p{{C}}{_KANA_AND_HAN}]"  # letters and marks
+_SYMBOLS = rf"[^\p{{L}}\p{{M}}\p{{N}}\p{{Z}}\p{{C}}{_KANA_AND_HAN}]"
+_DEEPSEEK_V3 = (
+    r"\p{N}{1,3}"
+    rf"|{_THEIR_OTHERS}?{_THEIR_LETTERS}+|{_THEIR_SYMBOLS}+|{_THEIR_OTHERS}+(?!{_THEIR_LETTERS})"
+    r"|[!-/:-@\[-`{-~][A-Za-z]+"
+    rf"|[^\r\n\p{{L}}\p{{P}}\p{{S}}\p{{N}}{_KANA_AND_HAN}]?{_LETTERS}+"
+    rf"| ?{_SYMBOLS}+[\r\n]*"
+    rf"|\s*[\r\n]+|\s+(?![^\s\p{{N}}{_KANA_AND_HAN}])|\s+"
+    rf"|[^\s\p{{L}}\p{{M}}\p{{N}}\p{{P}}\p{{S}}{_KANA_AND_HAN}]+(?!{_LETTERS})"
+)
+
+# Every character of a text is in a pre-token.
+NAMED_PATTERNS = {
+    "gpt2": _GPT2,
+    "cl100k": _CL100K,
+    "o200k": _O200K,
+    "llama3": _LLAMA3,
+    "qwen2": _QWEN2,
+    "qwen3.5": _QWEN35,
+    "deepseek-v3": _DEEPSEEK_V3,
+}
+# What lies between pre-tokens is dropped: white space. NLTK's `wordpunct_tokenize`.
+DROPPING_PATTERNS = {"whitespace": r"\S+", "wordpunct": r"\w+|[^\w\s]+"}
+# Several published tokenizers, one pattern.
+SAME_PATTERNS = {"qwen2.5": "qwen2", "qwen3": "qwen2"}
+
+OTHER_SPELLINGS = {
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s": "cl100k",
+}

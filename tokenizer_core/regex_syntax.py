@@ -1,0 +1,277 @@
+"""A regex of the `regex` package as a tree, as far as an automaton can run it; else the reason.
+
+It reads syntax only: which characters a set holds is asked of the ``regex`` package, elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import regex
+
+_DEEPEST = 50
+_SET = regex.compile(r"\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*+\]", regex.DOTALL)
+_PROPERTY = regex.compile(r"\\[pP](?:\{[^}]*\}|[A-Za-z])")
+_CODE_POINT = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+_COUNTS = regex.compile(r"\{(?:([0-9]+)(?:(,)([0-9]*))?|,([0-9]+))\}")
+_GROUP = regex.compile(r"\((?:\?(?::|P?<[^\W\d]\w*>|[is]*(?:-[is]+)?:))?")
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a"}
+_META = frozenset("\\^$.|?*+()[]{}")
+_SHORTHANDS = frozenset("sSdDwW")
+_REASONS = {
+    "\\b": "a word boundary", "\\B": "a word boundary", "\\m": "a word boundary",
+    "\\M": "a word boundary", "\\G": "the anchor \\G", "\\A": "an anchor at the start",
+    "\\K": "\\K", "\\X": "a grapheme (\\X)", "\\R": "\\R", "\\L": "a named list",
+    "\\g": "a back-reference", "\\N": "a character by name",
+    "(?<=": "look-behind", "(?<!": "look-behind", "(?P=": "a back-reference",
+    "(?P>": "recursion", "(?&": "recursion", "(?R": "recursion", "(?(": "a conditional",
+    "(?#": "a comment", "(?|": "a branch reset",
+}  # fmt: skip
+
+
+class NotRegular(Exception):
+    """The regex holds something that an automaton of this project does not run; says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """One character out of a set, given as a regex for one character.
+
+    A source of a single character stands for itself.
+    """
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    options: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """``part`` at least ``least`` and at most ``most`` times (None: without limit)."""
+
+    part: Node
+    least: int
+    most: int | None
+    kind: Literal["greedy", "lazy", "possessive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Nothing, where the next character is in one of the sets, or one of the ends is reached.
+
+    Attributes:
+        sources: as in `Characters`.
+        at_end: the end of the text is also accepted.
+        at_last_line_feed: so is a line feed that is the last character.
+        negated: the other way round.
+    """
+
+    sources: tuple[str, ...]
+    at_end: bool = False
+    at_last_line_feed: bool = False
+    negated: bool = False
+
+
+Node: TypeAlias = Characters | Parts | Choice | Repeat | Next
+
+
+def parsed(pattern: str) -> Node:
+    """The tree of a regex that the ``regex`` package is known to compile.
+
+    Raises:
+        NotRegular: naming what is beyond literals, sets, alternation, groups, quantifiers,
+            one-character look-ahead, ``$`` and ``\\Z``.
+    """
+    return _Reader(pattern).whole()
+
+
+def can_be_empty(node: Node) -> bool:
+    """Whether the node can match no character at all."""
+    match node:
+        case Characters():
+            return False
+        case Next():
+            return True
+        case Parts(parts):
+            return all(map(can_be_empty, parts))
+        case Choice(options):
+            return any(map(can_be_empty, options))
+        case Repeat(part, least):
+            return least == 0 or can_be_empty(part)
+
+
+class _Reader:
+    """Recursive descent over the pattern; ``flags`` holds ``i`` and ``s`` where they are on."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Node:
+        flags = frozenset[str]()
+        if inline := regex.match(r"\(\?([is]+)\)", self._pattern):
+            flags = frozenset(inline.group(1))
+            self._at = inline.end()
+        node = self._choice(flags)
+        if self._at < len(self._pattern):
+            self._refuse("an unmatched parenthesis")
+        return node
+
+    def _refuse(self, what: str) -> None:
+        raise NotRegular(f"{what} at position {self._at}")
+
+    def _startswith(self, *texts: str) -> bool:
+        return self._pattern.startswith(texts, self._at)
+
+    def _take(self, expression: regex.Pattern[str]) -> regex.Match[str] | None:
+        found = expression.match(self._pattern, self._at)
+        if found:
+            self._at = found.end()
+        return found
+
+    def _choice(self, flags: frozenset[str]) -> Node:
+        options = [self._sequence(flags)]
+        while self._startswith("|"):
+            self._at += 1
+            options.append(self._sequence(flags))
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def _sequence(self, flags: frozenset[str]) -> Node:
+        parts: list[Node] = []
+        while self._at < len(self._pattern) and not self._startswith("|", ")"):
+            parts.append(self._quantified(self._atom(flags)))
+        return parts[0] if len(parts) == 1 else Parts(tuple(parts))
+
+    def _quantified(self, part: Node) -> Node:
+        bounds: tuple[int, int | None]
+        if self._startswith("?", "*", "+"):
+            bounds = {"?": (0, 1), "*": (0, None), "+": (1, None)}[self._pattern[self._at]]
+            self._at += 1
+        elif self._startswith("{"):
+            counts = self._take(_COUNTS)
+            if counts is None:
+                raise NotRegular(f"a brace that is no count at position {self._at}")
+            exact, comma, upper, only_upper = counts.groups()
+            least = int(exact or 0)
+            most_text = only_upper if exact is None else upper if comma else exact
+            bounds = least, int(most_text) if most_text else None
+        else:
+            return part
+        kind: Literal["greedy", "lazy", "possessive"] = "greedy"
+        if self._startswith("?", "+"):
+            kind = "lazy" if self._startswith("?") else "possessive"
+            self._at += 1
+        return Repeat(part, *bounds, kind)
+
+    def _atom(self, flags: frozenset[str]) -> Node:
+        character = self._pattern[self._at]
+        if character == "(":
+            return self._group(flags)
+        if character == "[":
+            found = self._take(_SET)
+            if found is None:
+                raise NotRegular(f"an unusual set at position {self._at}")
+            return self._set(found.group(), flags)
+        if character == "\\":
+            return self._escape(flags)
+        if character == "$":
+            self._at += 1
+            return Next((), at_end=True, at_last_line_feed=True)
+        if character == "^":
+            self._refuse("an anchor at the start")
+        if character == "{":
+            self._refuse("a brace that is no count")
+        self._at += 1
+        if character == ".":
+            return Characters("(?s:.)" if "s" in flags else "(?:.)")
+        return self._literal(character, flags)
+
+    def _set(self, source: str, flags: frozenset[str]) -> Characters:
+        return Characters(f"(?i:{source})" if "i" in flags else source)
+
+    def _literal(self, character: str, flags: frozenset[str]) -> Characters:
+        return Characters(f"(?i:{regex.escape(character)})" if "i" in flags else character)
+
+    def _escape(self, flags: frozenset[str]) -> Node:
+        if found := self._take(_CODE_POINT):
+            return self._literal(chr(int("".join(filter(None, found.groups())), 16)), flags)
+        if found := self._take(_PROPERTY):
+            return self._set(found.group(), flags)
+        escape = self._pattern[self._at : self._at + 2]
+        letter = escape[1:]
+        if escape in _REASONS:
+            self._refuse(_REASONS[escape])
+        if letter.isdecimal():
+            self._refuse("a back-reference or an octal escape")
+        if letter in ("Z", "z"):
+            self._at += 2
+            return Next((), at_end=True)
+        if letter in _SHORTHANDS:
+            self._at += 2
+            return self._set(escape, flags)
+        if letter.isalpha() and letter.isascii() and letter not in _CONTROLS:
+            self._refuse(f"the escape {escape}")
+        self._at += 2
+        return self._literal(_CONTROLS.get(letter, letter), flags)
+
+    def _group(self, flags: frozenset[str]) -> Node:
+        start = self._at
+        negated = self._startswith("(?!")
+        if negated or self._startswith("(?="):
+            self._at += 3
+            return self._look_ahead(self._inside(flags), negated, start)
+        if self._startswith("(?>"):
+            self._at += 3
+            inside = self._inside(flags)
+            if isinstance(inside, Repeat) and inside.kind == "greedy":
+                return Repeat(inside.part, inside.least, inside.most, "possessive")
+            return Repeat(inside, 1, 1, "possessive")
+        for opening in (self._pattern[start : start + 4], self._pattern[start : start + 3]):
+            if opening in _REASONS:
+                self._refuse(_REASONS[opening])
+        found = self._take(_GROUP)
+        if found is None or (found.group() == "(" and self._startswith("?", "*")):
+            self._at = start
+            if regex.match(r"\(\?[0-9]", self._pattern[start:]):
+                self._refuse("recursion")
+            self._refuse("an inline flag" if self._startswith("(?") else "a verb")
+            raise AssertionError
+        on, _, off = found.group()[2:-1].partition("-")
+        if found.group().endswith(":"):
+            flags = (flags | set(on)) - set(off)
+        return self._inside(flags)
+
+    def _inside(self, flags: frozenset[str]) -> Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._refuse(f"groups nested more than {_DEEPEST} deep")
+        node = self._choice(flags)
+        self._depth -= 1
+        self._at += 1  # the closing parenthesis, which `regex` has verified
+        return node
+
+    def _look_ahead(self, node: Node, negated: bool, start: int) -> Next:
+        options = node.options if isinstance(node, Choice) else (node,)
+        sources = [option.source for option in options if isinstance(option, Characters)]
+        ends = [option for option in options if isinstance(option, Next)]
+        if len(sources) + len(ends) < len(options) or any(
+            end.negated or end.sources for end in ends
+        ):
+            self._at = start
+            self._refuse("look-ahead of anything but one character")
+        return Next(
+            tuple(sources),
+            at_end=bool(ends),
+            at_last_line_feed=any(end.at_last_line_feed for end in ends),
+            negated=negated,
+        )

@@ -1,0 +1,78 @@
+"""Buffers that are made once, so that encoding a short text allocates nothing; knows no merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.kernels.encode_text import encode_span
+from tokenizer_core.kernels.memory import PADDING
+from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from tokenizer_core.kernels.word_cache import ROOM
+from tokenizer_core.pretokenization import mark_pre_tokens
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.unicode_classes import class_table
+
+SHORT_TEXT = 1 << 11  # bytes; beyond, what is saved here is lost in the noise
+_BLANK = bytes(PADDING)
+_NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
+
+Mark = Callable[["ShortBuffers", int], NDArray[np.uint64]]
+
+
+class ShortBuffers:
+    """Text, marks and ids of one call after the other, and views through which Python is quick.
+
+    Attributes:
+        text, span, marks, ids: what kernels are given.
+    """
+
+    __slots__ = ("_ids", "_marks", "_span", "_text", "ids", "marks", "span", "text")
+
+    def __init__(self) -> None:
+        self.text = np.zeros(SHORT_TEXT + PADDING, np.uint8)
+        self.span = np.zeros((1, 2), np.int64)
+        self.marks = np.zeros(SHORT_TEXT // 64 + 2, np.uint64)
+        self.ids = np.zeros(SHORT_TEXT + ROOM, np.uint32)
+        self._text = self.text.data
+        self._span = self.span.reshape(2).data
+        self._marks = self.marks.data.cast("B")
+        self._ids = self.ids.data
+
+    def encode(self, content: bytes, mark: Mark, machine: NDArray[np.int64]) -> list[int]:
+        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes.
+
+        Args:
+            mark: from `marking`.
+            machine: see `encode_machine`; its scratch is enough for `SHORT_TEXT` bytes.
+        """
+        size = len(content)
+        self._text[: size + PADDING] = content + _BLANK
+        self._span[1] = size
+        count = encode_span(self.text, mark(self, size), size, machine, self.ids)
+        ids: list[int] = self._ids[:count].tolist()
+        return ids
+
+    def clear_marks(self, size: int) -> None:
+        """Unmark the text up to ``size`` bytes and the block behind it."""
+        marked = (size // 64 + 2) * 8
+        self._marks[:marked] = _NO_MARKS[:marked]
+
+
+def marking(pattern: SplitPattern) -> Mark:
+    """How pre-tokens of the text in short buffers are marked."""
+    if pattern.name != "gpt2":
+        return lambda buffers, size: mark_pre_tokens(
+            Text(buffers.text, size), buffers.span, pattern
+        )
+    table = class_table()
+
+    def mark(buffers: ShortBuffers, size: int) -> NDArray[np.uint64]:
+        buffers.clear_marks(size)
+        mark_gpt2(buffers.text, size, buffers.span, table, buffers.marks)
+        return buffers.marks
+
+    return mark

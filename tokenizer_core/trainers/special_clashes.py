@@ -1,0 +1,59 @@
+"""Whether special tokens can live beside the tokens that training makes; learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tokenizer_core.errors import InvalidSpecialToken
+from tokenizer_core.word_counts import WordCounts
+
+
+def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:
+    """Refuse special tokens that occur inside words: training could learn them as merges.
+
+    Words counted with the same special tokens never hold one.
+
+    Raises:
+        InvalidSpecialToken: one occurs.
+    """
+    if not special_tokens:
+        return
+    content = counts.word_bytes.tobytes()
+    for token in special_tokens:
+        sought = token.encode()
+        at = content.find(sought)
+        while at >= 0:
+            row = int(np.searchsorted(counts.offsets, at, side="right")) - 1
+            end = int(counts.offsets[row + 1])
+            if at + len(sought) <= end:
+                raise _occurs(token, content[int(counts.offsets[row]) : end])
+            at = content.find(sought, at + 1)
+
+
+def refuse_clashes(special_tokens: Sequence[str], tokens: Iterable[bytes]) -> None:
+    """Refuse special tokens that are ordinary tokens: bytes, required tokens, results of merges.
+
+    Raises:
+        InvalidSpecialToken: one is.
+    """
+    ordinary = set(tokens)
+    for token in special_tokens:
+        if token.encode() in ordinary:
+            raise InvalidSpecialToken(
+                f"the special token {token!r} is also an ordinary token",
+                "a special token is longer than a byte, no required token or part of one, and "
+                "does not occur inside words",
+                f"count the words with special_tokens=[{token!r}], or choose another",
+            )
+
+
+def _occurs(token: str, word: bytes) -> InvalidSpecialToken:
+    shown = word[:40].decode("utf-8", "replace")
+    return InvalidSpecialToken(
+        f"the special token {token!r} occurs in the words, for instance in {shown!r}, so it could "
+        "become an ordinary token",
+        "words that were counted with the same special tokens, which never hold one",
+        f"count the words with special_tokens=[{token!r}], or choose another",
+    )
