@@ -1,88 +1,58 @@
-"""`python -m benchmarks FILE`: every trainer on one file, in turn, in fresh processes.
+"""`python -m benchmarks FILE…`: every installed trainer on each file, in turn, in fresh processes.
 
-Prints a table and writes benchmarks/results/NAME.json. Merges are compared before seconds are: a
-trainer that learns something else is named as such and gets no ratio.
+Merges are compared before seconds are: a trainer that does not learn what its tie-break promises
+gets no ratio, and one that learns something else by design says so in its row.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import statistics
-import subprocess
-import sys
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import ours
 from benchmarks.contestants import CONTESTANTS
-
-RESULTS = Path(__file__).parent / "results"
-
-
-def measure(name: str, path: Path, vocab_size: int) -> dict[str, Any]:
-    finished = subprocess.run(
-        [sys.executable, "-m", "benchmarks.measure", name, str(path), str(vocab_size)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if finished.returncode != 0:
-        raise SystemExit(f"{name} failed:\n{finished.stderr}")
-    return json.loads(finished.stdout.splitlines()[-1])
-
-
-def median_of(runs: list[dict[str, Any]], key: str) -> float:
-    return statistics.median(run[key] for run in runs)
+from benchmarks.results import OURS, RESULTS, save, summary
+from benchmarks.runs import run_in_turn, run_once
+from benchmarks.tables import plain
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
+    options = _parser().parse_args()
+    names = [name for name in options.only or CONTESTANTS if CONTESTANTS[name].installed]
+    if OURS not in names:
+        names.insert(0, OURS)
+    for path in options.files:
+        result = compare(path, names, options.vocab_size, options.threads, options.rounds)
+        print(plain(result))
+        print(f"kept as {save(result, options.output)}\n", flush=True)
+
+
+def compare(
+    path: Path, names: Sequence[str], vocab_size: int, threads: int, rounds: int
+) -> dict[str, Any]:
+    """Measure trainers on one file; the result as `benchmarks.results.summary` describes it."""
+    load = os.getloadavg()[0]
+    run_once(CONTESTANTS[OURS], path, vocab_size, threads)  # new kernels are compiled, untimed
+    runs = run_in_turn(names, path, vocab_size, threads, rounds)
+    if runs[OURS][-1].failure:
+        raise SystemExit(f"bpeline: {runs[OURS][-1].failure}")
+    asks_by_value = any(CONTESTANTS[name].promise == "value" for name in names)
+    by_value = ours.by_value(path, vocab_size) if asks_by_value else []
+    return summary(path, vocab_size, threads, runs, by_value, load)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("files", type=Path, nargs="+", help="UTF-8 text, <|endoftext|> between")
     parser.add_argument("--vocab-size", type=int, default=32_000)
+    parser.add_argument("--threads", type=int, default=2, help="and as many processors")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each, taken in turn")
-    parser.add_argument("--only", nargs="*", choices=sorted(CONTESTANTS), default=None)
-    options = parser.parse_args()
-    names = options.only or list(CONTESTANTS)
-
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for _ in range(options.rounds):
-        for name in names:
-            runs[name].append(measure(name, options.file, options.vocab_size))
-
-    ours = runs["bpeline"]
-    megabytes = options.file.stat().st_size / 1e6
-    print(f"{options.file.name}: {megabytes:.0f} MB, {options.vocab_size} tokens, "
-          f"{platform.processor() or platform.machine()}, median of {options.rounds}")  # fmt: skip
-    print(f"{'':14}{'seconds':>9}{'CPU s':>9}{'peak MB':>9}{'ratio':>8}  merges")
-    for name, measured in runs.items():
-        equal = {run["merges_digest"] for run in measured} == {ours[0]["merges_digest"]}
-        ratios = [
-            theirs["seconds"] / mine["seconds"] for theirs, mine in zip(measured, ours, strict=True)
-        ]
-        ratio = f"{statistics.median(ratios):.1f}x" if equal else "-"
-        print(
-            f"{name:14}{median_of(measured, 'seconds'):>9.2f}"
-            f"{median_of(measured, 'cpu_seconds'):>9.2f}"
-            f"{median_of(measured, 'peak_megabytes'):>9.0f}{ratio:>8}  "
-            f"{measured[0]['merges']}{'' if equal else ' (differ from ours)'}"
-        )
-        for phase in measured[0]["phases"]:
-            if phase != "all":
-                seconds = statistics.median(run["phases"][phase] for run in measured)
-                print(f"  {phase:12}{seconds:>9.2f}")
-
-    RESULTS.mkdir(exist_ok=True)
-    result = {
-        "file": options.file.name,
-        "bytes": options.file.stat().st_size,
-        "vocab_size": options.vocab_size,
-        "machine": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        "runs": runs,
-    }
-    target = RESULTS / f"{options.file.stem}-{options.vocab_size}.json"
-    target.write_text(json.dumps(result, indent=1) + "\n")
+    parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=None)
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where JSON is kept")
+    return parser
 
 
 if __name__ == "__main__":

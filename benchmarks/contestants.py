@@ -1,77 +1,99 @@
-"""The trainers that are measured; each turns a file into merges with its own best settings.
-
-A peer is imported inside its function, so that one process measures one library.
-"""
+"""Who is measured: every trainer, what it promises to learn, and what it does differently."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-SEPARATOR = "<|endoftext|>"
+from benchmarks import byte_level_peers, character_level_peers, ours
+from benchmarks.stopwatch import Stopwatch
+
+# A merge is its (left, right) bytes; a trainer that tells its tokens only gives (token,).
+Merge = tuple[bytes, ...]
+Train = Callable[[Path, int, int, Stopwatch], list[Merge]]
+
+# How ties between equally frequent pairs are broken, which decides what a trainer must learn:
+# by the smallest ids, the bytes numbered as GPT-2 prints them (`printable`) or by value (`value`).
+Promise = Literal["printable", "value", "other"]
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """What one trainer did: its merges in order and the seconds of each phase it can tell apart."""
+class Contestant:
+    """One trainer.
 
-    merges: list[tuple[bytes, bytes]]
-    phases: dict[str, float]
+    Attributes:
+        name: as the tables show it.
+        package: the distribution to install; None for ourselves.
+        module: what is imported.
+        train: (file, vocabulary size with one special token, threads, stopwatch) → merges.
+        promise: what its merges must equal.
+        caveat: what a reader must know before comparing.
+    """
+
+    name: str
+    package: str | None
+    module: str
+    train: Train
+    promise: Promise
+    caveat: str = ""
+
+    @property
+    def installed(self) -> bool:
+        return importlib.util.find_spec(self.module) is not None
 
 
-def bpeline(path: Path, vocab_size: int) -> Training:
-    from tokenizer_core import WordCounts, count_words, train_bpe
+_VALUE = "bytes are numbered by value, so ties fall otherwise than in HuggingFace; "
+_TOKENS = "tokens are compared, since pairs are not told"
+_CHARACTERS = "characters instead of bytes, words cut at spaces: another vocabulary, by design"
 
-    # Compiled kernels are loaded from their cache before the clock starts, as in any second run.
-    train_bpe(WordCounts.from_mapping({b"warm": 3, b"kernels": 2}), 260)
-    count_words([str(Path(__file__))], pattern="gpt2", special_tokens=[SEPARATOR])
-
-    start = time.perf_counter()
-    counts = count_words([str(path)], pattern="gpt2", special_tokens=[SEPARATOR])
-    counted = time.perf_counter()
-    tokenizer = train_bpe(counts, vocab_size, special_tokens=[SEPARATOR])
-    end = time.perf_counter()
-    return Training(tokenizer.merges, {"counting": counted - start, "merging": end - counted})
-
-
-def huggingface(path: Path, vocab_size: int) -> Training:
-    import json
-
-    from tokenizer_core.vocabulary import bytes_of_printable
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=[SEPARATOR],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+CONTESTANTS = {
+    contestant.name: contestant
+    for contestant in (
+        Contestant("bpeline", None, "tokenizer_core", ours.bpeline, "printable"),
+        Contestant(
+            "gigatoken",
+            "gigatoken",
+            "gigatoken",
+            byte_level_peers.gigatoken,
+            "printable",
+            "run with its HuggingFace tie-breaking (its two others learn other merges); "
+            "maps the file into memory, so the file's pages count as memory",
+        ),
+        Contestant(
+            "rustbpe", "rustbpe", "rustbpe", byte_level_peers.rustbpe, "value", _VALUE + _TOKENS
+        ),
+        Contestant(
+            "uni-tokenizer",
+            "uni-tokenizer",
+            "uni_tokenizer",
+            byte_level_peers.uni_tokenizer,
+            "printable",
+            "run with its byte-level alphabet and smallest-pair tie-breaking",
+        ),
+        Contestant(
+            "bpeasy", "bpeasy", "bpeasy", byte_level_peers.bpeasy, "value", _VALUE + _TOKENS
+        ),
+        Contestant(
+            "HuggingFace", "tokenizers", "tokenizers", byte_level_peers.huggingface, "printable"
+        ),
+        Contestant(
+            "SentencePiece",
+            "sentencepiece",
+            "sentencepiece",
+            character_level_peers.sentencepiece,
+            "other",
+            _CHARACTERS,
+        ),
+        Contestant(
+            "youtokentome",
+            "youtokentome",
+            "youtokentome",
+            character_level_peers.youtokentome,
+            "other",
+            _CHARACTERS,
+        ),
     )
-    start = time.perf_counter()
-    tokenizer.train_from_iterator(documents(path), trainer=trainer)
-    seconds = time.perf_counter() - start
-    merges = [
-        (bytes_of_printable(left), bytes_of_printable(right))
-        for left, right in json.loads(tokenizer.to_str())["model"]["merges"]
-    ]
-    return Training(merges, {"all": seconds})
-
-
-def documents(path: Path) -> Iterator[str]:
-    """Documents of a text file, read piece by piece: peers get an iterator, not the whole file."""
-    pending = ""
-    with path.open(encoding="utf-8", newline="") as file:
-        while piece := file.read(1 << 20):
-            *complete, pending = (pending + piece).split(SEPARATOR)
-            yield from complete
-    yield pending
-
-
-CONTESTANTS: dict[str, Callable[[Path, int], Training]] = {
-    "bpeline": bpeline,
-    "huggingface": huggingface,
 }

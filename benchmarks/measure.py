@@ -1,39 +1,44 @@
-"""Measures one trainer in this process and prints one line of JSON, for `benchmarks`."""
+"""Measures one trainer in this process, for `benchmarks.runs`: JSON to one file, merges to another.
+
+`python -m benchmarks.measure NAME FILE VOCAB_SIZE THREADS REPORT MERGES`
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import resource
+import os
 import sys
-import time
 from pathlib import Path
 
 from benchmarks.contestants import CONTESTANTS
+from benchmarks.memory import peak_megabytes
+from benchmarks.stopwatch import Stopwatch
 
 
 def main() -> None:
-    name, path, vocab_size = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    start = time.perf_counter()
-    training = CONTESTANTS[name](path, vocab_size)
-    process_seconds = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    merges = hashlib.sha256(repr(training.merges).encode()).hexdigest()
-    print(
-        json.dumps(
-            {
-                "name": name,
-                "phases": training.phases,
-                "seconds": sum(training.phases.values()),
-                "process_seconds": process_seconds,
-                "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-                "peak_megabytes": after.ru_maxrss / 1024,
-                "merges": len(training.merges),
-                "merges_digest": merges,
-            }
-        )
-    )
+    name, path, vocab_size, threads, report, merges_file = sys.argv[1:]
+    restrict_to(int(threads))
+    watch = Stopwatch()
+    merges = CONTESTANTS[name].train(Path(path), int(vocab_size), int(threads), watch)
+    measured = {
+        "seconds": watch.seconds,
+        "cpu_seconds": watch.cpu_seconds,
+        "peak_megabytes": peak_megabytes(),
+        "megabytes_before": watch.megabytes_before,
+        "phases": watch.phases,
+        "merges": len(merges),
+    }
+    Path(report).write_text(json.dumps(measured))
+    with Path(merges_file).open("w") as file:
+        file.writelines(" ".join(token.hex() for token in merge) + "\n" for merge in merges)
+
+
+def restrict_to(threads: int) -> None:
+    """Leave this process as many processors as threads: peers size their pools by them."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
 
 
 if __name__ == "__main__":

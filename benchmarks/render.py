@@ -1,0 +1,145 @@
+"""`python -m benchmarks.render`: writes the kept results into README, as tables and a chart.
+
+Only what stands between the two markers is replaced; nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.charts import bars, curves
+from benchmarks.contestants import CONTESTANTS
+from benchmarks.results import OURS, RESULTS, saved
+from benchmarks.tables import markdown, title
+
+README = Path(__file__).parent.parent / "README.md"
+_QUIET = 0.3  # of a processor
+START, END = "<!-- benchmarks:start -->", "<!-- benchmarks:end -->"
+
+
+def main() -> None:
+    results = saved()
+    if not results:
+        raise SystemExit("nothing to render: run `python -m benchmarks FILE` first")
+    bars(results, RESULTS / "training.svg")
+    scaling = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("scaling-*.json"))]
+    if scaling:
+        curves(scaling[0]["panels"], RESULTS / "scaling.svg")
+    README.write_text(replaced(README.read_text(), block(results, bool(scaling))))
+
+
+def replaced(readme: str, content: str) -> str:
+    """``readme`` with ``content`` between the markers.
+
+    Raises:
+        ValueError: not exactly one pair of markers.
+    """
+    before, start, rest = readme.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end or START in after or END in after:
+        raise ValueError(f"README holds one {START} and, behind it, one {END}")
+    return f"{before}{START}\n{content}\n{END}{after}"
+
+
+def block(results: Sequence[Mapping[str, Any]], has_scaling: bool = False) -> str:
+    """Chart, tables, what was measured on, what to know before comparing."""
+    parts = [
+        _wrapped(
+            "From a file to its merges, in seconds: every trainer in a fresh process, in turn, "
+            "on the same file, with the GPT-2 split pattern and as many threads. Merges are "
+            "compared first; paler bars learn another vocabulary by design."
+        ),
+        f"![Seconds to train on each file, by trainer]({_relative('training.svg')})",
+    ]
+    for result in results:
+        parts += [f"**{title(result)}**", markdown(result)]
+    if has_scaling:
+        parts.append(
+            f"![Seconds against corpus size and vocabulary size]({_relative('scaling.svg')})"
+        )
+    parts += ["\n".join(_wrapped(note, "- ") for note in _notes(results)), _wrapped(_reproduce())]
+    return "\n\n".join(parts)
+
+
+def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    notes = [
+        "*ratio*: their seconds to ours, the median over pairs of runs made one after the other; "
+        "*CPU ratio*: the same of processor seconds, all threads together; "
+        "*merging* is everything behind counting, where a trainer tells.",
+        f"*peak MB* is the whole process: for us, {_least(results, _before)} MB of it are Python, "
+        "NumPy, Numba and its compiled kernels, before the first byte is read.",
+        f"Not in our seconds: starting, importing and loading compiled kernels, "
+        f"{_least(results, _start_up, 1)} s in each process; compiling them, once per machine. "
+        "Not in theirs: starting and importing.",
+    ]
+    shown = {name for result in results for name in result["trainers"]}
+    by_caveat: dict[str, list[str]] = {}
+    for name, contestant in CONTESTANTS.items():
+        if contestant.caveat and name in shown:
+            by_caveat.setdefault(contestant.caveat, []).append(name)
+    notes += [f"{' and '.join(names)}: {caveat}." for caveat, names in by_caveat.items()]
+    notes += [f"Measured on {machine}." for machine in _machines(results)]
+    busiest = max(float(result["load"]) for result in results)
+    if busiest >= _QUIET:
+        notes.append(
+            f"The machine was shared (load up to {busiest} before the first run): wall seconds "
+            "are too long for everyone and ratios uncertain; CPU seconds vary least."
+        )
+    return notes
+
+
+def _least(
+    results: Sequence[Mapping[str, Any]],
+    figure: Callable[[Mapping[str, Any]], float],
+    digits: int = 0,
+) -> str:
+    return f"{min(figure(result['trainers'][OURS]) for result in results):.{digits}f}"
+
+
+def _before(one: Mapping[str, Any]) -> float:
+    return float(one["megabytes_before"])
+
+
+def _start_up(one: Mapping[str, Any]) -> float:
+    return float(one["process_seconds"]) - float(one["seconds"])
+
+
+def _machines(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    described = []
+    for result in results:
+        machine = result["machine"]
+        versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+        words = (
+            f"{machine['processor']} ({machine['vectors']}), {machine['cores']} cores, "
+            f"{machine['memory_gigabytes']} GB, {machine['system']}, Python {machine['python']}: "
+            f"{versions}"
+        )
+        if words not in described:
+            described.append(words)
+    return described
+
+
+def _reproduce() -> str:
+    return (
+        "`make bench FILE=corpus.txt` measures on your machine (peers that are not installed are "
+        "listed as such), `python -m benchmarks.render` writes this section."
+    )
+
+
+def _wrapped(text: str, bullet: str = "") -> str:
+    indent = " " * len(bullet)
+    return textwrap.fill(
+        text, 100, initial_indent=bullet, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _relative(name: str) -> str:
+    return f"benchmarks/results/{name}"
+
+
+if __name__ == "__main__":
+    main()
