@@ -80,9 +80,9 @@ def train_tokenizer(
                 with run.step("learn merges", request.merges, "merges") as outcome:
                     learned = learn_merges(words, request, run.workspace)
                     outcome(learned.outcome)
-        with run.step("evaluate") as outcome:
-            evaluation = evaluate(learned, words, plan, request, run.workspace)
-            outcome(evaluation.outcome)
+                with run.step("evaluate") as outcome:
+                    evaluation = evaluate(learned, words, plan, request, run.workspace)
+                    outcome(evaluation.outcome)
         summary = summarize(run, corpus, words, learned, evaluation)
         with run.step("publish") as outcome:
             version = publish(summary, learned, plan, corpus, words, request, run.workspace)

@@ -150,14 +150,21 @@ class WordCountStore:
         chosen: list[bytes] = []
         first = b""
         seen = taken = 0
+        damaged: CorruptFile | None = None
         for shard in shards.values():
-            with self._forgetting(shard.key):
-                for document in self._shards.held_out(shard):
-                    seen += len(document)
-                    first = first or document[:limit_bytes]
-                    if (taken + len(document)) * max(available, limit_bytes) <= limit_bytes * seen:
-                        taken += len(document)
-                        chosen.append(document)
+            try:
+                with self._forgetting(shard.key):
+                    for document in self._shards.held_out(shard):
+                        seen += len(document)
+                        first = first or document[:limit_bytes]
+                        share = (taken + len(document)) * max(available, limit_bytes)
+                        if share <= limit_bytes * seen:
+                            taken += len(document)
+                            chosen.append(document)
+            except CorruptFile as error:  # look at the others too: all are counted again at once
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
         if not chosen and first:
             chosen.append(first.decode(errors="ignore").encode())  # not a part of a character
         return chosen

@@ -258,3 +258,19 @@ def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str)
         assert any("made again" in note for note in again.notes)
     if damage == "shards":
         assert again.chunks_reused < again.chunks
+
+
+def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
+    first = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
+    assert first.held_out
+    shards = open_registry().workspace.shards
+    damaged = [path for path in shards.rglob("*.parquet") if "held" in path.name]
+    assert damaged
+    for path in damaged:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    again = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
+    assert again.digest == first.digest
+    assert again.bytes_per_token == first.bytes_per_token
+    assert any("made again" in note for note in again.notes)
