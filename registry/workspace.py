@@ -266,7 +266,7 @@ class Workspace:
             leftovers += [
                 here / name
                 for name in names + files
-                if is_temporary(Path(name)) and not self._may_be_a_reader_s(here / name)
+                if is_temporary(Path(name)) and not self._is_being_kept(here / name)
             ]
             names[:] = [name for name in names if not is_temporary(Path(name))]
         for path in leftovers:
@@ -276,7 +276,7 @@ class Workspace:
                 path.unlink(missing_ok=True)
         return len(leftovers)
 
-    def _may_be_a_reader_s(self, path: Path) -> bool:
+    def _is_being_kept(self, path: Path) -> bool:
         """Loading keeps downloaded versions without holding the lock, each file in an instant."""
         try:
             age = time.time() - path.stat().st_mtime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -10,46 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import zstandard
+from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
 from tokenizer_core import reference
-from tokenizer_core.chunk_counts import ChunkCounts, count_chunk
-from tokenizer_core.chunking import plan_chunk_groups, read_chunks
-from tokenizer_core.corpus import Source, SourceFile, find_source_files
+from tokenizer_core.chunk_counts import ChunkCounts
 from tokenizer_core.errors import InvalidUtf8, UnreadableSource
-from tokenizer_core.reading import Reading
-from tokenizer_core.split_patterns import SplitPattern
-
-GPT2 = SplitPattern.named("gpt2")
-SPECIALS = ("<|endoftext|>", "<|end", "of text|>")
-READING = Reading(GPT2, SPECIALS)
-
-
-def file_of(path: Path) -> SourceFile:
-    (file,) = find_source_files([Source(str(path))])
-    return file
-
-
-def write(path: Path, content: str | bytes) -> SourceFile:
-    raw = content.encode() if isinstance(content, str) else content
-    if path.suffix == ".gz":
-        raw = gzip.compress(raw)
-    elif path.suffix == ".zst":
-        raw = zstandard.compress(raw)
-    path.write_bytes(raw)
-    return file_of(path)
-
-
-def counted(file: SourceFile, chunk_bytes: int, reading: Reading = READING) -> list[ChunkCounts]:
-    return [
-        count_chunk(chunk, text, reading)
-        for group in plan_chunk_groups([file], chunk_bytes, 3)
-        for chunk, text in read_chunks(group, reading, chunk_bytes)
-    ]
-
-
-def words_of(chunks: list[ChunkCounts]) -> Counter[bytes]:
-    return sum((Counter(chunk.counts.to_mapping()) for chunk in chunks), Counter())
 
 
 def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:

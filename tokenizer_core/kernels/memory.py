@@ -112,3 +112,21 @@ mask_carriage_returns = _range_mask(0x0D, 1)
 mask_line_feeds = _range_mask(0x0A, 1)
 mask_non_ascii = _range_mask(0x80, 0x80)
 mask_continuations = _range_mask(0x80, 0x40)  # UTF-8 bytes 10xxxxxx
+
+
+_FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA = 1, 3, 1
+
+
+@intrinsic
+def prefetch(typing_context: Any, address: Any) -> Any:
+    """Start loading the cache line at an int64 address. Any address is allowed."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        hints = (_FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA)
+        builder.call(instruction, [pointer, *(ir.Constant(_I32, hint) for hint in hints)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
+from tokenizer_core.kernels.memory import prefetch
 from tokenizer_core.kernels.merge_layout import INSIDE
 from tokenizer_core.kernels.merge_pairs import (
     COUNT,
@@ -18,7 +19,6 @@ from tokenizer_core.kernels.merge_pairs import (
     key_of,
     slot_of,
 )
-from tokenizer_core.kernels.merge_prefetch import prefetch
 from tokenizer_core.kernels.merge_queue import (
     FIRST_SEEN,
     GREATEST_BYTES,
