@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u64, store_u64
-from tokenizer_core.kernels.merge_prefetch import prefetch
+from tokenizer_core.kernels.memory import load_u64, prefetch, store_u64
 from tokenizer_core.kernels.word_keys import (
     HIGH,
     I64,

@@ -16,11 +16,11 @@ from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.memory import (
     load_u8,
     load_u64,
+    prefetch,
     store_u8,
     store_u64,
     trailing_zeros,
 )
-from tokenizer_core.kernels.merge_prefetch import prefetch
 from tokenizer_core.kernels.word_keys import (
     ALL,
     HIGH,
