@@ -27,6 +27,14 @@ _O200K = (
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
+# Mistral's tekken.json (v3, v7, v11) and tokenizer.json of Mistral Nemo: o200k without contractions
+# and with one number to a pre-token.
+_TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WHITE_SPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 
@@ -80,6 +88,7 @@ NAMED_PATTERNS = {
     "gpt2": _GPT2,
     "cl100k": _CL100K,
     "o200k": _O200K,
+    "tekken": _TEKKEN,
     "llama3": _LLAMA3,
     "qwen2": _QWEN2,
     "qwen3.5": _QWEN35,

@@ -10,18 +10,22 @@ from numpy.typing import NDArray
 from tokenizer_core.errors import InvalidPattern
 from tokenizer_core.kernels.scan_cl100k import mark_cl100k
 from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from tokenizer_core.kernels.scan_o200k import mark_o200k
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
-from tokenizer_core.unicode_classes import class_table, class_table_with_marks
+from tokenizer_core.unicode_classes import class_table
 
 _MATCHES_AT_ONCE = 1 << 16
-# How many numbers make a pre-token; whether white space at the end of a span is one pre-token.
+# How many numbers make a pre-token; whether white space at the end of a span is one pre-token;
+# whether combining marks are letters.
 _LIKE_CL100K = {
-    "cl100k": (3, True),
-    "llama3": (3, False),
-    "qwen2": (1, False),
-    "qwen3.5": (1, False),
+    "cl100k": (3, True, False),
+    "llama3": (3, False, False),
+    "qwen2": (1, False, False),
+    "qwen3.5": (1, False, True),
 }
+# How many numbers make a pre-token; whether contractions belong to the word before.
+_LIKE_O200K = {"o200k": (3, True), "tekken": (1, False)}
 
 
 def mark_pre_tokens(
@@ -75,9 +79,11 @@ def mark_kept_and_dropped(
     if pattern.name == "gpt2":
         within = mark_gpt2(text.data, text.size, spans, class_table(), starts)
     elif pattern.name in _LIKE_CL100K:
-        table = class_table_with_marks() if pattern.name == "qwen3.5" else class_table()
         options = _LIKE_CL100K[pattern.name]
-        within = mark_cl100k(text.data, text.size, spans, table, starts, *options)
+        within = mark_cl100k(text.data, text.size, spans, class_table(), starts, *options)
+    elif pattern.name in _LIKE_O200K:
+        settings = _LIKE_O200K[pattern.name]
+        within = mark_o200k(text.data, text.size, spans, class_table(), starts, *settings)
     elif (automaton := pattern.automaton) is not None:
         within = automaton.mark(text, spans, starts, dropped)
     else:

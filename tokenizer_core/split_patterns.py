@@ -25,7 +25,7 @@ from tokenizer_core.unicode_classes import unicode_classes_digest
 __all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
 
 MAX_REGEX_BYTES = 4096
-_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5")
+_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekken")
 # These look into no other class than letters, numbers and white space, so that the digest of
 # those alone says which characters they mean.
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
