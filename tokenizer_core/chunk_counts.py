@@ -84,7 +84,7 @@ def count_chunk(
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
     training, held_out = hold_out(
-        text.text, documents, reading.held_out_below, reading.pattern.cuts_at_spaces
+        text.text, documents, reading.held_out_below, reading.pattern.cut_pairs
     )
     counts = count_spans(text.text, training, reading.pattern, table_bytes)
     counts.first_positions[:] = text.chunk_positions(counts.first_positions)

@@ -10,6 +10,7 @@ from typing import Any
 
 import regex as regex_package
 
+from tokenizer_core.cut_pairs import CutPairs, cut_pairs
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import InvalidOption, InvalidPattern
 from tokenizer_core.named_patterns import (
@@ -147,6 +148,11 @@ class SplitPattern:
         known of a user's regex.
         """
         return self.name is not None
+
+    @property
+    def cut_pairs(self) -> CutPairs | None:
+        """Between which characters text may be cut; None where nothing is known."""
+        return cut_pairs(self.regex)
 
     @property
     def digest(self) -> str:

@@ -18,6 +18,7 @@ from tokenizer_core.documents import ChunkText
 from tokenizer_core.held_out import SECTION_BYTES, hold_out, sections_of
 from tokenizer_core.kernels.fingerprint import fingerprint_spans
 from tokenizer_core.kernels.word_keys import find_entry, table_shift
+from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.reading import Reading
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
@@ -250,17 +251,25 @@ def test_sections_cover_a_document_and_end_at_legal_cuts() -> None:
     raw = prose(1, 60_000).encode()
     text = Text.of(raw)
     document = np.array([[5, len(raw)]], np.int64)
-    sections = sections_of(text, document, at_spaces=True).tolist()
+    legal = set(np.cumsum([len(word.encode()) for word in pre_tokens(raw.decode(), GPT2)]).tolist())
+    sections = sections_of(text, document, GPT2.cut_pairs).tolist()
     assert len(sections) == -(-(len(raw) - 5) // (SECTION_BYTES + 8))
     assert [begin for begin, _ in sections[1:]] == [end for _, end in sections[:-1]]
     assert (sections[0][0], sections[-1][1]) == (5, len(raw))
-    assert all(raw[begin : begin + 1] == b" " for begin, _ in sections[1:])
-    assert sections_of(text, document, at_spaces=False).tolist() == [[5, len(raw)]]
+    assert all(begin in legal for begin, _ in sections[1:])
+    assert sections_of(text, document, None).tolist() == [[5, len(raw)]]
 
 
-def test_text_without_spaces_is_one_section() -> None:
+def test_chinese_text_has_sections_too() -> None:
+    raw = "他们赋有理性和良心，并应以兄弟关系的精神相对待。".encode() * 1_000
+    sections = sections_of(Text.of(raw), np.array([[0, len(raw)]], np.int64), GPT2.cut_pairs)
+    sizes = np.diff(sections, axis=1).ravel()[:-1]
+    assert SECTION_BYTES <= sizes.min() <= sizes.max() < SECTION_BYTES + 100
+
+
+def test_text_without_any_cut_is_one_section() -> None:
     raw = b"\xe6\x97\xa5" * 50_000
-    sections = sections_of(Text.of(raw), np.array([[0, len(raw)]], np.int64), at_spaces=True)
+    sections = sections_of(Text.of(raw), np.array([[0, len(raw)]], np.int64), GPT2.cut_pairs)
     assert sections.tolist() == [[0, len(raw)]]
 
 
@@ -285,7 +294,7 @@ def test_equal_documents_are_never_on_both_sides() -> None:
     edges = np.flatnonzero(np.frombuffer(raw + b"\n", np.uint8) == 10)
     begins = np.concatenate(([0], edges[:-1] + 1))
     spans = np.stack((begins, edges), axis=1).astype(np.int64)
-    training, held_out = hold_out(Text.of(raw), spans, 2**63, at_spaces=True)
+    training, held_out = hold_out(Text.of(raw), spans, 2**63, GPT2.cut_pairs)
     left = {raw[begin:end] for begin, end in training.tolist()}
     right = {raw[begin:end] for begin, end in held_out.tolist()}
     assert left
@@ -300,7 +309,7 @@ def test_the_held_out_share_is_about_what_was_asked_for(share: float) -> None:
     spans = np.arange(40_001, dtype=np.int64)[: 40_000 // 10 * 10 : 10].repeat(2).reshape(-1, 2)
     spans[:, 1] += 10
     below = Reading(GPT2, held_out=share).held_out_below
-    _, held_out = hold_out(Text.of(raw), spans, below, at_spaces=False)
+    _, held_out = hold_out(Text.of(raw), spans, below, None)
     assert abs(len(held_out) / len(spans) - share) < 0.03
 
 
