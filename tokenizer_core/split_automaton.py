@@ -362,9 +362,9 @@ def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDA
 def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """States from which some text leads to no match: the smallest set."""
     unmatched = ~matched & (behind >= 0)
-    fails = (~matched & (behind < 0)).any(axis=1)
+    fails: NDArray[np.bool_] = np.any(~matched & (behind < 0), axis=1)
     while True:
-        more = fails | (unmatched & fails[behind]).any(axis=1)
+        more: NDArray[np.bool_] = fails | np.any(unmatched & fails[behind], axis=1)
         if (more == fails).all():
             return fails
         fails = more

@@ -11,8 +11,10 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 
-WHITE_SPACE = [*map(chr, (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20, 0x85, 0xA0, 0x1680,
-                          *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000))]  # fmt: skip
+WHITE_SPACE = [
+    *map(chr, (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))),
+    *map(chr, (0x2028, 0x2029, 0x202F, 0x205F, 0x3000)),
+]
 LOOKS_WHITE = list("\x1c\x1d\x1e\x1f\u180e\u200b\u2060\ufeff\x00\x7f")
 CONTRACTIONS = [
     apostrophe + spelled
@@ -20,8 +22,10 @@ CONTRACTIONS = [
     for letters in ("s", "t", "re", "ve", "m", "ll", "d", "ſ", "l", "v", "r", "e")
     for spelled in {letters, letters.upper(), letters.title(), letters.swapcase()}
 ]
-CAMELS = ["a", "A", "bc", "BC", "Dz", "É", "é", "ß", "ǅ", "ʰ", "ª", "漢", "か", "א", "ا",
-          "\u0301", "\u0941", "\u20dd", "Ж", "ж", "Ω", "ω", "Ā", "ā", "Ⲁ", "ⲁ", "Ạ", "ạ", "한"]  # fmt: skip
+CAMELS = [
+    *("a", "A", "bc", "BC", "Dz", "É", "é", "ß", "ǅ", "ʰ", "ª", "漢", "か", "א", "ا", "한"),
+    *("\u0301", "\u0941", "\u20dd", "Ж", "ж", "Ω", "ω", "Ā", "ā", "Ⲁ", "ⲁ", "Ạ", "ạ"),
+]
 NUMBERS = [*"0179٣३²½Ⅷ①〇๓", "𝟘", "𐒠", "ↈ", "㉈"]
 PUNCTUATION = [*"!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~", *"…—«»“”‘’。，、「」（）؟،।", "\u00ad"]
 EMOJI = [

@@ -6,8 +6,7 @@ A few thousand of them in every run. The tests marked `slow` take a million for 
 
 from __future__ import annotations
 
-import random
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -20,8 +19,15 @@ from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 
 NAMES = [*NAMED_PATTERNS, *DROPPING_PATTERNS]
-USERS = [r"\w+|[^\w\s]+|\s+", r"\p{Lu}?\p{Ll}+|\d{1,3}(?!\d)|.", r"(?:a|ab)+|\s*\n|\p{Han}+(?=。)",
-         r"[\r\n]|\s?\p{L}+|\s?\p{P}+|[一-龥ࠀ-一가-퟿]+|\p{N}", r"ab\w*", r"\d+$|\s", r"\s+\Z|\S+"]  # fmt: skip
+USERS = [
+    r"\w+|[^\w\s]+|\s+",
+    r"\p{Lu}?\p{Ll}+|\d{1,3}(?!\d)|.",
+    r"(?:a|ab)+|\s*\n|\p{Han}+(?=。)",
+    r"[\r\n]|\s?\p{L}+|\s?\p{P}+|[一-龥ࠀ-一가-퟿]+|\p{N}",
+    r"\s+\Z|\S+",
+    r"ab\w*",
+    r"\d+$|\s",
+]
 HARDLY_CUT = (r"ab\w*", r"\d+$|\s")  # most of their attempts can find nothing
 AT_ONCE = 20_000
 
@@ -47,7 +53,7 @@ class Joined:
         starts, between = [], []
         find = regex.compile(pattern.regex).finditer
         edges = self.edges.tolist()
-        for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        for begin, end in pairwise(edges):
             last = begin
             for match in find(self.characters[begin:end]):
                 first, behind = match.span()

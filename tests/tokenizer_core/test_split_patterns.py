@@ -68,10 +68,34 @@ def test_what_runs_a_pattern_is_told() -> None:
     assert patterns[r"ab\b"].automaton is None
 
 
-@pytest.mark.parametrize("name", ["qwen2.5", "qwen3"])
-def test_tokenizers_that_share_a_pattern_share_its_name(name: str) -> None:
-    assert SplitPattern.parse(name) == SplitPattern.named("qwen2")
-    assert SplitPattern(regex=SplitPattern.named("qwen2").regex, name=name).name == "qwen2"
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [("qwen2.5", "qwen2"), ("qwen3", "qwen2"), ("llama4", "o200k"), ("glm4", "llama3")],
+)
+def test_tokenizers_that_share_a_pattern_share_its_name(name: str, shared: str) -> None:
+    assert SplitPattern.parse(name) == SplitPattern.named(shared)
+    assert SplitPattern(regex=SplitPattern.named(shared).regex, name=name).name == shared
+
+
+def test_kimi_as_published_is_not_read_by_an_engine_that_knows_no_intersections() -> None:
+    published = SplitPattern.named("kimi").regex
+    for case in ("LuLtLmLoM", "LlLmLoM"):
+        properties = "".join(rf"\p{{{p}}}" for p in regex.findall("L[ultmo]|M", case))
+        published = published.replace(
+            rf"(?:(?!\p{{Han}})[{properties}])", rf"[{properties}&&[^\p{{Han}}]]"
+        )
+    assert published.count("&&") == 4
+    assert SplitPattern(regex=published) == SplitPattern.named("kimi")
+
+
+def test_starcoder_is_what_its_two_steps_are_in_tokenizers() -> None:
+    steps = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    )  # fmt: skip
+    for text in tempting_texts(5000):
+        spans = [span for _, span in steps.pre_tokenize_str(text)]
+        assert [text[begin:end] for begin, end in spans] == pre_tokens(text, "starcoder")
 
 
 def test_a_pattern_that_drops_text_is_not_the_same_regex_that_keeps_it() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from tokenizer_core.kernels.compilation import kernel
 
 _NONE = np.int64(-1)
+_LONGEST = np.int64(4)  # bytes of a character
 
 
 @kernel
@@ -52,20 +53,13 @@ def find_cut(content: Any, begin: Any, end: Any, class_of_point: Any, legal: Any
         The position, or -1.
     """
     before = _NONE  # class of the character that ends at `position`
-    position = begin - 1
-    while position >= 0 and position > begin - 4 and content[position] & 0xC0 == 0x80:
-        position -= 1
-    if position >= 0:
-        point, width = _character(content, position)
-        if point >= 0 and position + width == begin:
-            before = np.int64(class_of_point[point])
-    position = begin
+    position = max(begin - _LONGEST, np.int64(0))
     while position < end:
         point, width = _character(content, position)
         here = _NONE
         if point >= 0:
             here = np.int64(class_of_point[point])
-            if before >= 0 and legal[before, here]:
+            if position >= begin and before >= 0 and legal[before, here]:
                 return position
         before = here
         position += width
