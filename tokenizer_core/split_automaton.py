@@ -309,7 +309,7 @@ class _Determinization:
         sure = _sure_to_match(behind, matched)
 
         # Whether unmatched text stood before matters only where an attempt could fail.
-        can_fail = (started >= 0) & _may_fail(behind, matched)[started]
+        can_fail = np.append(_may_fail(behind, matched), False)[started]  # -1: none began
         behind_gap = CUT | AFTER_GAP if can_fail.any() else CUT
         # A move as one number: the row, then the flags.
         to_first = (started + _FIRST_ROW) * _FLAGS

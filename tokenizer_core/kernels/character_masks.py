@@ -31,20 +31,12 @@ from tokenizer_core.kernels.memory import (
 OTHER, NUMBER, WHITE_SPACE, MARK, CASELESS, UPPER, LOWER = range(7)
 
 # Ranges of code points of one class, half-open, that are told by comparing bytes: no table, hence
-# no loop over characters, which is several times slower. Each comparison costs a little in every
-# block, so they stand in groups that follow each other by first bytes; a block is compared with
-# those of its characters. ALTERNATING are capitals (even) and small letters (odd) that take turns.
-# `class_table` verifies that `regex` agrees.
+# no loop over characters, which is slower. ALTERNATING are capitals (even) and small letters (odd)
+# that take turns. Each comparison costs a little in every block, so they stand in groups by first
+# bytes, and a block is compared with those of its characters. `class_table` verifies that `regex`
+# agrees.
 ALTERNATING = -1
 CLASS_RANGES = {
-    "Russian": (
-        (UPPER, 0x0400, 0x0430),
-        (LOWER, 0x0430, 0x0460),
-    ),
-    "Han and Hangul": (
-        (CASELESS, 0x5000, 0xA000),
-        (CASELESS, 0xB000, 0xD000),
-    ),
     "Latin": (
         (OTHER, 0x00AB, 0x00AC),
         (OTHER, 0x00BB, 0x00BC),
@@ -55,12 +47,18 @@ CLASS_RANGES = {
         (ALTERNATING, 0x0100, 0x0130),
         (ALTERNATING, 0x014A, 0x0178),
     ),
-    "Greek, more Cyrillic": (
+    "Greek": (
         (UPPER, 0x0391, 0x03A2),
         (UPPER, 0x03A3, 0x03AC),
         (LOWER, 0x03AC, 0x03CF),
         (ALTERNATING, 0x03E2, 0x03F0),
+    ),
+    "Russian": (
+        (UPPER, 0x0400, 0x0430),
+        (LOWER, 0x0430, 0x0460),
         (ALTERNATING, 0x0460, 0x0480),
+    ),
+    "more Cyrillic": (
         (ALTERNATING, 0x048A, 0x04C0),
         (ALTERNATING, 0x04D0, 0x0530),
     ),
@@ -87,7 +85,7 @@ CLASS_RANGES = {
         (OTHER, 0x2010, 0x2028),
         (ALTERNATING, 0x2C80, 0x2CE4),
     ),
-    "the rest of East Asia": (
+    "kana": (
         (OTHER, 0x3001, 0x3004),
         (CASELESS, 0x3005, 0x3007),
         (OTHER, 0x3008, 0x3012),
@@ -95,9 +93,12 @@ CLASS_RANGES = {
         (CASELESS, 0x30A1, 0x30FB),
         (CASELESS, 0x30FC, 0x3100),
         (CASELESS, 0x3131, 0x318F),
-        (CASELESS, 0x4E00, 0x5000),
-        (CASELESS, 0xAC00, 0xB000),
-        (CASELESS, 0xD000, 0xD7A4),
+    ),
+    "Han, Hangul": (
+        (CASELESS, 0x4E00, 0xA000),
+        (CASELESS, 0xAC00, 0xD7A4),
+    ),
+    "wide punctuation": (
         (OTHER, 0xFF01, 0xFF10),
         (OTHER, 0xFF1A, 0xFF21),
     ),
@@ -145,27 +146,32 @@ def _comparison(group: str) -> Any:
     return plane_masks(rows)
 
 
-_russian = _comparison("Russian")
-_han = _comparison("Han and Hangul")
 _latin = _comparison("Latin")
-_greek = _comparison("Greek, more Cyrillic")
+_greek = _comparison("Greek")
+_russian = _comparison("Russian")
+_cyrillic = _comparison("more Cyrillic")
 _arabic = _comparison("Hebrew, Arabic")
 _indic = _comparison("Devanagari, Thai")
 _general = _comparison("Vietnamese, Coptic, punctuation")
-_asian = _comparison("the rest of East Asia")
+_kana = _comparison("kana")
+_han = _comparison("Han, Hangul")
+_wide = _comparison("wide punctuation")
 _mask_latin = range_mask(0xC2, 0xC6 - 0xC2)
-_mask_greek = range_mask(0xCE, 0xD5 - 0xCE)
+_mask_greek = range_mask(0xCE, 2)
+_mask_russian = range_mask(0xD0, 2)
+_mask_cyrillic = range_mask(0xD2, 3)
 _mask_arabic = range_mask(0xD7, 0xDC - 0xD7)
 _mask_indic = range_mask(0xE0, 1)
 _mask_general = range_mask(0xE1, 2)
-_mask_asian = range_mask(0xE3, 0xF0 - 0xE3)
+_mask_kana = range_mask(0xE3, 1)
+_mask_han = range_mask(0xE4, 0xEE - 0xE4)
+_mask_wide = range_mask(0xEF, 1)
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
 _2 = np.uint64(2)
 _62 = np.uint64(62)
 _63 = np.uint64(63)
-_NOTHING = (_0, _0, _0)
 
 
 @kernel
@@ -211,11 +217,9 @@ def _beyond_ascii(address: Any, leads: Any, low: Any, middle: Any, high: Any, ta
 
     A function of its own, so that what ASCII needs stays small enough to be inlined.
     """
-    two = _taken(_NOTHING, _russian(address), leads)
-    three = _taken(_NOTHING, _han(address), leads)
-    leads &= ~(two[2] | three[2])
-    if leads:
-        two, three, leads = _compared(address, two, three, leads)
+    two = _of_two_bytes(address, leads)
+    three = _of_three_bytes(address, leads)
+    leads &= ~(two[3] | three[3])
     low |= _spread(two[0], three[0])
     middle |= _spread(two[1], three[1])
     high |= _spread(two[2], three[2])
@@ -260,55 +264,58 @@ def _after(two: Any, three: Any) -> Any:
 
 
 @kernel
-def _taken(before: Any, planes: Any, leads: Any) -> Any:
-    """Three masks of first bytes, with those among ``leads`` that were compared."""
+def _with(known: Any, compared: Any, leads: Any) -> Any:
+    """Four masks as of `plane_masks`, with those among ``leads`` that were compared."""
     return (
-        before[0] | (planes[0] & leads),
-        before[1] | (planes[1] & leads),
-        before[2] | (planes[2] & leads),
+        known[0] | (compared[0] & leads),
+        known[1] | (compared[1] & leads),
+        known[2] | (compared[2] & leads),
+        known[3] | (compared[3] & leads),
     )
 
 
 @kernel
-def _compared(address: Any, two: Any, three: Any, leads: Any) -> Any:
-    """Compare the characters with these ``leads`` with the groups in question.
-
-    Returns:
-        ``two`` and ``three`` (see `_taken`) with those of two and of three bytes, and the leads
-        of which nothing is known.
-    """
-    known = _0
+def _of_two_bytes(address: Any, leads: Any) -> Any:
+    """What comparing bytes tells of the characters with these ``leads``: see `plane_masks`."""
+    known = (_0, _0, _0, _0)
     some = _mask_latin(address) & leads
     if some:
-        planes = _latin(address)
-        two = _taken(two, planes, some)
-        known |= planes[3] & some
+        known = _with(known, _latin(address), some)
     some = _mask_greek(address) & leads
     if some:
-        planes = _greek(address)
-        two = _taken(two, planes, some)
-        known |= planes[3] & some
+        known = _with(known, _greek(address), some)
+    some = _mask_russian(address) & leads
+    if some:
+        known = _with(known, _russian(address), some)
+    some = _mask_cyrillic(address) & leads
+    if some:
+        known = _with(known, _cyrillic(address), some)
     some = _mask_arabic(address) & leads
     if some:
-        planes = _arabic(address)
-        two = _taken(two, planes, some)
-        known |= planes[3] & some
+        known = _with(known, _arabic(address), some)
+    return known
+
+
+@kernel
+def _of_three_bytes(address: Any, leads: Any) -> Any:
+    """The same for characters of three bytes."""
+    known = (_0, _0, _0, _0)
+    some = _mask_han(address) & leads
+    if some:
+        known = _with(known, _han(address), some)
+    some = _mask_kana(address) & leads
+    if some:
+        known = _with(known, _kana(address), some)
     some = _mask_indic(address) & leads
     if some:
-        planes = _indic(address)
-        three = _taken(three, planes, some)
-        known |= planes[3] & some
+        known = _with(known, _indic(address), some)
     some = _mask_general(address) & leads
     if some:
-        planes = _general(address)
-        three = _taken(three, planes, some)
-        known |= planes[3] & some
-    some = _mask_asian(address) & leads
+        known = _with(known, _general(address), some)
+    some = _mask_wide(address) & leads
     if some:
-        planes = _asian(address)
-        three = _taken(three, planes, some)
-        known |= planes[3] & some
-    return two, three, leads & ~known
+        known = _with(known, _wide(address), some)
+    return known
 
 
 @kernel
