@@ -164,6 +164,20 @@ class TrainingRequest:
         )
 
     @property
+    def pattern_remark(self) -> str:
+        """What is to be said of a pattern that runs slowly; empty for all others."""
+        from tokenizer_core.split_patterns import SplitPattern
+
+        pattern = SplitPattern.parse(self.pattern)
+        if pattern.has_kernel:
+            return ""
+        reason = pattern.compiled_by.removeprefix("regex: ")
+        return (
+            f"the split pattern {pattern.regex!r} runs without a kernel, at 5 to 20 MB/s for each "
+            f"process: {reason}"
+        )
+
+    @property
     def given(self) -> NDArray[np.int32] | None:
         """The merges of the required tokens (int32 ``[n, 2]``); None when there are none.
 

@@ -6,7 +6,7 @@ import difflib
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import regex as regex_package
 
@@ -30,6 +30,7 @@ _HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5")
 # those alone says which characters they mean.
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
 
+_BETWEEN = {False: "kept", True: "dropped"}  # text between matches
 _NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS)
 _LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
 
@@ -106,6 +107,41 @@ class SplitPattern:
             return cls.named(pattern)
         return cls(pattern)
 
+    def as_record(self) -> dict[str, str | None]:
+        """The pattern as JSON values, for files; `from_record` gives an equal one back.
+
+        Beside what makes the pattern it holds ``digest``, which tells the Unicode tables it was
+        used with.
+        """
+        return {
+            "name": self.name,
+            "regex": self.regex,
+            "between": _BETWEEN[self.drops_gaps],
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_record(cls, record: Any) -> SplitPattern:
+        """The pattern that `as_record` wrote down.
+
+        Raises:
+            InvalidPattern: not what `as_record` writes, or made with other Unicode tables.
+        """
+        if not isinstance(record, dict) or not isinstance(record.get("regex"), str):
+            _refuse_record("is no record of one")
+        name = record.get("name")
+        if not isinstance(name, str | None):
+            _refuse_record("has a name that is none")
+        pattern = cls(record["regex"], name)
+        if record.get("between", _BETWEEN[pattern.drops_gaps]) != _BETWEEN[pattern.drops_gaps]:
+            _refuse_record(f"says otherwise than its name what lies between matches: {name!r}")
+        if record.get("digest") != pattern.digest:
+            _refuse_record(
+                "was used with other Unicode tables than those of the installed `regex`",
+                "install the version of `regex` it was used with, or train again",
+            )
+        return pattern
+
     @property
     def compiled(self) -> Any:
         """The compiled ``regex.Pattern``."""
@@ -168,6 +204,15 @@ class SplitPattern:
         Each engine has its own Unicode version. See `respelled_for_export`.
         """
         return respelled_for_export(self.regex)
+
+
+def _refuse_record(problem: str, next_step: str = "fetch or make the file again") -> NoReturn:
+    raise InvalidPattern(
+        f"the split pattern in a file {problem}",
+        "name, regex, what becomes of text between matches, and a digest of all that with the "
+        "Unicode tables",
+        next_step,
+    )
 
 
 def _regex_of(name: str) -> str:

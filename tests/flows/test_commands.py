@@ -254,3 +254,13 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     )
     assert not any("refect" in line for line in others)
     assert ended.stdout.endswith("PREFECT False\n")
+
+
+def test_a_pattern_without_a_kernel_is_named_once(here: Path, bpeline: Command) -> None:
+    arguments = ("train", "corpus.txt", "--name", "slow", "--merges", "5", "--json")
+    slow = bpeline(*arguments, "--pattern", r"\b\w+|\W")
+    assert slow.exit_code == 0, slow.output
+    assert slow.stderr.count("without a kernel") == 1
+    assert "a word boundary at position 0" in slow.stderr
+    assert load_tokenizer("slow/1").pattern.regex == r"\b\w+|\W"
+    assert "without a kernel" not in bpeline(*arguments, "--pattern", r"\w+|\W").stderr
