@@ -18,7 +18,7 @@ from tokenizer_core.named_patterns import (
     OTHER_SPELLINGS,
     SAME_PATTERNS,
 )
-from tokenizer_core.regex_export import respelled_for_export
+from tokenizer_core.regex_export import respelled_for_export, with_gaps_matched
 from tokenizer_core.split_automaton import SplitAutomaton, split_automaton
 from tokenizer_core.unicode_classes import unicode_classes_digest
 
@@ -199,11 +199,30 @@ class SplitPattern:
 
     @property
     def regex_for_export(self) -> str:
-        """An equal regex for Oniguruma (``tokenizers``) and fancy-regex (``tiktoken``).
+        """An equal regex for Oniguruma (``tokenizers``), where what lies between is kept.
 
         Each engine has its own Unicode version. See `respelled_for_export`.
+
+        Raises:
+            InvalidPattern: the pattern drops text, or holds what other engines read differently.
         """
-        return respelled_for_export(self.regex)
+        if self.drops_gaps:
+            raise InvalidPattern(
+                f"the split pattern {self.name!r} drops the text between its pre-tokens",
+                "in other programs' byte-level tokenizers every byte belongs to a pre-token",
+                "keep the tokenizer as 'bpeline'",
+            )
+        return self.regex if self.name else respelled_for_export(self.regex)
+
+    @property
+    def regex_for_tiktoken(self) -> str:
+        """An equal regex for fancy-regex (``tiktoken``), which forgets what lies between matches.
+
+        Raises:
+            InvalidPattern: as `regex_for_export`.
+        """
+        exported = self.regex_for_export
+        return exported if self.name else with_gaps_matched(exported)
 
 
 def _refuse_record(problem: str, next_step: str = "fetch or make the file again") -> NoReturn:

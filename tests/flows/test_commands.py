@@ -142,6 +142,9 @@ def test_an_unknown_id_is_named(here: Path, bpeline: Command) -> None:
 def test_exports_load_again(format_name: str, output: str, here: Path, bpeline: Command) -> None:
     result = bpeline("export", "news/2", "--format", format_name, "--output", output)
     assert result.exit_code == 0, result.output
+    told = {"hf": "", "bpeline": "", "gpt2": "pattern = ", "tiktoken": "pat_str = "}[format_name]
+    assert ("tell its reader" in result.stdout) == bool(told)
+    assert told in result.stdout
     details = {} if format_name in {"hf", "bpeline"} else {"special_tokens": {"<|end|>": 0}}
     loaded = Tokenizer.load(output, **details)
     text = "def main() -> None: return  3.14"

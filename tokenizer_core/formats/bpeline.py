@@ -127,6 +127,11 @@ def load(path: Path) -> Tokenizer:
     return tokenizer
 
 
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Nothing."""
+    return {}
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a directory that `save` wrote, its shape checked.
 
