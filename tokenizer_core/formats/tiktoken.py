@@ -75,7 +75,8 @@ def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
     """``pat_str`` and ``special_tokens`` of ``tiktoken.Encoding``.
 
     tiktoken forgets what lies between matches, so a user's own regex is written with one more
-    alternative that matches it.
+    alternative that matches it. Where one special token begins with another, tiktoken takes either
+    of them, as its hash table has it, and not always the longer one.
 
     Raises:
         InvalidPattern: see `SplitPattern.regex_for_tiktoken`.
