@@ -33,6 +33,7 @@ _DEEPSEEK_V3 = [
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
+_MOST_TO_COMPARE = 1 << 30  # characters; 3,000 added tokens of 20 characters are far below
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 # What each added token must say for us to treat it as HuggingFace does.
 _ADDED_TOKEN = {
@@ -336,6 +337,9 @@ def _overlapping(some: list[str], others: list[str]) -> tuple[str, str] | None:
     """A token of each list that may share characters in a text, or None."""
     if not some or not others:
         return None
+    lengths = [len(token) for token in (*some, *others)]
+    if sum(length * length for length in lengths) + sum(lengths) * len(lengths) > _MOST_TO_COMPARE:
+        return max(some, key=len), max(others, key=len)  # too many or too long to tell
     for ones, twos in ((some, others), (others, some)):
         joined = "\0".join(twos)
         for one in ones:
@@ -353,7 +357,7 @@ def _merge_names(merges: Any, path: Path) -> list[str]:
     """Left, right, left, right, … of merges as pairs, or as ``"a b"`` in older files."""
     kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
     if kinds == {str}:
-        return split_merges_txt("\n".join(merges).encode(), path)
+        return split_merges_txt("\n".join(merges).encode("utf-8", "surrogatepass"), path)
     if kinds - {list} or set(map(len, merges)) - {2}:
         refuse(path, "has merges that are no pairs")
     return list(chain.from_iterable(merges))
