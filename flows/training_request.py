@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flows.demo_corpus import DEMO
-from tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidSpecialToken
+from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,13 +115,7 @@ class TrainingRequest:
     def _check_pattern(self) -> None:
         from tokenizer_core.split_patterns import SplitPattern
 
-        if SplitPattern.parse(self.pattern).drops_gaps:
-            raise InvalidPattern(
-                f"the split pattern {self.pattern!r} drops the text between its pre-tokens",
-                "byte-level tokenizers keep every byte: gpt2, cl100k, o200k, llama3, qwen2, "
-                "deepseek-v3 or a regex",
-                "type `--pattern gpt2`",
-            )
+        SplitPattern.parse(self.pattern).require_every_byte()
 
     def _check_special_tokens(self) -> None:
         for token in self.special_tokens:

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidPattern
 from tokenizer_core.kernels.scan_cl100k import mark_cl100k
 from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
 from tokenizer_core.regex_processes import mark_by_regex
@@ -45,12 +44,7 @@ def mark_pre_tokens(
         InvalidPattern: the pattern drops text: see `mark_kept_and_dropped`.
         PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
     """
-    if pattern.drops_gaps:
-        raise InvalidPattern(
-            f"the split pattern {pattern.name!r} drops the text between its pre-tokens",
-            "here every byte must belong to a pre-token",
-            f"use another pattern, or the regex {pattern.regex!r}, which keeps what lies between",
-        )
+    pattern.require_every_byte()
     return mark_kept_and_dropped(text, spans, pattern)[0]
 
 

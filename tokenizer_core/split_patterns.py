@@ -175,6 +175,20 @@ class SplitPattern:
         """Whether text between matches is dropped; otherwise it is a pre-token of its own."""
         return self.name in DROPPING_PATTERNS
 
+    def require_every_byte(self) -> None:
+        """Refuse to be used where every byte of a text must belong to a pre-token.
+
+        Raises:
+            InvalidPattern: the pattern drops what lies between matches.
+        """
+        if self.drops_gaps:
+            raise InvalidPattern(
+                f"the split pattern {self.name!r} drops the text between its pre-tokens",
+                "byte-level tokenizers keep every byte: gpt2, cl100k, o200k, llama3, qwen2, "
+                "deepseek-v3 or a regex",
+                f"use 'gpt2', or the regex {self.regex!r}, which keeps what lies between",
+            )
+
     @property
     def cuts_at_spaces(self) -> bool:
         """Whether text may be cut before a single U+0020 between two non-space characters.
@@ -206,12 +220,7 @@ class SplitPattern:
         Raises:
             InvalidPattern: the pattern drops text, or holds what other engines read differently.
         """
-        if self.drops_gaps:
-            raise InvalidPattern(
-                f"the split pattern {self.name!r} drops the text between its pre-tokens",
-                "in other programs' byte-level tokenizers every byte belongs to a pre-token",
-                "keep the tokenizer as 'bpeline'",
-            )
+        self.require_every_byte()
         return self.regex if self.name else respelled_for_export(self.regex)
 
     @property
