@@ -37,6 +37,10 @@ DEEPSEEK_V3 = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+".replace(r"\"", '"'),
 )
+CL100K_IN_TIKTOKEN = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
 
 
 def split(regex: str, behavior: str = "isolated", invert: bool = False) -> Any:
@@ -193,6 +197,10 @@ REFUSED_PRE_TOKENIZERS = {
     "drops the text": sequence(split(r"\p{L}+", "removed", True), byte_level()),
     r"\\b": sequence(split(r"\b\p{L}+"), byte_level()),
     "reads differently": sequence(split(r"\w+|\s"), byte_level()),
+    "Oniguruma reads": sequence(split(CL100K_IN_TIKTOKEN), byte_level()),
+    "Split, Split, Split, Split, ByteLevel": sequence(
+        split(r"\d", "removed", True), *map(split, DEEPSEEK_V3), byte_level()
+    ),
     "match nothing at all": sequence(split(r"\p{L}*"), byte_level()),
 }
 

@@ -192,7 +192,7 @@ def _read_pattern(part: Any, path: Path) -> SplitPattern:
         return SplitPattern.named("gpt2")
     regexes = [_read_split(step, path) for step in steps[:-1] if _type_of(step) == "Split"]
     splits_only = len(regexes) == len(steps) - 1 and not by_gpt2
-    if splits_only and [regex for regex, isolated in regexes if isolated] == _DEEPSEEK_V3:
+    if splits_only and regexes == [(regex, True) for regex in _DEEPSEEK_V3]:
         return SplitPattern.named("deepseek-v3")
     if not splits_only or len(regexes) != 1:
         types = ", ".join(_type_of(step) for step in steps)
@@ -221,17 +221,17 @@ def _pattern_of_export(regex: str, isolated: bool, path: Path) -> SplitPattern:
         if SplitPattern.named(name).regex_for_export == regex:
             return SplitPattern.named(name)
     pattern = SplitPattern(regex)
-    if pattern.name is not None:
-        return pattern
-    if not isolated:
-        refuse(path, "drops the text between the matches of a Split (behavior Removed, inverted)",
-               "Isolated; the other where the regex is known to match every character")  # fmt: skip
-    if pattern.regex_for_export != regex:
+    # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
+    misread = "}+" in regex if pattern.name else pattern.regex_for_export != regex
+    if misread:
         refuse(
             path,
             f"has the Split regex {regex[:200]!r}, which Oniguruma reads differently",
             f"a regex that every engine reads alike, such as {pattern.regex_for_export[:200]!r}",
         )
+    if not (isolated or pattern.name):
+        refuse(path, "drops the text between the matches of a Split (behavior Removed, inverted)",
+               "Isolated; the other where the regex is known to match every character")  # fmt: skip
     return pattern
 
 
