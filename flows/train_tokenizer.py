@@ -66,6 +66,8 @@ def train_tokenizer(
         required_tokens=required_tokens or [],
     )  # fmt: skip
     with training_run(request, workspace) as run:
+        if remark := request.pattern_remark:
+            run.progress.note(remark)
         for attempt in run.attempts(after=CorruptFile):
             with attempt:
                 with run.step("plan chunks") as outcome:

@@ -20,7 +20,13 @@ from registry.word_count_tables import TablePart, build_table, log_of, read_tabl
 from registry.workspace import Workspace
 from tokenizer_core.digests import digest_of
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
+from tokenizer_core.errors import (
+    CorruptFile,
+    EmptyCorpus,
+    InvalidOption,
+    InvalidPattern,
+    StorageError,
+)
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.word_counts import WordCounts
 
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardRef", "ShardStatistics", "TableHandle", "WordCountStore", "shard_key"]
 
-TABLE_FORMAT = 1
+TABLE_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +220,7 @@ class WordCountStore:
                 "one table holds counts of one pattern",
                 "count the whole corpus with the same pattern",
             )
-        pattern = SplitPattern(patterns.pop())
+        pattern = patterns.pop()
         path = self._workspace.table(key)
         with DURABLE.writing_aside(path) as temporary:
             self._build(temporary, refs)
@@ -235,7 +241,7 @@ class WordCountStore:
         record = {
             "format": TABLE_FORMAT,
             "key": key,
-            "pattern": pattern.regex,
+            "pattern": pattern.as_record(),
             "rows": handle.rows,
             "total": handle.total,
             "total_bytes": handle.total_bytes,
@@ -259,7 +265,7 @@ class WordCountStore:
             log = log_of(path)
             if not path.exists() or log.exists():
                 raise damaged(log if log.exists() else path)
-            pattern = SplitPattern(record["pattern"])
+            pattern = SplitPattern.from_record(record["pattern"])
             counts, rows_digest = read_table(
                 path, pattern, threads=self._threads, memory_limit=self._memory_limit
             )
@@ -270,9 +276,9 @@ class WordCountStore:
                 record["counts_digest"],
             ):
                 raise damaged(path)
-        except (CorruptFile, KeyError) as error:
+        except (CorruptFile, KeyError, InvalidPattern) as error:
             self.forget_table(handle.key)
-            raise damaged(path) if isinstance(error, KeyError) else error from error
+            raise error if isinstance(error, CorruptFile) else damaged(path) from error
         return counts
 
     def forget_table(self, key: str) -> None:

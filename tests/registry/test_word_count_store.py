@@ -246,8 +246,17 @@ def test_shards_of_different_patterns_do_not_mix(store: WordCountStore) -> None:
     assert store.open_table(handle).pattern == SplitPattern.named("cl100k")
 
 
-def test_a_users_own_pattern_comes_back(store: WordCountStore) -> None:
-    pattern = SplitPattern(r"\w+|\W")
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        SplitPattern(r"\w+|\W"),
+        SplitPattern(r"\S+"),
+        SplitPattern.named("whitespace"),
+        SplitPattern.named("wordpunct"),
+        SplitPattern.named("o200k"),
+    ],
+)
+def test_every_kind_of_pattern_comes_back(store: WordCountStore, pattern: SplitPattern) -> None:
     key = store.put(counted(WordCounts.from_mapping({b"a": 1}, pattern)), READING)
     assert store.open_table(store.combine([ShardRef(key)])).pattern == pattern
 

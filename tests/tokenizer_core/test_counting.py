@@ -15,11 +15,13 @@ from tokenizer_core.counting import count_words
 from tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
+    InvalidPattern,
     InvalidSpecialToken,
     InvalidUtf8,
     MissingSource,
 )
 from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.trainers.bpe import train_bpe
 
 GPT2 = SplitPattern.named("gpt2").regex
 SPECIALS = ["<|endoftext|>"]
@@ -99,3 +101,21 @@ def test_an_error_in_one_file_ends_the_call(tmp_path: Path) -> None:
         (tmp_path / f"{number:02}.txt").write_bytes(b"bad \xff" if number == 3 else b"good words")
     with pytest.raises(InvalidUtf8, match=r"03\.txt"):
         count_words(tmp_path, workers=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("whitespace", {b"low": 2, b"lower,": 1, "größe!".encode(): 1}),
+        ("wordpunct", {b"low": 2, b"lower": 1, b",": 1, "größe".encode(): 1, b"!": 1}),
+    ],
+)
+def test_patterns_that_drop_white_space_count_and_do_not_train_bytes(
+    name: str, expected: dict[bytes, int], tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("low lower,  größe!\n low\n")
+    counts = count_words(tmp_path / "a.txt", name)
+    assert counts.to_mapping() == expected
+    assert counts.pattern.drops_gaps
+    with pytest.raises(InvalidPattern, match=f"'{name}' drops the text"):
+        train_bpe(counts, 300)

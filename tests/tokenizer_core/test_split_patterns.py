@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from tokenizer_core import reference, split_patterns
 from tokenizer_core.errors import InvalidOption, InvalidPattern
-from tokenizer_core.named_patterns import NAMED_PATTERNS
+from tokenizer_core.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
 from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.split_patterns import MAX_REGEX_BYTES, SplitPattern
 
@@ -107,6 +108,40 @@ def test_a_pattern_that_drops_text_is_not_the_same_regex_that_keeps_it() -> None
     assert dropping.digest != keeping.digest
     assert SplitPattern(dropping.regex, dropping.name) == dropping
     assert [name for name in NAMED_PATTERNS if SplitPattern.named(name).drops_gaps] == []
+
+
+EVERY_KIND = [
+    *map(SplitPattern.named, [*NAMED_PATTERNS, *DROPPING_PATTERNS]),
+    *map(SplitPattern, [r"\S+", r"\w+|[^\w\s]+", r"\b\w+", "and", PUBLISHED[0][1]]),
+]
+
+
+@pytest.mark.parametrize("pattern", EVERY_KIND, ids=repr)
+def test_a_record_gives_an_equal_pattern_back(pattern: SplitPattern) -> None:
+    again = SplitPattern.from_record(json.loads(json.dumps(pattern.as_record())))
+    assert again == pattern
+    assert (again.digest, again.drops_gaps) == (pattern.digest, pattern.drops_gaps)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"digest": "0" * 64}, "other Unicode tables"),
+        ({"digest": None}, "other Unicode tables"),
+        ({"regex": None}, "no record"),
+        ({"regex": r"\w+"}, "not that of"),
+        ({"regex": "(", "name": None}, "does not compile"),
+        ({"name": 5}, "name that is none"),
+        ({"name": None}, "between matches"),
+        ({"between": "kept"}, "between matches"),
+    ],
+)
+def test_a_changed_record_is_refused(change: dict[str, object], message: str) -> None:
+    record = SplitPattern.named("whitespace").as_record()
+    with pytest.raises(InvalidPattern, match=message):
+        SplitPattern.from_record({**record, **change})
+    with pytest.raises(InvalidPattern, match="no record"):
+        SplitPattern.from_record(r"\S+")
 
 
 def test_o200k_is_what_the_installed_tiktoken_has() -> None:
