@@ -138,10 +138,10 @@ class Workspace:
         return self.shards / key[:2] / f"{key}.json"
 
     def shard_counts(self, key: str) -> Path:
-        return self.shards / key[:2] / f"{key}.parquet"
+        return self.shards / key[:2] / f"{key}.arrow"
 
     def shard_held_out(self, key: str) -> Path:
-        return self.shards / key[:2] / f"{key}.held-out.parquet"
+        return self.shards / key[:2] / f"{key}.held-out.arrow"
 
     def table(self, key: str) -> Path:
         return self.tables / f"{key}.duckdb"
