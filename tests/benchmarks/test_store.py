@@ -1,4 +1,4 @@
-"""The benchmark of the word-count store on a tiny file: it runs the flow's steps and leaves nothing."""
+"""The benchmark of the word-count store on a tiny file: it runs real steps and leaves nothing."""
 
 from __future__ import annotations
 
