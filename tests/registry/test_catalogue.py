@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from registry.catalogue import Catalogue
 from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+
+HERE = Path(__file__).parent
 
 
 def digest(number: int) -> str:
@@ -65,6 +68,50 @@ def test_the_tables_compile_for_postgresql() -> None:
     }  # fmt: skip
     assert any("UNIQUE (name, digest)" in statement for statement in statements)
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
+
+
+def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(url: str) -> None:
+    """Made by the code of that time; several processes may find it at once."""
+    path = url.removeprefix("sqlite:///")
+    with sqlite3.connect(path) as connection:
+        connection.executescript((HERE / "catalogue_schema_1.sql").read_text())
+    connection.close()
+    with ThreadPoolExecutor(4) as threads:
+        catalogues = list(threads.map(Catalogue, [url] * 4))
+    catalogue = catalogues[0]
+    (failed,) = catalogue.unfinished_runs()
+    assert (failed.id, failed.error, failed.workspace) == ("389e889b335a", "disk full", "")
+    assert failed.config == {"vocab_size": 1024, "paths": ["/corpus/ä.txt"]}
+    assert catalogue.continue_run(failed.id).state == "running"
+    assert [run.name for run in catalogue.runs()] == ["news", "news"]
+    assert catalogue.alias("news", "candidate") == catalogue.version("news", 1)
+    assert [metric.value for metric in catalogue.metrics("news", 1)] == [2.5]
+    table = catalogue.count_table(digest(7))
+    assert table is not None
+    assert table.total == 2**63 + 1
+    there = Catalogue(url, "a workspace with an id")
+    assert there.unfinished_runs() == []
+    assert there.start_run("news", {}).workspace == "a workspace with an id"
+    with sqlite3.connect(path) as connection:
+        applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
+        assert applied.fetchall() == [(1,), (2,)]
+        old = columns_of(connection)
+    connection.close()
+    new = Path(path).with_name("new.sqlite")
+    Catalogue(f"sqlite:///{new}").close()
+    with sqlite3.connect(new) as connection:
+        assert columns_of(connection) == old
+    connection.close()
+
+
+def columns_of(connection: sqlite3.Connection) -> set[tuple[str, str, str, int]]:
+    """Table, column, type and whether it may be null."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return {
+        (table, name, kind, not_null)
+        for (table,) in tables
+        for _, name, kind, not_null, *_ in connection.execute(f"PRAGMA table_info({table})")
+    }
 
 
 def test_the_catalogue_of_a_newer_bpeline_is_refused(catalogue: Catalogue, url: str) -> None:

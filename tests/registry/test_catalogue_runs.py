@@ -92,3 +92,16 @@ def test_an_unknown_run_is_said_to_be_unknown(catalogue: Catalogue, prefix: str)
         catalogue.run(prefix)
     with pytest.raises(RegistryError):
         catalogue.heartbeat(prefix)
+
+
+def test_workspaces_that_share_a_catalogue_keep_their_runs_apart(url: str) -> None:
+    here, there = Catalogue(url, "here"), Catalogue(url, "there")
+    mine, theirs = here.start_run("news", {}), there.start_run("news", {})
+    for catalogue, run in ((here, mine), (there, theirs)):
+        catalogue.interrupt_run(run.id)
+        assert [one.id for one in catalogue.unfinished_runs()] == [run.id]
+    with pytest.raises(RegistryError, match="another workspace"):
+        here.continue_run(theirs.id)
+    assert here.continue_run(mine.id).state == "running"
+    assert here.run(theirs.id).state == "interrupted"  # seen, and left alone
+    assert [run.workspace for run in here.runs()] == ["there", "here"]
