@@ -15,7 +15,8 @@ def version_details(reference: str) -> dict[str, Any]:
     """The details of a registered version, as JSON values in the order people read them.
 
     Raises:
-        InvalidOption: the reference is misspelt or a path, or there is no workspace.
+        InvalidOption: the reference is misspelt or a path.
+        StorageError: there is no workspace.
         UnknownVersion: there is no such version.
     """
     parsed = parse_reference(reference)

@@ -14,7 +14,7 @@ from registry.tracked import TrackingSettings
 from registry.tracking import MlflowTracker
 from registry.ui_links import is_server
 from registry.workspace import Workspace
-from tokenizer_core.errors import InvalidOption
+from tokenizer_core.errors import StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ def open_registry(
             configured catalogue) is read and nothing is written here.
 
     Raises:
-        InvalidOption: the directory is not a workspace, or there is none and none is to be made.
-        StorageError: it cannot be used.
+        InvalidOption: the directory is not a workspace.
+        StorageError: it cannot be used, or there is none and none is to be made.
     """
     chosen = addresses()
     if not isinstance(workspace, Workspace):
@@ -50,7 +50,7 @@ def open_registry(
         elif chosen.catalogue_url is not None:
             workspace = Workspace(Path(home).expanduser().absolute())
         else:
-            raise InvalidOption(
+            raise StorageError(
                 f"there is no workspace at {Path(home).expanduser().absolute()}",
                 "a directory that `bpeline train` has made",
                 "type `bpeline train --demo` to make one, or name yours with --workspace",

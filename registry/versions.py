@@ -110,7 +110,7 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
         workspace: see :func:`registry.load_tokenizer`.
 
     Raises:
-        InvalidOption: there is no workspace; none is made.
+        StorageError: there is no workspace; none is made.
     """
     if name is not None:
         validate_name(name)

@@ -26,7 +26,7 @@ def test_asking_where_there_is_no_workspace_makes_none(
     arguments: list[str], bpeline: Command, tmp_path: Path
 ) -> None:
     asked = bpeline(*arguments)
-    assert asked.exit_code == 2
+    assert asked.exit_code == 1
     assert asked.stdout == ""
     assert f"there is no workspace at {tmp_path / '.bpeline'}" in asked.stderr
     assert "bpeline train --demo" in asked.stderr
