@@ -34,8 +34,9 @@ def open_registry(
     Args:
         workspace: an opened workspace or its directory; None takes the configured one
             (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here).
-        make: whether to make a workspace where there is none. Without, a registry elsewhere (a
-            configured catalogue) is read and nothing is written here.
+        make: whether to make a workspace where there is none. Without, none is made unless
+            versions are somewhere else: a configured catalogue is read and nothing written here;
+            for a configured MLflow alone, a workspace keeps what comes from there.
 
     Raises:
         InvalidOption: the directory is not a workspace.
@@ -44,7 +45,8 @@ def open_registry(
     chosen = addresses()
     if not isinstance(workspace, Workspace):
         home = chosen.home if workspace is None else workspace
-        if make or Workspace.is_at(home):
+        remote = chosen.tracking_uri is not None and chosen.catalogue_url is None
+        if make or remote or Workspace.is_at(home):
             # Without a sweep: that takes the lock for an instant, which a reader must not.
             workspace = Workspace.open(home, sweep=False)
         elif chosen.catalogue_url is not None:

@@ -145,6 +145,7 @@ def _create(path: Path, limits: _Settings, rows: Any, statement: str) -> None:
             try:
                 # Choosing a compression takes as long as adding the counts up.
                 connection.execute("PRAGMA force_compression = 'uncompressed'")
+                connection.execute("SET enable_progress_bar = false")  # standard output is ours
                 connection.execute("SET lock_configuration = true")
                 connection.register("rows", rows)
                 connection.execute(statement)
