@@ -7,6 +7,7 @@ from flows.count_words import count_words
 from flows.evaluate import evaluate
 from flows.learn_merges import learn_merges
 from flows.plan_chunks import plan_chunks
+from flows.preparation import prepared
 from flows.publish import publish
 from flows.summarize import summarize
 from flows.summary import TrainingSummary
@@ -65,7 +66,7 @@ def train_tokenizer(
         text_field=text_field, workers=workers, min_word_count=min_word_count,
         required_tokens=required_tokens or [],
     )  # fmt: skip
-    with training_run(request, workspace) as run:
+    with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:
             run.progress.note(remark)
         for attempt in run.attempts(after=CorruptFile):
@@ -87,6 +88,7 @@ def train_tokenizer(
                     outcome(evaluation.outcome)
         summary = summarize(run, corpus, words, learned, evaluation)
         with run.step("publish") as outcome:
+            preparing.join()
             version = publish(summary, learned, plan, corpus, words, request, run.workspace)
             outcome(version.reference)
         summary = summary.published(version, run.seconds)

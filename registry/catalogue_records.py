@@ -116,6 +116,7 @@ class Run:
         counts_digest: known after counting.
         step: the last step reached.
         error: why it failed or could not be published.
+        workspace: `Workspace.id` of the workspace it works in.
     """
 
     id: str
@@ -131,6 +132,7 @@ class Run:
     counts_digest: str = ""
     step: str = ""
     error: str = ""
+    workspace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

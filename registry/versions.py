@@ -108,10 +108,13 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
     Args:
         name: only this tokenizer's.
         workspace: see :func:`registry.load_tokenizer`.
+
+    Raises:
+        StorageError: there is no workspace; none is made.
     """
     if name is not None:
         validate_name(name)
-    catalogue = open_registry(workspace).catalogue
+    catalogue = open_registry(workspace, make=False).catalogue
     aliases = {one: catalogue.aliases(one) for one in catalogue.names()}
     return [
         ListedVersion(

@@ -75,6 +75,12 @@ class WordSum:
             self._used,
         )
 
+    @property
+    def memory(self) -> int:
+        """Bytes taken now; adding a part may double them."""
+        arrays = (self._table, self._bytes, self._offsets, self._counts, self._positions)
+        return sum(array.nbytes for array in arrays)
+
     def result(self) -> WordCounts:
         """The sum so far, rows in order of first insertion; the sum may go on afterwards."""
         return WordCounts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -222,8 +223,14 @@ def test_a_full_disk_is_said_and_survived(
     ],
 )
 def test_questions_about_what_does_not_exist(
-    arguments: tuple[str, ...], code: int, mentioned: str, bpeline: Command
+    arguments: tuple[str, ...],
+    code: int,
+    mentioned: str,
+    bpeline: Command,
+    fresh_workspace: Path,
+    tmp_path: Path,
 ) -> None:
+    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
     result = bpeline(*arguments)
     assert result.exit_code == code, result.output
     assert mentioned in result.stderr

@@ -245,7 +245,7 @@ def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str)
     workspace = open_registry().workspace
     checkpoints = list(workspace.runs.rglob("checkpoint*"))
     damaged = {
-        "shards": list(workspace.shards.rglob("*.parquet")),
+        "shards": list(workspace.shards.rglob("*.arrow")),
         "tables": list(workspace.tables.glob("*.duckdb")),
         "checkpoints": checkpoints,
     }[damage]
@@ -272,7 +272,7 @@ def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     first = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
     assert first.held_out
     shards = open_registry().workspace.shards
-    damaged = [path for path in shards.rglob("*.parquet") if "held" in path.name]
+    damaged = [path for path in shards.rglob("*.arrow") if "held" in path.name]
     assert damaged
     for path in damaged:
         content = bytearray(path.read_bytes())

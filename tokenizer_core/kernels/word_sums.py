@@ -71,20 +71,3 @@ def add_rows(
             sum_counts[row] += counts[index]
             sum_positions[row] = min(sum_positions[row], first_positions[index])
     return used
-
-
-@kernel
-def words_ascend(word_bytes: np.ndarray, offsets: np.ndarray) -> bool:
-    """Whether each word's bytes are greater than those of the word before it."""
-    for index in range(len(offsets) - 2):
-        begin, middle, end = offsets[index], offsets[index + 1], offsets[index + 2]
-        place = 0
-        while begin + place < middle and middle + place < end:
-            if word_bytes[begin + place] != word_bytes[middle + place]:
-                break
-            place += 1
-        if middle + place == end:
-            return False  # equal, or the beginning of the word before it
-        if begin + place < middle and word_bytes[begin + place] > word_bytes[middle + place]:
-            return False
-    return True
