@@ -12,6 +12,25 @@ _ROUNDS = 8  # after so many keys the few words still tied are compared as Pytho
 _BLOCK = 1 << 22  # bytes gathered at a time: bounds the index array of a gather to 32 MiB
 
 
+def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A stable argsort of int64 ``[n]``.
+
+    Where a position and a row number fit 64 bits together, both are sorted as one number, which
+    NumPy does five times faster than an argsort.
+    """
+    number = len(positions)
+    if number < 2:
+        return np.arange(number, dtype=np.int64)
+    bits = (number - 1).bit_length()
+    if int(positions.min()) < 0 or int(positions.max()).bit_length() + bits > 63:
+        return np.argsort(positions, kind="stable").astype(np.int64)
+    both = positions << np.int64(bits)
+    both |= np.arange(number, dtype=np.int64)
+    both.sort()
+    both &= np.int64((1 << bits) - 1)
+    return both
+
+
 def order_of_words(word_bytes: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """The permutation (int64 ``[n]``) that sorts distinct words by their bytes.
 

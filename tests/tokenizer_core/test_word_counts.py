@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.word_sums import words_ascend
+from tokenizer_core.kernels.word_rows import words_ascend
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.word_counts import WordCounts, combine_word_counts
 

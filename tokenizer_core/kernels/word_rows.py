@@ -1,0 +1,132 @@
+"""Word counts as rows, into tables of words and out of them; never allocates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tokenizer_core.kernels.compilation import kernel
+from tokenizer_core.kernels.memory import load_u64, prefetch, store_u64
+from tokenizer_core.kernels.word_keys import (
+    ALL,
+    HIGH,
+    LONG,
+    LOW,
+    PLACE,
+    VALUE,
+    key_length,
+    mix,
+    table_shift,
+    word_key,
+)
+from tokenizer_core.kernels.word_table import (
+    AHEAD,
+    FIVE,
+    POSITION_BYTES,
+    ZERO,
+    add_word,
+    copy_eights,
+)
+
+NO_LENGTH = ALL >> np.uint64(8)  # of the key's upper half: all but the length
+ROOM = 16  # bytes that may be written behind the last word
+
+
+@kernel
+def add_rows(
+    word_bytes: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    first_positions: np.ndarray,
+    table: np.ndarray,
+    arena: np.ndarray,
+    used: np.ndarray,
+) -> None:
+    """Add rows to a table that has room for all of them.
+
+    Args:
+        word_bytes: uint8 with 16 readable bytes behind the last word.
+        offsets, counts, first_positions: int64 ``[n + 1]``, ``[n]``, ``[n]``.
+        table, arena, used: see `word_table`.
+    """
+    source = word_bytes.ctypes.data
+    main, shift, bytes_ = table.ctypes.data, table_shift(table), arena.ctypes.data
+    for index in range(len(counts)):
+        if index + AHEAD < len(counts):
+            begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
+            low, high = word_key(source + begin, end - begin)
+            prefetch(main + np.int64((mix(low, high) >> shift) << FIVE))
+        address = source + offsets[index]
+        low, high = word_key(address, offsets[index + 1] - offsets[index])
+        count, position = np.uint64(counts[index]), first_positions[index]
+        add_word(main, shift, bytes_, used, low, high, address, count, position)
+
+
+@kernel
+def list_words(
+    table: np.ndarray, arena: np.ndarray, entries: np.ndarray, positions: np.ndarray
+) -> None:
+    """The numbers of the entries in use and their first positions, both int64 ``[words]``."""
+    entry, bytes_ = table.ctypes.data, arena.ctypes.data
+    row = 0
+    for number in range(table.size >> 2):
+        high = load_u64(entry + HIGH)
+        if high != ZERO:
+            place = np.int64(load_u64(entry + PLACE))
+            entries[row] = number
+            positions[row] = place if high < LONG else np.int64(load_u64(bytes_ + place))
+            row += 1
+        entry += 32
+
+
+@kernel
+def gather_rows(
+    table: np.ndarray,
+    arena: np.ndarray,
+    entries: np.ndarray,
+    word_bytes: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Write the words of a table out, in the order of ``entries``.
+
+    Args:
+        table, arena: see `word_table`.
+        entries: int64 ``[words]``, numbers of entries in use.
+        word_bytes: uint8 with `ROOM` bytes behind the last word.
+        offsets: int64 ``[words + 1]``. counts: int64 ``[words]``.
+    """
+    main, bytes_, target = table.ctypes.data, arena.ctypes.data, word_bytes.ctypes.data
+    offset = 0
+    offsets[0] = 0
+    for row in range(len(entries)):
+        if row + AHEAD < len(entries):
+            prefetch(main + (entries[row + AHEAD] << 5))
+        entry = main + (entries[row] << 5)
+        high = load_u64(entry + HIGH)
+        length = key_length(high)
+        if high < LONG:
+            store_u64(target + offset, load_u64(entry + LOW))
+            store_u64(target + offset + 8, high & NO_LENGTH)
+        else:
+            place = np.int64(load_u64(entry + PLACE)) + POSITION_BYTES
+            copy_eights(bytes_ + place, target + offset, length)
+        offset += length
+        counts[row] = np.int64(load_u64(entry + VALUE))
+        offsets[row + 1] = offset
+
+
+@kernel
+def words_ascend(word_bytes: np.ndarray, offsets: np.ndarray) -> bool:
+    """Whether each word's bytes are greater than those of the word before it."""
+    for index in range(len(offsets) - 2):
+        begin, middle, end = offsets[index], offsets[index + 1], offsets[index + 2]
+        place = 0
+        while begin + place < middle and middle + place < end:
+            if word_bytes[begin + place] != word_bytes[middle + place]:
+                break
+            place += 1
+        if middle + place == end:
+            return False  # equal, or the beginning of the word before it
+        if begin + place < middle and word_bytes[begin + place] > word_bytes[middle + place]:
+            return False
+    return True
