@@ -123,7 +123,7 @@ class WordTable:
             InvalidOption: a count above 2⁶³ − 1.
         """
         words, size = len(self), int(self.used[WORD_BYTES])
-        numbers, positions = np.empty(words, np.int64), np.empty(words, np.int64)
+        numbers, positions = np.empty(words + 1, np.int64), np.empty(words, np.int64)
         list_words(self.entries, self.arena, numbers, positions)
         if moved is not None:
             positions = moved(positions)
