@@ -12,18 +12,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.chunk_counts import count_spans, documents_between
+from tokenizer_core.chunk_counts import documents_between
 from tokenizer_core.chunking import ChunkGroup, plan_chunk_groups, read_chunks
 from tokenizer_core.corpus import Source, SourceFile, find_source_files
 from tokenizer_core.errors import EmptyCorpus, InvalidOption
+from tokenizer_core.held_out import hold_out
 from tokenizer_core.reading import Reading
-from tokenizer_core.special_tokens import validate_special_tokens
+from tokenizer_core.special_tokens import find_special_tokens, validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from tokenizer_core.text import Text, invalid_utf8_at
 from tokenizer_core.text_counter import TABLE_BYTES, TextCounter
 from tokenizer_core.word_counts import WordCounts
-from tokenizer_core.word_sums import WordSum
-from tokenizer_core.word_tables import WordTable
+from tokenizer_core.word_order import compile_sorting
+from tokenizer_core.word_tables import FEWEST_BITS, WordTable
 
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.
@@ -103,9 +104,20 @@ def available_processors() -> int:
 
 
 def compile_counting(pattern: SplitPattern) -> None:
-    """Compile, or load, the kernels of counting; to be called before worker threads start."""
-    words = WordSum(pattern)
-    words.add(count_spans(Text.of(b"a word"), np.array([[0, 6]], np.int64), pattern))
+    """Compile, or load, every kernel that counting can call; before worker threads start."""
+    text, anchors = Text.of(b"a word, another"), np.zeros((1, 2), np.int64)
+    spans = np.array([[0, text.size]], np.int64)
+    invalid_utf8_at(text)
+    find_special_tokens(text, 0, text.size, (b"<|endoftext|>",))
+    training, _ = hold_out(text, spans, 1, at_spaces=True)
+    total = WordTable()
+    counter = TextCounter(pattern, total.absorb, text.size)
+    counter.count(text, training, anchors)
+    counter.table.make_room(1 << FEWEST_BITS, 0)
+    total.absorb(counter.table)
+    total.add(total.rows(pattern))
+    _ = total.rows(pattern).digest
+    compile_sorting()
 
 
 @dataclass(frozen=True, slots=True)

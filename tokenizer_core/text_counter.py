@@ -95,7 +95,7 @@ class TextCounter:
         self._settle(text, anchors, origin)
 
     def _settle(self, text: Text, anchors: NDArray[np.int64], origin: int) -> None:
-        hot = np.count_nonzero(self._front[2::4])
+        hot = int(np.count_nonzero(self._front[2::4]))
         self.table.make_room_anyway(int(self._walk[WAITING]) + hot, int(self._walk[WAITING_BYTES]))
         near = (self._front, self._queue, self._walk)
         settle(text.data, anchors, origin, *near, *self._main)

@@ -39,6 +39,11 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
     return both
 
 
+def compile_sorting() -> None:
+    """Compile, or load, what sorts long lists of positions; before worker threads start."""
+    order_of_positions(np.arange(_FEWEST_FOR_DIGITS, dtype=np.int64))
+
+
 def order_of_words(word_bytes: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """The permutation (int64 ``[n]``) that sorts distinct words by their bytes.
 

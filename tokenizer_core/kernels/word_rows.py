@@ -75,10 +75,10 @@ def list_words(
         positions: int64 ``[words]``, receives their first positions.
     """
     main, bytes_ = table.ctypes.data, arena.ctypes.data
-    row = 0
+    listed = np.int64(0)
     for number in range(table.size >> 2):  # no branch: nobody could predict it
-        entries[row] = number
-        row += np.int64(load_u64(main + (number << 5) + HIGH) != ZERO)
+        entries[listed] = number
+        listed += np.int64(load_u64(main + (number << 5) + HIGH) != ZERO)
     for row in range(len(positions)):
         if row + AHEAD < len(positions):
             prefetch(bytes_ + _arena_place(main + (entries[row + AHEAD] << 5)))
