@@ -129,3 +129,15 @@ def test_the_state_of_the_kernels_cache_is_told(
     older.mkdir()
     (older / "kernel.nbc").write_bytes(b"x" * 2_000_000)
     assert "1 of other versions, 2.0 MB" in told().found
+
+
+def test_what_is_not_compiled_yet_is_compiled_on_request(
+    bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokenizer_core.warm_up.compile_all", lambda: [("all of it", 1.25)])
+    assert "compiled         all of it, 1.2 s" in bpeline("doctor", "--compile").stdout
+    findings = json.loads(bpeline("doctor", "--compile", "--json").stdout)
+    assert [finding["found"] for finding in findings if finding["subject"] == "compiled"] == [
+        "all of it, 1.2 s"
+    ]
+    assert "all of it" not in bpeline("doctor").stdout

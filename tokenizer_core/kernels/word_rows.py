@@ -50,8 +50,12 @@ def add_rows(
         offsets, counts, first_positions: int64 ``[n + 1]``, ``[n]``, ``[n]``.
         table, arena, used: see `word_table`.
     """
-    source = word_bytes.ctypes.data
-    main, shift, bytes_ = table.ctypes.data, table_shift(table), arena.ctypes.data
+    source = np.int64(word_bytes.ctypes.data)
+    main, shift, bytes_ = (
+        np.int64(table.ctypes.data),
+        table_shift(table),
+        np.int64(arena.ctypes.data),
+    )
     for index in range(len(counts)):
         if index + AHEAD < len(counts):
             begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
@@ -74,7 +78,7 @@ def list_words(
         entries: int64 ``[words + 1]``, receives the numbers of the entries in use, and rubbish.
         positions: int64 ``[words]``, receives their first positions.
     """
-    main, bytes_ = table.ctypes.data, arena.ctypes.data
+    main, bytes_ = np.int64(table.ctypes.data), np.int64(arena.ctypes.data)
     listed = np.int64(0)
     for number in range(table.size >> 2):  # no branch: nobody could predict it
         entries[listed] = number
@@ -132,7 +136,11 @@ def gather_rows(
         word_bytes: uint8 with `ROOM` bytes behind the last word.
         offsets: int64 ``[words + 1]``. counts: int64 ``[words]``.
     """
-    main, bytes_, target = table.ctypes.data, arena.ctypes.data, word_bytes.ctypes.data
+    main, bytes_, target = (
+        np.int64(table.ctypes.data),
+        np.int64(arena.ctypes.data),
+        np.int64(word_bytes.ctypes.data),
+    )
     offset = 0
     offsets[0] = 0
     for row in range(len(entries)):

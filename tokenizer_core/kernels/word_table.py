@@ -125,8 +125,8 @@ def add_word(
 @kernel
 def move_words(table: np.ndarray, larger: np.ndarray) -> None:
     """Enter every word of a table into a larger, zeroed one, which goes with the same arena."""
-    entry = table.ctypes.data
-    target, shift = larger.ctypes.data, table_shift(larger)
+    entry = np.int64(table.ctypes.data)
+    target, shift = np.int64(larger.ctypes.data), table_shift(larger)
     mask = ALL >> shift
     for _ in range(table.size >> 2):
         low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
@@ -150,8 +150,12 @@ def add_table(
 
     Both tables are in the order of the same hash, so both are walked through, not jumped about in.
     """
-    main, shift, bytes_ = table.ctypes.data, table_shift(table), arena.ctypes.data
-    entry, others = other.ctypes.data, other_arena.ctypes.data
+    main, shift, bytes_ = (
+        np.int64(table.ctypes.data),
+        table_shift(table),
+        np.int64(arena.ctypes.data),
+    )
+    entry, others = np.int64(other.ctypes.data), np.int64(other_arena.ctypes.data)
     for _ in range(other.size >> 2):
         low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
         if high != ZERO:

@@ -151,8 +151,12 @@ def count_marked(
         table, arena, used: see `word_table`; the arena is uint8.
         limit: most words of the table, more than QUEUE.
     """
-    address = text.ctypes.data
-    main, shift, bytes_ = table.ctypes.data, table_shift(table), arena.ctypes.data
+    address = np.int64(text.ctypes.data)
+    main, shift, bytes_ = (
+        np.int64(table.ctypes.data),
+        table_shift(table),
+        np.int64(arena.ctypes.data),
+    )
     near, near_shift = np.int64(front.ctypes.data), table_shift(front)
     waiting = np.int64(queue.ctypes.data)
     tail = waiting + (walk[WAITING] << 5)
@@ -222,8 +226,16 @@ def settle(
 
     The queue is empty afterwards. The front keeps its words, with counts of 0.
     """
-    main, shift, bytes_ = table.ctypes.data, table_shift(table), arena.ctypes.data
-    address, waiting, near = text.ctypes.data, queue.ctypes.data, front.ctypes.data
+    main, shift, bytes_ = (
+        np.int64(table.ctypes.data),
+        table_shift(table),
+        np.int64(arena.ctypes.data),
+    )
+    address, waiting, near = (
+        np.int64(text.ctypes.data),
+        np.int64(queue.ctypes.data),
+        np.int64(front.ctypes.data),
+    )
     drain(waiting, walk[WAITING], address, anchors, origin, main, shift, bytes_, used)
     walk[WAITING] = walk[WAITING_BYTES] = 0
     drain(near, front.size >> 2, address, anchors, origin, main, shift, bytes_, used)
