@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from flows.cli.options import echo_json, json_option, workspace_option
+
+if TYPE_CHECKING:
+    from flows.diagnosis import Finding
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -35,10 +39,8 @@ def doctor(context: click.Context, compile_first: bool, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from flows.diagnosis import compile_kernels, examine
-
     findings = []
-    for finding in chain(compile_kernels() if compile_first else (), examine()):
+    for finding in _findings(compile_first):
         findings.append(finding)
         if not as_json:
             click.secho(f"{finding.state:<7}", fg=COLOURS[finding.state], nl=False)
@@ -49,3 +51,11 @@ def doctor(context: click.Context, compile_first: bool, as_json: bool) -> None:
         echo_json([asdict(finding) for finding in findings])
     if any(finding.state == "broken" for finding in findings):
         context.exit(1)
+
+
+def _findings(compile_first: bool) -> Iterator[Finding]:
+    from flows.diagnosis import compile_kernels, examine
+
+    if compile_first:
+        yield from compile_kernels()
+    yield from examine()
