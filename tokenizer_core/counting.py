@@ -139,9 +139,9 @@ class _Corpus:
     """
 
     def __init__(self, files: Sequence[SourceFile], groups: Sequence[ChunkGroup]) -> None:
-        number = {file.path: index for index, file in enumerate(files)}
-        self._groups = [(number[group.file.path], group) for group in groups]
-        self._lengths = np.array([file.size for file in files], np.int64)
+        number = {id(file): index for index, file in enumerate(files)}
+        self._groups = [(number[id(group.file)], group) for group in groups]
+        self._lengths = np.array([0 if file.compression else file.size for file in files], np.int64)
         self._byte_bits = 62 - len(files).bit_length()
         self._next = 0
         self._failed = len(groups)  # the first group with an error

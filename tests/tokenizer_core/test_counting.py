@@ -63,6 +63,26 @@ def test_neither_threads_nor_grid_change_the_digest(
         assert counts.words() == expected.words()
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_positions_count_the_decompressed_bytes_of_all_files(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "1.txt").write_text("one")
+    (tmp_path / "2.txt.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "3.txt.gz").write_bytes(gzip.compress(b"one" + b"\n" * 500 + b" three"))
+    (tmp_path / "4.txt").write_text("")
+    (tmp_path / "5.jsonl").write_text('{"text": "one"}\n{"text": "five"}\n')
+    (tmp_path / "6.txt").write_text("six")
+    counts = count_words(tmp_path, workers=workers)
+    places = dict(zip(counts.words(), counts.first_positions.tolist(), strict=True))
+    assert places == {
+        b"one": 0,
+        b"\n" * 500: 3 + 3,
+        b" three": 3 + 503,
+        b"five": 3 + 509 + 16,
+        b"six": 3 + 509 + 33,
+    }
+    assert list(places) == sorted(places, key=places.__getitem__)
+
+
 def test_a_file_end_is_a_boundary(tmp_path: Path) -> None:
     (tmp_path / "1.txt").write_text("news")
     (tmp_path / "2.txt").write_text("paper")
