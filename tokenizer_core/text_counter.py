@@ -35,7 +35,7 @@ _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue ca
 
 
 class TextCounter:
-    """Counts pre-tokens of any number of texts.
+    """Counts pre-tokens of any number of texts, given in the order in which the corpus has them.
 
     Attributes:
         table: the words so far, complete between two calls of `count`.
@@ -79,7 +79,8 @@ class TextCounter:
             text: UTF-8, at least within the spans.
             spans: int64 ``[n, 2]``, half-open, ascending, each pre-tokenized by itself.
             anchors: int64 ``[m, 2]``, as in `ChunkText`.
-            origin: what to add to the positions that the anchors give; below 2⁶².
+            origin: what to add to the positions that the anchors give; below 2⁶², and behind all
+                texts before.
         """
         starts, dropped = mark_kept_and_dropped(text, spans, self._pattern)
         self._walk[:] = 0
