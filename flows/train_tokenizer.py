@@ -32,6 +32,7 @@ def train_tokenizer(
     workspace: str | None = None,
     min_word_count: int = 1,
     required_tokens: list[str] | None = None,
+    table_memory: int = 256,
 ) -> TrainingSummary:
     """Train a byte-level BPE tokenizer on a corpus and register it.
 
@@ -55,6 +56,8 @@ def train_tokenizer(
         workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
         min_word_count: words that occur less often in the whole corpus are left out.
         required_tokens: texts that become tokens whatever the corpus holds.
+        table_memory: MiB that the words of one thread take at most while it counts; what does not
+            fit is added up on disk.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -64,7 +67,7 @@ def train_tokenizer(
         special_tokens=special_tokens or [], tie_break=tie_break, min_count=min_count,
         max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
         text_field=text_field, workers=workers, min_word_count=min_word_count,
-        required_tokens=required_tokens or [],
+        required_tokens=required_tokens or [], table_memory=table_memory,
     )  # fmt: skip
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:
@@ -75,7 +78,7 @@ def train_tokenizer(
                     plan = plan_chunks(request, run.workspace)
                     outcome(plan.outcome)
                 with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
-                    corpus = count_words(plan, run.workspace, request.reading, request.workers)
+                    corpus = count_words(plan, run.workspace, request)
                     outcome(corpus.outcome)
                 with run.step("combine counts") as outcome:
                     words = combine_counts(corpus, request, run.workspace, run.id)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BYTES = 256
 LARGEST_VOCAB = 1 << 24
+LEAST_TABLE_MEMORY = 2  # MiB
 INVALID_UTF8 = ("strict", "replace")
 
 
@@ -23,7 +24,7 @@ INVALID_UTF8 = ("strict", "replace")
 class TrainingRequest:
     """The parameters of one training, as the flow's signature explains them.
 
-    ``workers`` and ``paths`` say where and how, all others what is learned.
+    ``paths``, ``workers`` and ``table_memory`` say where and how, all others what is learned.
     """
 
     paths: tuple[str, ...]
@@ -40,6 +41,7 @@ class TrainingRequest:
     held_out: float
     text_field: str
     workers: int
+    table_memory: int
 
     @classmethod
     def checked(cls, **parameters: Any) -> TrainingRequest:
@@ -98,6 +100,7 @@ class TrainingRequest:
             ("min-word-count", self.min_word_count, 1),
             ("max-token-bytes", self.max_token_bytes, 2),
             ("workers", self.workers, 1),
+            ("table-memory", self.table_memory, LEAST_TABLE_MEMORY),
         ):
             if value is not None and value < lowest:
                 raise InvalidOption(
@@ -140,8 +143,9 @@ class TrainingRequest:
         return {**config, **{name: list(config[name]) for name in lists}}
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
-        """Whether a stored configuration asks for the same, with whatever number of workers."""
-        return {**self.as_config(), "workers": None} == {**config, "workers": None}
+        """Whether a stored configuration asks for the same, whatever workers and memory do it."""
+        how = {"workers": None, "table_memory": None}
+        return {**self.as_config(), **how} == {**config, **how}
 
     @property
     def reading(self) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tokenizer_core.digests import canonical_json, digest_of_bytes
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.word_order import gather_words, order_of_words
+from tokenizer_core.word_order import gather_words, order_of_positions, order_of_words
 
 if TYPE_CHECKING:
     from tokenizer_core.split_patterns import SplitPattern
@@ -141,7 +141,7 @@ class WordCounts:
         """The same counts with rows sorted by first position."""
         if np.all(self.first_positions[1:] > self.first_positions[:-1]):
             return self
-        return self.take(np.argsort(self.first_positions, kind="stable").astype(np.int64))
+        return self.take(order_of_positions(self.first_positions))
 
     def at_least(self, min_word_count: int) -> WordCounts:
         """The rows whose count is ``min_word_count`` or more."""
@@ -202,7 +202,7 @@ def combine_word_counts(
             source was cut into parts. Words whose weighted count is 0 are left out.
 
     Returns:
-        Each word once, rows in order of first insertion; no part at all gives empty counts.
+        Each word once, rows in order of first position; no part at all gives empty counts.
 
     Raises:
         InvalidOption: different patterns, a negative or endless weight, or a sum above 2⁶³ − 1.

@@ -14,6 +14,7 @@ from tokenizer_core import reference
 from tokenizer_core.chunk_counts import count_chunk, count_spans, documents_between
 from tokenizer_core.chunking import Chunk
 from tokenizer_core.corpus import SourceFile
+from tokenizer_core.cuts import Cuts
 from tokenizer_core.documents import ChunkText
 from tokenizer_core.held_out import SECTION_BYTES, hold_out, sections_of
 from tokenizer_core.kernels.fingerprint import fingerprint_spans
@@ -244,6 +245,10 @@ def test_the_fingerprint_equals_its_twin() -> None:
     fingerprints = np.empty(len(spans), np.uint64)
     fingerprint_spans(Text.of(content).data, np.array(spans, np.int64), fingerprints)
     assert fingerprints.tolist() == [twin_fingerprint(content[a:b]) for a, b in spans]
+    for number in (1, 2, 4, 5):  # they are taken three at a time
+        few = fingerprints[:number].copy()
+        fingerprint_spans(Text.of(content).data, np.array(spans[:number], np.int64), few)
+        assert few.tolist() == fingerprints[:number].tolist()
     assert len(set(fingerprints[-40:].tolist())) == 40  # zeros of different lengths differ
 
 
@@ -258,6 +263,37 @@ def test_sections_cover_a_document_and_end_at_legal_cuts() -> None:
     assert (sections[0][0], sections[-1][1]) == (5, len(raw))
     assert all(begin in legal for begin, _ in sections[1:])
     assert sections_of(text, document, None).tolist() == [[5, len(raw)]]
+
+
+def test_sections_end_where_the_rules_of_cuts_allow_it() -> None:
+    source = random.Random(31)
+    pieces = [
+        b"word",
+        b" ",
+        b"  ",
+        b"\n ",
+        b"\xc3\xa9",
+        b" \xc3\xa9",
+        b"\t",
+        b"x y ",
+        b"\0 ",
+        b"\x7f",
+    ]
+    raw = b"".join(source.choices(pieces, [9, 1, 2, 2, 2, 2, 1, 1, 1, 1], k=40_000))
+    edges = sorted(source.sample(range(len(raw)), 11))
+    documents = np.array(edges[:-1] + edges[1:], np.int64).reshape(2, 10).T
+    cuts, expected = Cuts(pairs=GPT2.cut_pairs), list[list[int]]()
+    for begin, end in documents.tolist():
+        while end - begin > SECTION_BYTES:
+            place, behind = begin + SECTION_BYTES, cuts.behind
+            cut = cuts.first(raw[place - behind : end], behind, end - place + behind - cuts.ahead + 1)
+            if cut < 0:
+                break
+            expected.append([begin, place - behind + cut])
+            begin = place - behind + cut
+        expected.append([begin, end])
+    assert sections_of(Text.of(raw), documents, GPT2.cut_pairs).tolist() == expected
+    assert len(expected) > 20
 
 
 def test_chinese_text_has_sections_too() -> None:
