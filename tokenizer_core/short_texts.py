@@ -42,8 +42,8 @@ class ShortBuffers:
         self._marks = self.marks.data.cast("B")
         self._ids = self.ids.data
 
-    def encode(self, content: bytes, mark: Mark, machine: NDArray[np.int64]) -> list[int]:
-        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes.
+    def encode(self, content: bytes, mark: Mark, machine: NDArray[np.int64]) -> list[int] | None:
+        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; None when the cache is full.
 
         Args:
             mark: from `marking`.
@@ -53,8 +53,7 @@ class ShortBuffers:
         self._text[: size + PADDING] = content + _BLANK
         self._span[1] = size
         count = encode_span(self.text, mark(self, size), size, machine, self.ids)
-        ids: list[int] = self._ids[:count].tolist()
-        return ids
+        return self._ids[:count].tolist() if count >= 0 else None
 
     def clear_marks(self, size: int) -> None:
         """Unmark the text up to ``size`` bytes and the block behind it."""
