@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.batch_encoding import available_processors
 from tokenizer_core.chunking import ChunkGroup, plan_chunk_groups, read_chunks
 from tokenizer_core.corpus import SourceFile
 from tokenizer_core.digests import digest_of
@@ -27,6 +26,7 @@ from tokenizer_core.documents import ChunkText
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.encoder import Encoder
 from tokenizer_core.errors import InvalidOption, MissingSource
+from tokenizer_core.processors import available_processors
 from tokenizer_core.reading import Reading
 from tokenizer_core.special_tokens import find_special_tokens
 from tokenizer_core.text import Text

@@ -32,7 +32,7 @@ from tokenizer_core.kernels.token_tables import (
 )
 
 _MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
-_SLOTS_PER_TOKEN = 6  # of the trie; doubled where it is not enough
+_SLOTS_PER_TOKEN = 4  # of the trie; doubled where it is not enough
 
 
 class MergeTables:
@@ -83,7 +83,7 @@ class MergeTables:
         spell_tokens(left, right, ends, text)
         pair_bits = max(4, (2 * len(left)).bit_length())
         pair_shift = np.uint64(64 - pair_bits)
-        pairs = np.zeros(1 << pair_bits, np.uint64)
+        pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
         fill_pairs(left, right, pair_shift, pairs)
         splits = np.zeros(len(ids), np.uint64)
         stable = np.zeros(len(ids), np.bool_)

@@ -16,7 +16,7 @@ from tokenizer_core.unicode_classes import class_table, class_table_with_marks
 
 _MATCHES_AT_ONCE = 1 << 16
 # How many numbers make a pre-token; whether white space at the end of a span is one pre-token.
-_LIKE_CL100K = {
+LIKE_CL100K = {
     "cl100k": (3, True),
     "llama3": (3, False),
     "qwen2": (1, False),
@@ -74,9 +74,9 @@ def mark_kept_and_dropped(
     dropped = np.zeros(starts.size if pattern.drops_gaps else 0, np.uint64)
     if pattern.name == "gpt2":
         within = mark_gpt2(text.data, text.size, spans, class_table(), starts)
-    elif pattern.name in _LIKE_CL100K:
+    elif pattern.name in LIKE_CL100K:
         table = class_table_with_marks() if pattern.name == "qwen3.5" else class_table()
-        options = _LIKE_CL100K[pattern.name]
+        options = LIKE_CL100K[pattern.name]
         within = mark_cl100k(text.data, text.size, spans, table, starts, *options)
     elif (automaton := pattern.automaton) is not None:
         within = automaton.mark(text, spans, starts, dropped)

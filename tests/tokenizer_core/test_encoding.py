@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
+from tokenizer_core import long_texts, reference
 from tokenizer_core.encoding import BytePairEncoder, derive_merges
+from tokenizer_core.errors import InvalidUtf8
 from tokenizer_core.kernels.encode_machine import LIMIT, USED
 from tokenizer_core.kernels.encode_text import next_start
 from tokenizer_core.split_patterns import SplitPattern
@@ -277,3 +278,35 @@ def test_the_next_start_is_the_next_set_bit(starts: set[int], after: int, size: 
     end = after + size
     expected = min((start for start in starts if start > after), default=end)
     assert next_start(marks, after, end) == min(expected, end)
+
+
+# Long texts
+
+
+def test_long_texts_have_the_ids_of_one_piece_with_any_number_of_threads(
+    trained: MakeTokenizer, mixed_text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_texts, "PART", 300)
+    content = mixed_text.encode()
+    for pattern in ("gpt2", "cl100k", "o200k"):
+        tokenizer = trained(pattern)
+        whole = tokenizer.encoder.encode_whole(Text.of(content))
+        assert len(list(long_texts._edges(content, True))) > 500, "the text must be cut often"
+        for threads in (1, 3):
+            assert np.array_equal(tokenizer.encode_to_numpy(mixed_text, threads=threads), whole)
+    regex = trained(r"\p{L}+|[^\p{L}]{1,3}")
+    ids = regex.encoder.encode_whole(Text.of(content))
+    assert np.array_equal(regex.encode_to_numpy(content, threads=2), ids)
+
+
+def test_broken_utf8_is_found_wherever_it_stands(
+    trained: MakeTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_texts, "PART", 64)
+    content = "one дом 漢字 more ".encode() * 40
+    for at in range(5, len(content), 37):
+        broken = content[:at] + b"\xff" + content[at:]
+        with pytest.raises(UnicodeDecodeError) as expected:
+            broken.decode()
+        with pytest.raises(InvalidUtf8, match=rf"at byte {expected.value.start} "):
+            trained("gpt2").encode_to_numpy(broken, threads=2)

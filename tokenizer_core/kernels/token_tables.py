@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u8, load_u64, store_u64
+from tokenizer_core.kernels.memory import load_u8, load_u64, store_u8, store_u64
 
 Integer = Any  # of the width that Numba infers: NumPy's int64 or uint64
 
@@ -27,7 +27,7 @@ NOTHING = (1 << 20) - 1  # no token: indices are lower
 MAX_TOKENS = NOTHING
 MAX_NODES = 1 << 24
 
-ZERO, ONE, EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
+ZERO, ONE, SEVEN, EIGHT = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(8)
 INDEX_BITS, INDEX_MASK = np.uint64(20), np.uint64(NOTHING)
 HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
 MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -47,12 +47,19 @@ def fill_pairs(
     Args:
         left, right: int64 ``[n]``: indices of the parts of the merge of each rank.
         shift: uint64, 64 minus the base-2 logarithm of the number of slots.
-        pairs: uint64 ``[slots]``, zero, at most half full: left, right and result, 20 bits each.
+        pairs: uint64 ``[slots + slots / 8]``, zero, at most half full: left, right and result, 20
+            bits each. Behind the slots lies a filter, small enough to stay near the processor: one
+            bit of a byte per slot, which tells most pairs that do not merge.
     """
     mask = (ONE << (np.uint64(64) - shift)) - ONE
+    base = np.int64(pairs.ctypes.data)
     for rank in range(len(left)):
         key = (np.uint64(left[rank]) << INDEX_BITS) | np.uint64(right[rank])
-        slot = (key * MIX) >> shift
+        mixed = key * MIX
+        slot = mixed >> shift
+        sieve = base + np.int64((mask + ONE) << np.uint64(3)) + np.int64(slot)
+        bit = (mixed >> (shift - np.uint64(3))) & SEVEN
+        store_u8(sieve, np.uint8(np.uint64(load_u8(sieve)) | (ONE << bit)))
         while pairs[np.int64(slot)] != ZERO:
             slot = (slot + ONE) & mask
         pairs[np.int64(slot)] = (key << INDEX_BITS) | np.uint64(BYTES + rank)
@@ -62,8 +69,12 @@ def fill_pairs(
 def find_pair(pairs: Integer, shift: Integer, left: Integer, right: Integer) -> Integer:
     """Index of the token that a pair makes, or `NOTHING`."""
     key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
-    slot = (key * MIX) >> shift
+    mixed = key * MIX
+    slot = mixed >> shift
     mask = (ONE << (np.uint64(64) - shift)) - ONE
+    sieve = np.uint64(load_u8(pairs + np.int64(((mask + ONE) << np.uint64(3)) + slot)))
+    if (sieve >> ((mixed >> (shift - np.uint64(3))) & SEVEN)) & ONE == ZERO:
+        return np.int64(NOTHING)
     while True:
         found = load_u64(pairs + np.int64(slot << np.uint64(3)))
         if found == ZERO:  # first, because the key of two zero bytes is zero, too
@@ -196,8 +207,8 @@ def fill_trie(
         order: int64: indices of the stable tokens of two bytes or more, shorter ones first.
         ids: int64 ``[n]``: the id of each token.
         shift: as for `fill_pairs`.
-        trie: uint64 ``[slots]``, zero: node (24 bits), byte and child of nodes of two bytes
-            and more.
+        trie: uint64 ``[slots]``, zero, filled to three quarters at most: node (24 bits), byte and
+            child of nodes of two bytes and more.
         roots: uint32 ``[65536]``, zero: receives the node of any two bytes, first byte above
             second; 0 where there is none.
         infos: uint64 ``[n]``: receives id, length and next shorter token of each token.
@@ -206,7 +217,7 @@ def fill_trie(
         False when there is not room enough: nothing may then be done with the tables.
     """
     nodes = len(ends)
-    room = np.int64(len(trie) >> 1)
+    room = np.int64(3 * len(trie) >> 2)
     nothing = np.uint64(NOTHING)
     base = text.ctypes.data
     for byte in range(BYTES):
@@ -217,23 +228,26 @@ def fill_trie(
         node = np.int64(load_u8(base + begin))
         shorter = node
         for depth in range(1, length):
-            byte = np.int64(load_u8(base + begin + depth))
+            label = np.int64(load_u8(base + begin + depth))
             entry = np.int64(0)
             if depth == 1:
-                child = np.int64(roots[(node << 8) | byte])
+                child = np.int64(roots[(node << 8) | label])
             else:
-                entry = find_child(trie.ctypes.data, shift, node, byte)
+                entry = find_child(trie.ctypes.data, shift, node, label)
                 child = np.int64(load_u64(entry) & LOWER_HALF)
             if child == 0:
-                child = token if depth + 1 == length else nodes
-                nodes += depth + 1 < length
+                child = np.int64(nodes)
+                if depth + 1 == length:
+                    child = np.int64(token)
+                else:
+                    nodes += 1
                 if depth == 1:
-                    roots[(node << 8) | byte] = child
+                    roots[(node << 8) | label] = child
                 else:
                     room -= 1
                     if room < 0 or nodes >= MAX_NODES:
                         return False
-                    key = (np.uint64(node) << EIGHT) | np.uint64(byte)
+                    key = (np.uint64(node) << EIGHT) | np.uint64(label)
                     store_u64(entry, (key << HALF) | np.uint64(child))
             elif child < len(ends):
                 shorter = child
