@@ -30,7 +30,7 @@ from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.word_counts import WordCounts
 
-DEFAULT_CACHE_WORDS = 1 << 18  # at most 128 bytes each: 32 MiB per thread
+DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB per thread, as they fill
 MAX_CACHE_WORDS = 1 << 24
 _NO_IDS_BEHIND = np.full(1, -1, np.int64)
 
@@ -47,7 +47,8 @@ class BytePairEncoder(Encoder):
         left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
             Pairs are distinct.
         pattern: how spans are cut into pre-tokens.
-        cache_words: how many words a workspace remembers, rounded up to a power of two; 0: none.
+        cache_words: how many words a workspace remembers, rounded up to a power of two (at least
+            128); then it forgets them all and begins anew. 0: none.
     """
 
     def __init__(
