@@ -6,7 +6,7 @@ Parts meet where no pre-token can cross, so their ids joined are those of the wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -51,12 +51,23 @@ def encode_long(
     encode_part = partial(_encode_part, encoder, memoryview(content), check_utf8)
     edges = list(pairwise(_edges(content, cuts_at_spaces)))
     if len(edges) == 1:
-        return encode_part(edges[0])
+        return encode_part(edges[0]).copy()  # the array it is cut from is much larger
     workers = min(threads, len(edges))
     if workers == 1:
-        return np.concatenate(list(map(encode_part, edges)))
+        return _joined(map(encode_part, edges), len(content))
     with ThreadPoolExecutor(workers) as pool:
-        return np.concatenate(list(pool.map(encode_part, edges)))
+        return _joined(pool.map(encode_part, edges), len(content))
+
+
+def _joined(parts: Iterable[NDArray[np.uint32]], most: int) -> NDArray[np.uint32]:
+    """The parts, at most ``most`` ids, in one array; memory that no id reaches is never touched."""
+    ids = np.empty(most, np.uint32)
+    written = 0
+    for part in parts:
+        ids[written : written + len(part)] = part
+        written += len(part)
+    ids.resize(written, refcheck=False)  # gives the rest back where it stands
+    return ids
 
 
 def _encode_part(
@@ -66,7 +77,7 @@ def _encode_part(
     text = Text.of(content[begin:end])
     if check_utf8:
         refuse_invalid_utf8(text, begin)
-    return encoder.encode_whole(text).copy()  # the array it is cut from is much larger
+    return encoder.encode_whole(text)
 
 
 def _edges(content: bytes, cuts_at_spaces: bool) -> Iterator[int]:
