@@ -17,6 +17,7 @@ from tokenizer_core.chunking import ChunkGroup, plan_chunk_groups, read_chunks
 from tokenizer_core.corpus import Source, SourceFile, find_source_files
 from tokenizer_core.errors import EmptyCorpus, InvalidOption
 from tokenizer_core.held_out import hold_out
+from tokenizer_core.processors import available_processors
 from tokenizer_core.reading import Reading
 from tokenizer_core.special_tokens import find_special_tokens, validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
@@ -96,20 +97,13 @@ def count_words(
     return counts
 
 
-def available_processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def compile_counting(pattern: SplitPattern) -> None:
     """Compile, or load, every kernel that counting can call; before worker threads start."""
     text, anchors = Text.of(b"a word, another"), np.zeros((1, 2), np.int64)
     spans = np.array([[0, text.size]], np.int64)
     invalid_utf8_at(text)
     find_special_tokens(text, 0, text.size, (b"<|endoftext|>",))
-    training, _ = hold_out(text, spans, 1, at_spaces=True)
+    training, _ = hold_out(text, spans, 1, pattern.cut_pairs)
     total = WordTable()
     counter = TextCounter(pattern, total.absorb, text.size)
     counter.count(text, training, anchors)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.batch_encoding import available_processors
 from tokenizer_core.corpus import SourceFile
 from tokenizer_core.digests import digest_of
 from tokenizer_core.documents import ChunkText
-from tokenizer_core.encoding import Encoder
+from tokenizer_core.encoder import Encoder
 from tokenizer_core.errors import InvalidOption
+from tokenizer_core.processors import available_processors
 from tokenizer_core.reading import Reading
 from tokenizer_core.shard_plan import Piece
 from tokenizer_core.special_policy import SpecialPolicy

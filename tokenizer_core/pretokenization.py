@@ -17,14 +17,14 @@ from tokenizer_core.unicode_classes import class_table
 
 # How many numbers make a pre-token; whether white space at the end of a span is one pre-token;
 # whether combining marks are letters.
-_LIKE_CL100K = {
+LIKE_CL100K = {
     "cl100k": (3, True, False),
     "llama3": (3, False, False),
     "qwen2": (1, False, False),
     "qwen3.5": (1, False, True),
 }
 # How many numbers make a pre-token; whether contractions belong to the word before.
-_LIKE_O200K = {"o200k": (3, True), "tekken": (1, False)}
+LIKE_O200K = {"o200k": (3, True), "tekken": (1, False)}
 
 
 def mark_pre_tokens(
@@ -74,11 +74,11 @@ def mark_kept_and_dropped(
     dropped = np.zeros(starts.size if pattern.drops_gaps else 0, np.uint64)
     if pattern.name == "gpt2":
         within = mark_gpt2(text.data, text.size, spans, class_table(), starts)
-    elif pattern.name in _LIKE_CL100K:
-        options = _LIKE_CL100K[pattern.name]
+    elif pattern.name in LIKE_CL100K:
+        options = LIKE_CL100K[pattern.name]
         within = mark_cl100k(text.data, text.size, spans, class_table(), starts, *options)
-    elif pattern.name in _LIKE_O200K:
-        settings = _LIKE_O200K[pattern.name]
+    elif pattern.name in LIKE_O200K:
+        settings = LIKE_O200K[pattern.name]
         within = mark_o200k(text.data, text.size, spans, class_table(), starts, *settings)
     elif (automaton := pattern.automaton) is not None:
         within = automaton.mark(text, spans, starts, dropped)

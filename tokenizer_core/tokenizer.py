@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.batch_encoding import encode_batch
+from tokenizer_core.collection_pause import garbage_collection_paused
 from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from tokenizer_core.explanation import ExplainedPreToken, Explainer
 from tokenizer_core.file_encoding import file_encoding_of
+from tokenizer_core.long_texts import encode_long
 from tokenizer_core.offsets import (
     EncodingWithOffsets,
     beginning_of,
@@ -25,7 +27,7 @@ from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
 from tokenizer_core.short_texts import SHORT_TEXT
 from tokenizer_core.special_policy import SpecialPolicy, spans_between
 from tokenizer_core.text import Text
-from tokenizer_core.text_input import utf8_of, valid_utf8
+from tokenizer_core.text_input import refuse_invalid_utf8, utf8_of
 from tokenizer_core.text_stream import cut_stream
 from tokenizer_core.token_shards import ShardRecord, TokenShards
 from tokenizer_core.tokenizer_model import TokenizerModel
@@ -55,7 +57,7 @@ class Tokenizer(TokenizerModel):
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
             are not among these: they are found where they are allowed, and nowhere else.
-        cache_words: how many words each thread remembers (144 bytes each); 0 turns caches off.
+        cache_words: how many words each thread remembers (up to 128 bytes each); 0: none.
 
     Raises:
         InvalidTokenizer: vocab, merges and special tokens contradict each other.
@@ -112,18 +114,21 @@ class Tokenizer(TokenizerModel):
         text: str | bytes,
         allowed_special: AllowedSpecial = "none",
         on_special: OnSpecial = "text",
+        threads: int | None = None,
     ) -> NDArray[np.uint32]:
         """Token ids as uint32 ``[n]``, without a Python object for each.
 
         Args:
             text: a string, or bytes in UTF-8.
             allowed_special, on_special: as for `encode`.
+            threads: how many encode at once; by default one per available processor. Texts below
+                two megabytes, or with special tokens to look for, take one.
 
         Raises:
             InvalidUtf8: bytes that are not UTF-8.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        return self._ids_of(valid_utf8(text), allowed_special, on_special).copy()
+        return self._ids_of(text, allowed_special, on_special, threads)
 
     def count(
         self,
@@ -132,7 +137,7 @@ class Tokenizer(TokenizerModel):
         on_special: OnSpecial = "text",
     ) -> int:
         """How many ids `encode` would give."""
-        return len(self._ids_of(valid_utf8(text), allowed_special, on_special))
+        return len(self._ids_of(text, allowed_special, on_special))
 
     def encode_with_offsets(
         self,
@@ -149,7 +154,7 @@ class Tokenizer(TokenizerModel):
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        ids = self._ids_of(utf8_of(text), allowed_special, on_special)
+        ids = self._ids_of(text, allowed_special, on_special)
         return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
 
     def truncate(
@@ -313,8 +318,6 @@ class Tokenizer(TokenizerModel):
         job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
         return job.run(threads)
 
-    # What merges are worth
-
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
         """How often each merge fires on counted words: int64 ``[n_merges]``.
 
@@ -362,25 +365,31 @@ class Tokenizer(TokenizerModel):
         """
         from tokenizer_core.formats import format_named, format_of
 
-        loaded: Tokenizer = format_named(format or format_of(Path(path))).load(
-            Path(path), **details
-        )
+        with garbage_collection_paused():
+            named = format_named(format or format_of(Path(path)))
+            loaded: Tokenizer = named.load(Path(path), **details)
         return loaded
 
-    # Inside
-
     def _ids_of(
-        self, content: bytes, allowed_special: AllowedSpecial, on_special: OnSpecial
+        self,
+        text: str | bytes,
+        allowed_special: AllowedSpecial,
+        on_special: OnSpecial,
+        threads: int | None = 1,
     ) -> NDArray[np.uint32]:
-        whole = Text.of(content)
+        """Token ids of a string, or of bytes, which are checked to be UTF-8."""
+        unchecked = isinstance(text, bytes)
+        content = text if isinstance(text, bytes) else utf8_of(text)
         if allowed_special == "none" and on_special == "text":
-            return self.encoder.encode_whole(whole)
+            cuts_at_spaces = self._pattern.cuts_at_spaces
+            return encode_long(self.encoder, content, cuts_at_spaces, threads, unchecked)
+        whole = Text.of(content)
+        if unchecked:
+            refuse_invalid_utf8(whole)
         policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        if policy.forbidden:
-            policy.refuse_forbidden(content.decode())
-        if not policy.allowed:
-            return self.encoder.encode_whole(whole)
-        return self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))[0]
+        policy.refuse_forbidden(content.decode() if policy.forbidden else "")
+        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))
+        return ids.copy()  # the array it is cut from is much larger
 
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
         for text in cut_stream(pieces, policy, self._pattern.cuts_at_spaces):

@@ -285,12 +285,12 @@ def test_sections_end_where_the_rules_of_cuts_allow_it() -> None:
     cuts, expected = Cuts(pairs=GPT2.cut_pairs), list[list[int]]()
     for begin, end in documents.tolist():
         while end - begin > SECTION_BYTES:
-            place, behind = begin + SECTION_BYTES, cuts.behind
-            cut = cuts.first(raw[place - behind : end], behind, end - place + behind - cuts.ahead + 1)
+            known = begin + SECTION_BYTES - cuts.behind
+            cut = cuts.first(raw[known:end], cuts.behind, end - known - cuts.ahead + 1)
             if cut < 0:
                 break
-            expected.append([begin, place - behind + cut])
-            begin = place - behind + cut
+            expected.append([begin, known + cut])
+            begin = known + cut
         expected.append([begin, end])
     assert sections_of(Text.of(raw), documents, GPT2.cut_pairs).tolist() == expected
     assert len(expected) > 20

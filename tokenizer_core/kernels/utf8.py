@@ -8,22 +8,22 @@ import numpy as np
 
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.memory import (
-    _range_mask,
     load_u8,
     load_u32,
     mask_continuations,
     mask_non_ascii,
+    range_mask,
     trailing_zeros,
 )
 
-_mask_two = _range_mask(0xC2, 0x1E)  # first bytes of characters of two, three and four bytes
-_mask_three = _range_mask(0xE0, 0x10)
-_mask_four = _range_mask(0xF0, 5)
+_mask_two = range_mask(0xC2, 0x1E)  # first bytes of characters of two, three and four bytes
+_mask_three = range_mask(0xE0, 0x10)
+_mask_four = range_mask(0xF0, 5)
 # First bytes behind which only some continuation bytes may stand, and those that may not.
-_mask_e0, _mask_ed = _range_mask(0xE0, 1), _range_mask(0xED, 1)
-_mask_f0, _mask_f4 = _range_mask(0xF0, 1), _range_mask(0xF4, 1)
-_mask_below_90, _mask_from_90 = _range_mask(0x80, 0x10), _range_mask(0x90, 0x30)
-_mask_below_a0, _mask_from_a0 = _range_mask(0x80, 0x20), _range_mask(0xA0, 0x20)
+_mask_e0, _mask_ed = range_mask(0xE0, 1), range_mask(0xED, 1)
+_mask_f0, _mask_f4 = range_mask(0xF0, 1), range_mask(0xF4, 1)
+_mask_below_90, _mask_from_90 = range_mask(0x80, 0x10), range_mask(0x90, 0x30)
+_mask_below_a0, _mask_from_a0 = range_mask(0x80, 0x20), range_mask(0xA0, 0x20)
 
 _0, _1, _2, _3 = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
 _61, _62, _63 = np.uint64(61), np.uint64(62), np.uint64(63)
