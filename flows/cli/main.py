@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from flows.cli.aliases import history, promote, rollback
+from flows.cli.compare import compare
 from flows.cli.doctor import doctor
 from flows.cli.encode import decode, encode
 from flows.cli.train import resume, train
@@ -99,7 +101,10 @@ def cli() -> None:
     """Turn text corpora into registered, comparable, reproducible tokenizers."""
 
 
-for command in (train, resume, versions, show, encode, decode, export, ui, doctor):
+for command in (
+    train, resume, versions, show, compare, promote, rollback, history, encode, decode, export, ui,
+    doctor,
+):  # fmt: skip
     cli.add_command(command)
 
 
