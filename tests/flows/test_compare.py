@@ -127,7 +127,7 @@ def test_words_of_a_corpus_cannot_become_markup(
     assert not {"script", "img"} & set(page.tags)
 
 
-def test_without_text_the_vocabs_are_compared(here: Path, bpeline: Command) -> None:
+def test_what_does_not_exist_is_not_compared(here: Path, bpeline: Command) -> None:
     shown = bpeline("compare", "news/1", "./missing.json")
     assert (shown.exit_code, "there is no missing.json" in shown.stderr) == (1, True)
     shown = bpeline("compare", "news/1", "news/2", "--on", "nowhere/*.txt")
