@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from registry.gates import Rule, judge, require
+from registry.measured import metrics_of
 from registry.opening import Registry, open_registry
 from registry.references import (
     ByAlias,
@@ -53,6 +56,8 @@ def promote(
     by: str = "",
     reason: str = "",
     workspace: WorkspacePlace = None,
+    *,
+    rules: Sequence[Rule] = (),
 ) -> AliasChange:
     """Let an alias point to a version: in MLflow first, then in the catalogue's history.
 
@@ -62,14 +67,22 @@ def promote(
         by: who decided, for the history.
         reason: why, for the history.
         workspace: see :func:`registry.load_tokenizer`.
+        rules: what must hold between the version and the one the alias points to now; see
+            `registry.gates`. Their metrics are those measured when each was trained.
 
     Raises:
         UnknownVersion: there is no such version.
+        PromotionRefused: a rule is broken; nothing was moved.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_alias(alias)
     registry = open_registry(workspace)
-    return _point(registry, alias, resolve(registry, _registered(reference)), by, reason)
+    version = resolve(registry, _registered(reference))
+    if rules:
+        present = _present(registry, version.name, alias)
+        verdicts = judge(rules, metrics_of(registry, version), present)
+        require(verdicts, f"{version.name}@{alias} cannot move to {version}")
+    return _point(registry, alias, version, by, reason)
 
 
 def rollback(
@@ -143,6 +156,14 @@ def _point(
     )
     move = registry.catalogue.set_alias(version.name, alias, row.number, by=by, reason=reason)
     return AliasChange(version.name, alias, move.from_number, version)
+
+
+def _present(registry: Registry, name: str, alias: str) -> dict[str, float] | None:
+    """The metrics of the version that an alias points to; None when it points nowhere yet."""
+    try:
+        return metrics_of(registry, resolve(registry, ByAlias(name, alias)))
+    except UnknownVersion:
+        return None
 
 
 def _promotions(history: list[AliasMove]) -> list[int]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.catalogue_records import last_values
 from registry.load import load_tokenizer, load_version
+from registry.measured import metrics_of
 from registry.opening import Registry, open_registry
 from registry.references import ByPath, parse_reference
-from registry.resolution import ResolvedVersion, resolve
+from registry.resolution import resolve
 from tokenizer_core.comparison import (
     DivergingMerge,
     DocumentComparison,
@@ -129,15 +129,7 @@ def _side(registry: Registry, reference: str | Path) -> _Side:
     if isinstance(parsed, ByPath):
         return _Side(str(parsed), load_tokenizer(parsed.path), {})
     version = resolve(registry, parsed)
-    return _Side(str(version), load_version(registry, version), _metrics_of(registry, version))
-
-
-def _metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
-    row = registry.catalogue.find_version(version.name, version.digest)
-    known = registry.catalogue.metrics(row.name, row.number) if row else []
-    if known or not version.mlflow_run_id:
-        return last_values(known)
-    return registry.tracker.metrics_of(version.mlflow_run_id)
+    return _Side(str(version), load_version(registry, version), metrics_of(registry, version))
 
 
 def _documents(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,22 +23,40 @@ _by = click.option("--by", default="", help="Who decided.  [default: the user's 
 Examples:
   bpeline promote news@candidate --reason "2 % fewer tokens on German"
   bpeline promote news/7 --to staging
+  bpeline promote news@candidate --rules promotion.toml
 """,
 )
 @click.argument("reference", metavar="REF")
 @click.option("--to", "alias", default="champion", show_default=True, help="The alias to move.")
+@click.option(
+    "--rules",
+    "rules_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="TOML file of rules that must hold against the version the alias points to now.",
+)
 @_reason
 @_by
 @workspace_option
 @json_option
-def promote(reference: str, alias: str, reason: str, by: str, as_json: bool) -> None:
+def promote(
+    reference: str, alias: str, rules_file: Path | None, reason: str, by: str, as_json: bool
+) -> None:
     """Let an alias point to a version.
 
     REF is name@alias, name/number or a digest. Whoever loads NAME@champion gets it from now on.
+
+    \b
+    A file of rules says what must not get worse, and by how much it may:
+      [[rule]]
+      metric = "compression/bytes_per_token"
+      direction = "higher"
+      tolerance = 0.005
     """
     from registry.aliases import promote as promote_version
+    from registry.gates import read_rules
 
-    _say(promote_version(reference, alias, by or _user(), reason), as_json)
+    rules = read_rules(rules_file) if rules_file else ()
+    _say(promote_version(reference, alias, by or _user(), reason, rules=rules), as_json)
 
 
 @click.command(
