@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from flows.combine_counts import CountedWords
 from flows.learn_merges import Learned
@@ -33,18 +34,34 @@ NAMES = {
     "bytes_per_token": "compression/bytes_per_token",
     "chars_per_token": "compression/chars_per_token",
     "compression_ratio_vs_bytes": "compression/ratio_vs_bytes",
-    "fertility": "compression/fertility",
+    "unigram_bits_per_byte": "compression/unigram_bits_per_byte",
+    "fertility": "words/fertility",
+    "continued_words": "words/continued",
+    "single_token_words": "words/distinct_in_one_token",
     "vocab_utilization": "vocabulary/utilization",
-    "distinct_tokens": "vocabulary/distinct_tokens",
+    "distribution.distinct_tokens": "vocabulary/distinct_tokens",
+    "distribution.unused_tokens": "vocabulary/unused_tokens",
+    "distribution.rare_tokens": "vocabulary/rare_tokens",
+    "distribution.f95": "vocabulary/f95",
     "unreachable_tokens": "vocabulary/unreachable_tokens",
     "undecodable_tokens": "vocabulary/undecodable_tokens",
-    "renyi_efficiency": "vocabulary/renyi_efficiency_2.5",
-    "renyi_efficiency_observed": "vocabulary/renyi_efficiency_2.5_observed",
+    "mean_token_bytes": "vocabulary/token_bytes_mean",
+    "median_token_bytes": "vocabulary/token_bytes_median",
+    "longest_token_bytes": "vocabulary/token_bytes_longest",
+    "distribution.shannon_entropy": "distribution/shannon_entropy",
+    "distribution.shannon_efficiency": "distribution/shannon_efficiency",
+    "distribution.renyi_efficiency": "distribution/renyi_efficiency_2.5",
+    "distribution.renyi_efficiency_observed": "distribution/renyi_efficiency_2.5_observed",
+    "distribution.imbalance": "distribution/imbalance",
+    "distribution.percentile_frequency": "distribution/percentile_frequency",
+    "distribution.average_rank": "distribution/average_rank",
+    "distribution.type_token_ratio": "distribution/type_token_ratio",
     "roundtrip_failures": "evaluated/roundtrip_failures",
     "encode_mb_per_second": "evaluated/encode_mb_per_second",
     "bytes": "evaluated/bytes",
     "chars": "evaluated/chars",
     "words": "evaluated/words",
+    "pre_tokens": "evaluated/pre_tokens",
     "tokens": "evaluated/tokens",
     "documents": "evaluated/documents",
 }
@@ -65,7 +82,7 @@ class Evaluation:
     @property
     def metrics(self) -> dict[str, float]:
         """The figures under the names that MLflow shows."""
-        return {name: float(getattr(self.report, key)) for key, name in NAMES.items()}
+        return {name: float(attrgetter(key)(self.report)) for key, name in NAMES.items()}
 
     @property
     def is_small(self) -> bool:

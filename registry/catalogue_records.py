@@ -5,7 +5,7 @@ Times are UTC in ISO 8601; a text that is not known is empty. Knows no database.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -201,3 +201,8 @@ class Metric:
     key: str
     step: int
     value: float
+
+
+def last_values(metrics: Iterable[Metric]) -> dict[str, float]:
+    """Of every curve its last point."""
+    return {one.key: one.value for one in sorted(metrics, key=lambda one: one.step)}

@@ -128,5 +128,9 @@ class UnknownVersion(RegistryError):
     pass
 
 
+class PromotionRefused(RegistryError):
+    """A version breaks a rule of promotion."""
+
+
 class RegistryUnreachable(RegistryError):
     pass

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from flows.cli.aliases import history, promote, rollback
+from flows.cli.compare import compare
 from flows.cli.count import count
 from flows.cli.decode import decode
 from flows.cli.doctor import doctor
@@ -102,7 +104,10 @@ def cli() -> None:
     """Turn text corpora into registered, comparable, reproducible tokenizers."""
 
 
-for command in (train, resume, versions, show, encode, decode, count, explain, export, ui, doctor):
+for command in (
+    train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
+    explain, export, ui, doctor,
+):  # fmt: skip
     cli.add_command(command)
 
 
