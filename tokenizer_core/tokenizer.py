@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.batch_encoding import encode_batch
-from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from tokenizer_core.explanation import ExplainedPreToken, Explainer
-from tokenizer_core.file_encoding import SHARD_BYTES, FileEncoding, encode_files
+from tokenizer_core.file_encoding import file_encoding_of
 from tokenizer_core.offsets import EncodingWithOffsets, encoding_with_offsets
 from tokenizer_core.padding import Side, pad
-from tokenizer_core.reading import Reading
+from tokenizer_core.shard_formats import ShardFormat, shard_format
+from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
 from tokenizer_core.short_texts import SHORT_TEXT
 from tokenizer_core.special_policy import SpecialPolicy, spans_between
 from tokenizer_core.text import Text
@@ -30,7 +30,6 @@ from tokenizer_core.word_counts import WordCounts
 
 AllowedSpecial = Literal["none", "all"] | Collection[str]
 OnSpecial = Literal["text", "error"]
-AnyPath = str | os.PathLike[str] | Source
 Format = Literal["bpeline", "hf", "gpt2", "tiktoken"]
 
 
@@ -186,7 +185,7 @@ class Tokenizer(TokenizerModel):
         Raises:
             TypeError: ``text`` is not a string.
         """
-        return self._explainer.explain(utf8_of(text))
+        return self.explainer.explain(utf8_of(text))
 
     def encode_batch(
         self,
@@ -268,26 +267,30 @@ class Tokenizer(TokenizerModel):
         end_of_text: str | None = None,
         invalid_utf8: Literal["strict", "replace"] = "strict",
         text_field: str = "text",
+        format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
         on_shard: Callable[[ShardRecord], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> TokenShards:
         """Encode files into a directory of token shards, on all processors, in bounded memory.
 
-        Killed or interrupted, the same call goes on behind the last shard it finished; with files
-        added, it encodes these. Special tokens in the text are ordinary text.
+        Killed or interrupted, the same call verifies the shards it finished and goes on behind
+        them; with files added, it encodes these. Special tokens in the text are ordinary text.
 
         Args:
             paths: files, directories or globs, as for `count_words`, or one of them.
             out: the directory: see `token_shards` for what is in it.
-            threads: how many; by default one per available processor.
+            threads: how many; by default one per available processor. Shards are the same.
             separator: what stands between the documents of a text file, such as
                 ``<|endoftext|>``; without it each text file is one document. Each line of a .jsonl
                 file is one anyway. Empty documents are left out.
             end_of_text: the special token whose id is put behind each document.
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
             text_field: the member of a JSON line that holds its document.
-            shard_bytes: bytes of files that make a shard; a file is never divided.
+            format: ``bin``, ``npy``, or a format of your own: see `shard_formats`.
+            shard_bytes: bytes of text that make a shard, about; no document is divided.
             on_shard: told of each shard when it is there.
+            on_progress: told how many more bytes of the files (on disk) are done.
 
         Returns:
             The documents; `TokenShards(out)` gives them again.
@@ -296,19 +299,13 @@ class Tokenizer(TokenizerModel):
             MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
             InvalidOption: numbers below 1, or ``out`` holds tokens of another tokenizer.
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
+            WorkspaceLocked: another process writes to ``out``.
             DiskFull: no space left; shards that were finished stay.
         """
-        if isinstance(paths, str | os.PathLike | Source):
-            paths = [paths]
-        sources = [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
-        separators = () if separator is None else (separator,)
-        reading = Reading(self._pattern, separators, invalid_utf8, text_field)
-        named = SpecialPolicy.of(self._special_tokens, {end_of_text} if end_of_text else (), "text")
-        end = next(iter(named.allowed.values()), -1)
-        dtype = "uint16" if max(self._vocab) < 1 << 16 else "uint32"
-        encoding = FileEncoding(self.encoder, self.digest, reading, end, dtype)
-        files = find_source_files(sources)
-        return encode_files(encoding, files, Path(out), threads, shard_bytes, on_shard)
+        encoding = file_encoding_of(self, separator, end_of_text, invalid_utf8, text_field)
+        layout, files = shard_format(format), find_source_files(sources_of(paths))
+        job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
+        return job.run(threads)
 
     # What merges are worth
 
@@ -384,7 +381,8 @@ class Tokenizer(TokenizerModel):
             yield from self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
 
     @cached_property
-    def _explainer(self) -> Explainer:
+    def explainer(self) -> Explainer:
+        """Shows how texts and single tokens came about."""
         return Explainer(
             self.encoder.byte_ids, *self._merge_ids, self._ids, self._pattern, self._ignore_merges
         )
