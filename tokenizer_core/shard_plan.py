@@ -106,9 +106,9 @@ class FileCutter:
         end = None
         while self.position != end:
             step = (self.position // self._piece_bytes + 1) * self._piece_bytes
-            if end is None and target is not None and step >= target:
+            cut = first_cut(self._source, self._cuts, step)
+            if end is None and target is not None and cut >= target:
                 end = first_cut(self._source, self._document_cuts, target)
-            cut = end if end is not None and step >= end else self._cut(step)
             cut = cut if end is None else min(cut, end)
             begin, spent, self.position = self.position, self._spent, cut
             plain = self._file.compression is None
@@ -130,9 +130,6 @@ class FileCutter:
         spent, self.position = self._spent, end
         self._spent = self._source.spent(end)
         return self._spent - spent
-
-    def _cut(self, position: int) -> int:
-        return first_cut(self._source, self._cuts, position)
 
     def close(self) -> None:
         self._source.close()
