@@ -40,7 +40,7 @@ class EncodedPiece:
         closes_head: whether that document ends here.
         ids: what follows, end-of-text ids included.
         ends: int64: where documents end in ``ids``; what is behind the last one stays open.
-        size: bytes of text.
+        size: bytes of documents, separators left out.
     """
 
     head: NDArray[Any]
@@ -118,7 +118,8 @@ class FileEncoding:
         ids, ends = self.encoder.encode(whole, spans, behind)
         ids = ids.astype(self.dtype)
         head = int(ends[0])
-        return EncodedPiece(ids[:head], len(found) > 0, ids[head:], ends[1:-1] - head, whole.size)
+        size = int((spans[:, 1] - spans[:, 0]).sum())
+        return EncodedPiece(ids[:head], len(found) > 0, ids[head:], ends[1:-1] - head, size)
 
     def records(self, text: ChunkText) -> EncodedPiece:
         """The ids of the documents of JSON lines, each complete."""

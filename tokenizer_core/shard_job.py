@@ -182,7 +182,7 @@ class ShardJob:
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             with closing(self.format.write(aside, self.encoding.dtype)) as writer:
-                shard = _OpenShard(writer, self.encoding)
+                shard = OpenShard(writer, self.encoding)
                 for step in steps:
                     if isinstance(step, _End):
                         break
@@ -204,8 +204,12 @@ class ShardJob:
             self.on_progress(spent)
 
 
-class _OpenShard:
-    """Counts what goes into a shard, and ends documents that came in several pieces."""
+class OpenShard:
+    """Counts what goes into a shard, and ends documents that came in several pieces.
+
+    Attributes:
+        tokens, documents, size: as in `ShardRecord`, so far.
+    """
 
     def __init__(self, writer: ShardWriter, encoding: FileEncoding) -> None:
         self.tokens = self.documents = self.size = 0

@@ -13,8 +13,11 @@ from typing import Any
 
 import click
 
+from flows.cli.count import count
+from flows.cli.decode import decode
 from flows.cli.doctor import doctor
-from flows.cli.encode import decode, encode
+from flows.cli.encode import encode
+from flows.cli.explain import explain
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.versions import export, show, versions
@@ -99,7 +102,7 @@ def cli() -> None:
     """Turn text corpora into registered, comparable, reproducible tokenizers."""
 
 
-for command in (train, resume, versions, show, encode, decode, export, ui, doctor):
+for command in (train, resume, versions, show, encode, decode, count, explain, export, ui, doctor):
     cli.add_command(command)
 
 
