@@ -20,8 +20,9 @@ lint: $(VENV)/installed-tests  ## style, and types in strict mode
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/installed-tests  ## us and the peers side by side; FILE=corpus.txt
+bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side by side; FILE=corpus.txt
 	$(BIN)/python -m benchmarks $(FILE)
+	$(BIN)/python -m benchmarks.encoding $(FILE)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
