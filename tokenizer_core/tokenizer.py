@@ -14,7 +14,11 @@ from tokenizer_core.batch_encoding import encode_batch
 from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from tokenizer_core.explanation import ExplainedPreToken, Explainer
 from tokenizer_core.file_encoding import file_encoding_of
-from tokenizer_core.offsets import EncodingWithOffsets, encoding_with_offsets
+from tokenizer_core.offsets import (
+    EncodingWithOffsets,
+    beginning_of,
+    encoding_with_offsets,
+)
 from tokenizer_core.padding import Side, pad
 from tokenizer_core.shard_formats import ShardFormat, shard_format
 from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
@@ -175,7 +179,9 @@ class Tokenizer(TokenizerModel):
             return np.cumsum(self._decoder.lengths(ids))
 
         cuts_at_spaces = self._pattern.cuts_at_spaces
-        return longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts_at_spaces)
+        longest = self._decoder.longest
+        prefix = longest_prefix(content, max_tokens, ends_of, longest, cuts_at_spaces)
+        return beginning_of(text, len(prefix))
 
     def explain(self, text: str) -> list[ExplainedPreToken]:
         """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
