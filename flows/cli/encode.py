@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ def encode(
             )
         encode_files(reference, texts, output, as_json, bulk)
         return
+    _refuse_options_of_files(bulk)
     if len(texts) > 1:
         raise InvalidOption(
             f"{len(texts)} texts were given",
@@ -120,6 +122,22 @@ def encode(
         echo_json(_described(tokenizer, ids))
     else:
         click.echo(" ".join(map(str, ids)))
+
+
+def _refuse_options_of_files(names: Iterable[str]) -> None:
+    context = click.get_current_context()
+    typed = [
+        name
+        for name in names
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if typed:
+        given = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
+        raise InvalidOption(
+            f"{given} makes sense for files only",
+            "bpeline encode REF FILES... -o DIRECTORY",
+            f"add -o DIRECTORY, or leave {given} out",
+        )
 
 
 def _echo_with_offsets(

@@ -70,6 +70,7 @@ def test_every_format_holds_the_same_documents(
         (("a.txt", "-o", "out", "--shard-megabytes", "0"), "--shard-megabytes"),
         (("a.txt", "-o", "out", "--threads", "0"), "threads is 0"),
         (("one", "two"), "2 texts"),
+        (("one", "--separator", END, "--threads", "2"), "for files only"),
         (("gone.txt", "-o", "out"), "gone.txt"),
         (("a.txt", "-o", "out", "--end-of-text", "<no>"), "<no>"),
     ],
