@@ -16,11 +16,7 @@ from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from tokenizer_core.explanation import ExplainedPreToken, Explainer
 from tokenizer_core.file_encoding import file_encoding_of
 from tokenizer_core.long_texts import encode_long
-from tokenizer_core.offsets import (
-    EncodingWithOffsets,
-    beginning_of,
-    encoding_with_offsets,
-)
+from tokenizer_core.offsets import EncodingWithOffsets, beginning_of, encoding_with_offsets
 from tokenizer_core.padding import Side, pad
 from tokenizer_core.shard_formats import ShardFormat, shard_format
 from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
