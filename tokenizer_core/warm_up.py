@@ -78,7 +78,8 @@ WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
     ("encoding and decoding", _encode),
     ("counting, gpt2", lambda: _count("gpt2")),
     ("counting, cl100k and its kin", lambda: _count("cl100k")),
-    ("counting, other patterns", lambda: _count("o200k")),
+    ("counting, o200k and its kin", lambda: _count("o200k")),
+    ("counting, other patterns", lambda: _count("starcoder")),
 )
 
 _PROGRAM = """
