@@ -103,9 +103,18 @@ class CorpusRecords:
         """The table of that key, if one was remembered."""
         with self._database.reading() as session:
             row = session.get(CountTableRow, key)
-            if row is None:
-                return None
-            return CountTable(
-                row.key, row.counts_digest, row.corpus_digest, row.words, int(row.total),
-                row.run_id, row.created_at,
-            )  # fmt: skip
+            return None if row is None else _count_table(row)
+
+    def count_table_with(self, counts_digest: str) -> CountTable | None:
+        """The latest table with these word counts, if one was remembered."""
+        query = select(CountTableRow).filter_by(counts_digest=counts_digest)
+        with self._database.reading() as session:
+            row = session.scalars(query.order_by(CountTableRow.created_at.desc())).first()
+            return None if row is None else _count_table(row)
+
+
+def _count_table(row: CountTableRow) -> CountTable:
+    return CountTable(
+        row.key, row.counts_digest, row.corpus_digest, row.words, int(row.total), row.run_id,
+        row.created_at,
+    )  # fmt: skip

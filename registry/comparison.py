@@ -6,6 +6,7 @@ Finds and loads what is to be compared; how tokenizers differ is `tokenizer_core
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from registry.load import load_tokenizer, load_version
 from registry.measured import metrics_of
 from registry.opening import Registry, open_registry
 from registry.references import ByPath, parse_reference
-from registry.resolution import resolve
+from registry.resolution import ResolvedVersion, resolve
+from registry.word_count_store import WordCountStore
 from tokenizer_core.comparison import (
     DivergingMerge,
     DocumentComparison,
@@ -25,11 +27,14 @@ from tokenizer_core.comparison import (
 )
 from tokenizer_core.corpus import Source, find_source_files
 from tokenizer_core.document_stream import documents_of
+from tokenizer_core.errors import CorruptFile
 from tokenizer_core.reading import Reading
 
 if TYPE_CHECKING:
     from registry.workspace import Workspace
     from tokenizer_core.tokenizer import Tokenizer
+
+MOST_HELD_OUT = 32 << 20  # bytes; beyond it documents are left out evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class _Side:
     title: str
     tokenizer: Tokenizer
     metrics: dict[str, float]
+    held_out: list[bytes]
 
 
 def compare_versions(
@@ -107,6 +113,7 @@ def compare_versions(
     registry = open_registry(workspace)
     one, other = (_side(registry, reference) for reference in (first, second))
     tokenizers = one.tokenizer, other.tokenizer
+    documents = _documents(on, text_field, tokenizers) if on else other.held_out
     return VersionComparison(
         first=one.title,
         second=other.title,
@@ -118,18 +125,33 @@ def compare_versions(
         ),
         vocab=compare_vocabs(*tokenizers),
         diverging=first_diverging_merge(*tokenizers),
-        documents=compare_on(*tokenizers, _documents(on, text_field, tokenizers), shown)
-        if on
-        else None,
+        documents=compare_on(*tokenizers, documents, shown) if documents else None,
     )
 
 
 def _side(registry: Registry, reference: str | Path) -> _Side:
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
-        return _Side(str(parsed), load_tokenizer(parsed.path), {})
+        return _Side(str(parsed), load_tokenizer(parsed.path), {}, [])
     version = resolve(registry, parsed)
-    return _Side(str(version), load_version(registry, version), metrics_of(registry, version))
+    return _Side(
+        str(version),
+        load_version(registry, version),
+        metrics_of(registry, version),
+        _held_out(registry, version),
+    )
+
+
+def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
+    """The documents held out when a version was trained, as far as the workspace still has them."""
+    row = registry.catalogue.find_version(version.name, version.digest)
+    table = registry.catalogue.count_table_with(row.counts_digest) if row else None
+    if table is None:
+        return []
+    store = WordCountStore(registry.workspace)
+    with suppress(CorruptFile):  # swept away, or made in another workspace
+        return store.held_out_documents(store.shards_of(table.key), MOST_HELD_OUT)
+    return []
 
 
 def _documents(

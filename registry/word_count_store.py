@@ -245,7 +245,7 @@ class WordCountStore:
             "total_bytes": handle.total_bytes,
             "counts_digest": handle.counts_digest,
             "positions_digest": digest_of_bytes(counts.first_positions),
-            "shards": len(shards),
+            "shards": list(shards),
         }
         write_record(self._workspace.table_manifest(key), record)
         return handle
@@ -276,6 +276,18 @@ class WordCountStore:
             self.forget_table(handle.key)
             raise error if isinstance(error, CorruptFile) else damaged(path) from error
         return counts
+
+    def shards_of(self, table_key: str) -> tuple[str, ...]:
+        """The keys of the shards that a table adds up, in the order of the corpus.
+
+        Raises:
+            CorruptFile: the table's record is missing or damaged.
+        """
+        path = self._workspace.table_manifest(table_key)
+        try:
+            return tuple(read_record(path, TABLE_FORMAT)["shards"])
+        except (KeyError, TypeError) as error:
+            raise damaged(path) from error
 
     def forget_table(self, key: str) -> None:
         """Remove a table, its record first."""

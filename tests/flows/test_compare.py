@@ -32,7 +32,8 @@ def trained(
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for source in ("old.txt", "new.txt"):
-            options = ["--name", "news", "--vocab-size", "500", "--special-token", "<|end|>"]
+            options = ["--name", "news", "--vocab-size", "500", "--held-out", "0.2"]
+            options += ["--special-token", "<|end|>"]
             result = CliRunner().invoke(cli, ["train", source, *options])
             assert result.exit_code == 0, result.output
     return folder
@@ -125,6 +126,16 @@ def test_words_of_a_corpus_cannot_become_markup(
     bpeline("compare", "news/1", "news/2", "--on", hostile, "--html", page_path, "--words", 100)
     page = Page(page_path.read_text(encoding="utf-8"))
     assert not {"script", "img"} & set(page.tags)
+
+
+def test_without_files_the_held_out_documents_are_compared(here: Path, bpeline: Command) -> None:
+    compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
+    metrics = {one["key"]: one["second"] for one in compared["metrics"]}
+    assert compared["documents"]["documents"] == metrics["evaluated/documents"] > 0
+    assert compared["documents"]["second_tokens"] == metrics["evaluated/tokens"]
+    bpeline("export", "news/2", "--format", "hf", "--output", "file.json")
+    shown = bpeline("compare", "news/1", "./file.json").stdout
+    assert "name some with `--on FILES`" in shown
 
 
 def test_what_does_not_exist_is_not_compared(here: Path, bpeline: Command) -> None:
