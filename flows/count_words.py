@@ -18,6 +18,7 @@ from tokenizer_core.chunking import CHUNK_BYTES, read_chunks
 from tokenizer_core.counting import compile_counting
 from tokenizer_core.errors import CorruptFile
 from tokenizer_core.reading import Reading
+from tokenizer_core.regex_processes import abandon_matching
 
 STEP = "count words"
 
@@ -85,6 +86,7 @@ def count_words(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest
         count_bundle,
         plan.bundles,
         request.workers,
+        on_interrupt=abandon_matching,
         workspace=workspace,
         reading=reading,
         table_bytes=request.table_memory << 20,

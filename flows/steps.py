@@ -22,6 +22,8 @@ Item = TypeVar("Item")
 
 MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle its server
 
+_PATIENCE = 0.5  # seconds for what runs to end by itself
+
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 
@@ -117,11 +119,18 @@ def step(
     return mark
 
 
-def map_step(step: Step[..., R], items: Sequence[Item], workers: int, **shared: Any) -> list[R]:
+def map_step(
+    step: Step[..., R],
+    items: Sequence[Item],
+    workers: int,
+    on_interrupt: Callable[[], None] | None = None,
+    **shared: Any,
+) -> list[R]:
     """Run ``step(item, **shared)`` for every item, ``workers`` at a time.
 
     The first error stops the rest: waiting items are cancelled, running ones see it through
-    `raise_if_stopped`; nothing returns before all of them have ended.
+    `raise_if_stopped`; nothing returns before all of them have ended. Of an interruption
+    ``on_interrupt`` tells those that wait for something themselves, again until they have ended.
 
     Returns:
         The results in the order of ``items``.
@@ -136,7 +145,7 @@ def map_step(step: Step[..., R], items: Sequence[Item], workers: int, **shared: 
     try:
         submitting = _prefect_threads if in_prefect_flow() else _own_threads
         with submitting(step, workers) as submit:
-            return _results([submit(item, shared) for item in items], stop)
+            return _results([submit(item, shared) for item in items], stop, on_interrupt)
     finally:
         _stop.reset(token)
 
@@ -184,7 +193,9 @@ def _prefect_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
         yield submit
 
 
-def _results(futures: list[Future[Any]], stop: threading.Event) -> list[Any]:
+def _results(
+    futures: list[Future[Any]], stop: threading.Event, on_interrupt: Callable[[], None] | None
+) -> list[Any]:
     waiting: Iterable[Future[Any]] = futures
     try:
         while waiting:
@@ -195,6 +206,9 @@ def _results(futures: list[Future[Any]], stop: threading.Event) -> list[Any]:
         stop.set()
         for future in futures:
             future.cancel()
+        if on_interrupt is not None and not isinstance(error, Exception):
+            while wait(futures, _PATIENCE).not_done:
+                on_interrupt()
         wait(futures)
         if isinstance(error, Stopped):
             _raise_first(futures)

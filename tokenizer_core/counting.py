@@ -19,6 +19,7 @@ from tokenizer_core.errors import EmptyCorpus, InvalidOption
 from tokenizer_core.held_out import hold_out
 from tokenizer_core.processors import available_processors
 from tokenizer_core.reading import Reading
+from tokenizer_core.regex_processes import abandon_matching
 from tokenizer_core.special_tokens import find_special_tokens, validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text, invalid_utf8_at
@@ -210,8 +211,9 @@ def _count_files(files: Sequence[SourceFile], settings: _Settings, workers: int)
             ]
             for share in shares:
                 share.result()
-        except BaseException:
+        except BaseException:  # interrupted
             corpus.fail()
+            abandon_matching()
             raise
     if errors:
         raise min(errors, key=lambda error: error[0])[1]

@@ -25,6 +25,8 @@ from tokenizer_core.kernels.scan_automaton import CUT, DEAD, MOVE, STOP
 from tokenizer_core.split_automaton import SplitAutomaton, split_automaton
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
+_SURROGATES = (0xD800, 0xE000)
+_WINDOW = 1 << 12  # characters looked at together, from the end of a text on
 _START, _UNMATCHED = 0, 1  # rows of every automaton
 
 
@@ -52,6 +54,24 @@ class CutPairs:
         """
         raw = np.frombuffer(content, np.uint8)
         return int(find_cut(raw, begin, min(end, raw.size), self.class_of_point, self.legal))
+
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
+
+        Never beside a surrogate, which may be half of a character.
+        """
+        while begin < end:
+            window = max(begin, end - _WINDOW)
+            around = text[max(window - 1, 0) : end].encode("utf-32-le", "surrogatepass")
+            points = np.frombuffer(around, "<u4")
+            classes = self.class_of_point[points]
+            whole = (points < _SURROGATES[0]) | (points >= _SURROGATES[1])
+            legal = self.legal[classes[:-1], classes[1:]] & whole[:-1] & whole[1:]
+            found = np.flatnonzero(legal)
+            if found.size:
+                return max(window, 1) + int(found[-1])
+            end = window
+        return -1
 
 
 @functools.lru_cache(maxsize=16)

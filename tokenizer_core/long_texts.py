@@ -5,7 +5,6 @@ Parts meet where no pre-token can cross, so their ids joined are those of the wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,22 +15,17 @@ from numpy.typing import NDArray
 
 from tokenizer_core.encoder import Encoder
 from tokenizer_core.processors import thread_count
+from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.text_input import refuse_invalid_utf8
 
 PART = 1 << 20  # bytes; measured: LOG.md
-# A single U+0020 between two characters that are surely no white space: in UTF-8 that begins
-# with C2, E1, E2 or E3, or is a control character.
-_CUT = re.compile(
-    rb"(?:(?<=[!-~])|(?<=[\xc3-\xdf][\x80-\xbf])|(?<=[\xe0\xe4-\xef][\x80-\xbf]{2})) "
-    rb"(?=[!-~\xc3-\xe0\xe4-\xf4])"
-)
 
 
 def encode_long(
     encoder: Encoder,
     content: bytes,
-    cuts_at_spaces: bool,
+    pattern: SplitPattern,
     threads: int | None = 1,
     check_utf8: bool = False,
 ) -> NDArray[np.uint32]:
@@ -39,7 +33,7 @@ def encode_long(
 
     Args:
         content: UTF-8.
-        cuts_at_spaces: see `SplitPattern.cuts_at_spaces`; otherwise the text is one part.
+        pattern: the encoder's; where its cuts are unknown (`cut_pairs`), the text is one part.
         threads: how many; None: one per available processor.
         check_utf8: whether that it is UTF-8 must be checked first.
 
@@ -49,7 +43,7 @@ def encode_long(
     """
     threads = thread_count(threads)
     encode_part = partial(_encode_part, encoder, memoryview(content), check_utf8)
-    edges = list(pairwise(_edges(content, cuts_at_spaces)))
+    edges = list(pairwise(_edges(content, pattern)))
     if len(edges) == 1:
         return encode_part(edges[0]).copy()  # the array it is cut from is much larger
     workers = min(threads, len(edges))
@@ -80,14 +74,14 @@ def _encode_part(
     return encoder.encode_whole(text)
 
 
-def _edges(content: bytes, cuts_at_spaces: bool) -> Iterator[int]:
+def _edges(content: bytes, pattern: SplitPattern) -> Iterator[int]:
     yield 0
     size = len(content)
     begin = 0
-    while cuts_at_spaces and size - begin >= 2 * PART:
-        found = _CUT.search(content, begin + PART)
-        if found is None:
+    # Asked only of long texts: it may have to be made.
+    while size - begin >= 2 * PART and (pairs := pattern.cut_pairs) is not None:
+        begin = pairs.first(content, begin + PART, size)
+        if begin < 0:
             break
-        begin = found.start()
         yield begin
     yield size

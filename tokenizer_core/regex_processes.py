@@ -110,6 +110,14 @@ def mark_by_regex(
     return True
 
 
+def abandon_matching() -> None:
+    """End all that is being matched for threads of this process, which get `WorkerLost`.
+
+    For those who are interrupted and would wait for threads: a pattern may take minutes.
+    """
+    _processes.abandon()
+
+
 class _Process:
     """One worker; one thread at a time."""
 
@@ -126,6 +134,7 @@ class _Process:
         self._requests: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
         self._ready = False
+        self.abandoned = False
 
     @property
     def id(self) -> int:
@@ -170,6 +179,11 @@ class _Process:
                 pipe.close()
         return status
 
+    def abandon(self) -> None:
+        """Kill it; the thread that waits for it sees that and does the rest."""
+        self.abandoned = True
+        self._process.kill()
+
     def forget(self) -> None:
         """Leave it to the process that started it: this one is a fork of that."""
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -203,6 +217,8 @@ class _Processes:
                     marks = process.ask(parts, size)
                 except EOFError:
                     status = self._end(process, lost=True)
+                    if process.abandoned:
+                        break
                     if status == -signal.SIGPROF:
                         _refuse(regex, "took more processor time than it may", limits)
                     continue
@@ -215,7 +231,8 @@ class _Processes:
                 self._idle.append(process)
                 return marks
         raise WorkerLost(
-            f"the process that matches the split pattern {_shown(regex)} ended twice "
+            f"the process that matches the split pattern {_shown(regex)} ended "
+            f"{'because of an interruption' if process.abandoned else 'twice'} "
             f"(exit status {status})",
             "a split pattern without a kernel is matched in a process of its own",
             "look for what kills processes on this machine (memory?), or use a pattern with a "
@@ -243,6 +260,10 @@ class _Processes:
     def _end(self, process: _Process, *, lost: bool = False) -> int:
         self._all.discard(process)
         return process.end(lost=lost)
+
+    def abandon(self) -> None:
+        for process in self._all - set(self._idle):
+            process.abandon()
 
     def end_all(self, *, for_good: bool = False) -> None:
         """End idle and busy workers; ``for_good``: none are started afterwards."""

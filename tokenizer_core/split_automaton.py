@@ -10,7 +10,10 @@ behind it. Knows nothing of bytes.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +51,12 @@ from tokenizer_core.text import Text
 
 MOST_NODES = 4096  # of the NFA
 MOST_STATES = 4096  # of the DFA
-MOST_STEPS = 400_000  # node visits while the DFA is made: about a tenth of a second
+MOST_STEPS = 400_000  # visits of nodes while the DFA is made: about a fifth of a second
+MOST_COPIES = 16_384  # parts of the regex when counted repetitions are written out
+MOST_SET_SIZE = 1200  # characters of all different sets; each is looked up in about a millisecond
+MOST_SWEEPS = 50_000_000  # moves looked at to find which states are sure to match
 
+_LOOK_UP = 8  # what any set costs, as if it had so many characters more
 _MEMO_BITS = 1 << 29  # 64 MB; texts that need more are remembered at every 2nd, 4th … byte only
 _NO_MEMO = np.zeros(0, np.uint64)
 
@@ -158,16 +165,18 @@ class _Nfa:
             for source, members in zip(sources, classes.members, strict=True)
         }
         self.nodes: list[tuple[int, int, tuple[int, ...]]] = [(_ACCEPT, 0, ())]
+        self._copies = 0
         self.start = self._compile(tree, _MATCH)
 
     def _add(self, kind: int, bits: int, *targets: int) -> int:
-        if len(self.nodes) == MOST_NODES:
-            raise NotRegular(f"repetitions that come to more than {MOST_NODES} steps")
         self.nodes.append((kind, bits, targets))
         return len(self.nodes) - 1
 
     def _compile(self, node: Node, then: int) -> int:
         """Add ``node``, continued at the node ``then``; returns where it begins."""
+        self._copies += 1  # those that add no node take time as well
+        if self._copies > MOST_COPIES or len(self.nodes) >= MOST_NODES:
+            raise NotRegular(f"repetitions that come to more than {MOST_NODES} steps")
         match node:
             case Characters(source):
                 return self._add(_SET, self._bits[source], then)
@@ -233,6 +242,8 @@ class _Nfa:
 class _Determinization:
     def __init__(self, tree: Node) -> None:
         sources = sorted(_sources_in(tree))
+        if sum(len(source) + _LOOK_UP for source in sources if len(source) > 1) > MOST_SET_SIZE:
+            raise NotRegular("sets of characters that take too long to look up")
         classes = character_classes(sources)
         if classes is None:
             raise NotRegular("more kinds of characters than fit a byte")
@@ -247,6 +258,8 @@ class _Determinization:
         Threads that a match is preferred to are cut. Where the attempt starts, a match would be
         empty: it does not count.
         """
+        if self._steps > MOST_STEPS:
+            _refuse_time()
         nodes = self._nfa.nodes
         bit = 1 << column
         seen: set[int] = set()
@@ -254,6 +267,7 @@ class _Determinization:
         pending = list(reversed(state))
         while pending:
             number = pending.pop()
+            self._steps += 1
             if number in seen:
                 continue
             seen.add(number)
@@ -263,13 +277,9 @@ class _Determinization:
                     behind[targets[0]] = None
             elif kind == _ACCEPT:
                 if not starting:
-                    self._steps += len(seen)
                     return tuple(behind), True
             elif kind == _SPLIT or bits & bit:
                 pending.extend(reversed(targets))
-        self._steps += len(seen)
-        if self._steps > MOST_STEPS:
-            raise NotRegular("an automaton that takes too long to make")
         return tuple(behind), False
 
     def automaton(self) -> SplitAutomaton:
@@ -352,19 +362,35 @@ def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDA
     and there they match.
     """
     sure = np.ones(len(behind), np.bool_)
-    while True:
+    for _ in _sweeps(behind):
         still = (matched | ((behind >= 0) & sure[behind])).all(axis=1) & sure
         if (still == sure).all():
-            return sure
+            break
         sure = still
+    return sure
 
 
 def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """States from which some text leads to no match: the smallest set."""
     unmatched = ~matched & (behind >= 0)
     fails: NDArray[np.bool_] = np.any(~matched & (behind < 0), axis=1)
-    while True:
+    for _ in _sweeps(behind):
         more: NDArray[np.bool_] = fails | np.any(unmatched & fails[behind], axis=1)
         if (more == fails).all():
-            return fails
+            break
         fails = more
+    return fails
+
+
+def _sweeps(behind: NDArray[np.int64]) -> Iterator[None]:
+    """Sweeps over all states until nothing changes: each looks at all moves, some chains are long.
+
+    Raises:
+        NotRegular: it takes too long.
+    """
+    yield from repeat(None, MOST_SWEEPS // max(behind.size, 1) + 1)
+    _refuse_time()
+
+
+def _refuse_time() -> NoReturn:
+    raise NotRegular("an automaton that takes too long to make")

@@ -20,6 +20,7 @@ from tokenizer_core.named_patterns import (
     SAME_PATTERNS,
 )
 from tokenizer_core.regex_export import respelled_for_export, with_gaps_matched
+from tokenizer_core.regex_limits import MOST_WRITTEN_OUT, set_operator, size_written_out
 from tokenizer_core.split_automaton import SplitAutomaton, split_automaton
 from tokenizer_core.unicode_classes import unicode_classes_digest
 
@@ -191,15 +192,6 @@ class SplitPattern:
             )
 
     @property
-    def cuts_at_spaces(self) -> bool:
-        """Whether text may be cut before a single U+0020 between two non-space characters.
-
-        True where no pre-token has a U+0020 inside or behind non-space characters; nothing is
-        known of a user's regex.
-        """
-        return self.name is not None
-
-    @property
     def cut_pairs(self) -> CutPairs | None:
         """Between which characters text may be cut; None where nothing is known."""
         return cut_pairs(self.regex)
@@ -278,6 +270,7 @@ def _compile(pattern: str) -> Any:
             f"a regex may take up to {MAX_REGEX_BYTES} bytes of UTF-8",
             "use Unicode properties such as \\p{Han} instead of listing characters",
         )
+    _refuse_what_is_not_meant(pattern)
     try:
         compiled = regex_package.compile(pattern)
     except (regex_package.error, ValueError, RecursionError, OverflowError) as error:
@@ -294,3 +287,24 @@ def _compile(pattern: str) -> Any:
             "remove (?r) from the regex",
         )
     return compiled
+
+
+def _refuse_what_is_not_meant(pattern: str) -> None:
+    """Refuse what `regex` would compile to something else, or for minutes."""
+    if (operator := set_operator(pattern)) is not None:
+        raise InvalidPattern(
+            f"the split pattern has a set with an operator: {operator[:200]!r}",
+            "sets of characters, ranges and classes; Python's `regex` reads &&, --, || and ~~ in "
+            "them as literals",
+            "write [a-z&&[^aeiou]] and [a-z--[aeiou]] as (?:(?![aeiou])[a-z]), [\\w&&\\p{Greek}] "
+            "as (?:(?=\\p{Greek})\\w), [a||b] as [ab]; or, for the literals, \\&, \\- and \\|",
+        )
+    size = size_written_out(pattern)
+    if size is None or size > MOST_WRITTEN_OUT:
+        raise InvalidPattern(
+            f"the split pattern {pattern[:200]!r} is too large when its repetitions are written out"
+            if size is not None
+            else f"the split pattern {pattern[:200]!r} has comments in free spacing",
+            f"repetitions that come to at most {MOST_WRITTEN_OUT} parts, and no comments with (?x)",
+            "write (?:a+)+ as a+, use smaller counts, remove the comments",
+        )

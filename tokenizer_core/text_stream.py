@@ -10,17 +10,21 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
+from tokenizer_core.cut_pairs import CutPairs
 from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.split_patterns import SplitPattern
 
 _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
 
 
-def cut_stream(pieces: Iterable[str], policy: SpecialPolicy, cuts_at_spaces: bool) -> Iterator[str]:
+def cut_stream(
+    pieces: Iterable[str], policy: SpecialPolicy, pattern: SplitPattern
+) -> Iterator[str]:
     """Join ``pieces`` and cut the whole anew.
 
-    Memory is bounded by the distance between legal cuts: a single U+0020 between two non-space
-    characters (if ``cuts_at_spaces``) and the start of an allowed special token. Where there is
-    none, everything is kept; a cut is then looked for each time the text has doubled.
+    Memory is bounded by the distance between legal cuts: two characters that ``pattern`` always
+    parts (`cut_pairs`), and the start of an allowed special token. Where there is none,
+    everything is kept; a cut is then looked for each time the text has doubled.
 
     Raises:
         TypeError: a piece is not a string.
@@ -39,7 +43,7 @@ def cut_stream(pieces: Iterable[str], policy: SpecialPolicy, cuts_at_spaces: boo
             continue
         text = "".join(gathered)
         policy.refuse_forbidden(text)
-        cut = _last_cut(text, special, policy.longest, cuts_at_spaces)
+        cut = _last_cut(text, special, policy.longest, pattern.cut_pairs)
         if cut:
             yield text[:cut]
         gathered = [text[cut:]]
@@ -57,24 +61,20 @@ def _any_of(tokens: Iterable[str]) -> regex.Pattern[str] | None:
 
 
 def _last_cut(
-    text: str, special: regex.Pattern[str] | None, longest: int, cuts_at_spaces: bool
+    text: str, special: regex.Pattern[str] | None, longest: int, pairs: CutPairs | None
 ) -> int:
     """The last legal cut that text yet to come cannot make illegal, or 0.
 
     A special token that starts within the last ``longest - 1`` characters may still be growing,
     so only what starts before them is decided.
     """
-    decided = len(text) - max(longest, 2) + 1
+    decided = len(text) - max(longest, 1) + 1
     last = behind = 0  # start and end of the last special token that is decided
     if special is not None:
         for match in special.finditer(text):
             if match.start() >= decided:
                 break
             last, behind = match.span()
-    if cuts_at_spaces:
-        space = decided
-        while (space := text.rfind(" ", max(behind, 1), space)) > 0:
-            # str.isspace knows every character that the pattern's \s knows, and four more
-            if not text[space - 1].isspace() and not text[space + 1].isspace():
-                return space
+    if pairs is not None:
+        last = max(last, pairs.last_in(text, behind + 1, decided))
     return last

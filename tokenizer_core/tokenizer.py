@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tokenizer_core.batch_encoding import encode_batch
 from tokenizer_core.collection_pause import garbage_collection_paused
 from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
+from tokenizer_core.cuts import Cuts
 from tokenizer_core.explanation import ExplainedPreToken, Explainer
 from tokenizer_core.file_encoding import file_encoding_of
 from tokenizer_core.long_texts import encode_long
@@ -164,8 +165,8 @@ class Tokenizer(TokenizerModel):
 
         It never splits a character. Its ids are not always the first ids of the whole text: a
         prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
-        more than 4 KiB without a space (or with a pattern of your own) the prefix fits, but a
-        slightly longer one may fit as well.
+        more than 4 KiB in which nothing surely parts two pre-tokens (anywhere, with a pattern that
+        no automaton runs) the prefix fits, but a slightly longer one may fit as well.
 
         Raises:
             InvalidOption: ``max_tokens`` is negative.
@@ -179,9 +180,9 @@ class Tokenizer(TokenizerModel):
             ids = self._ids_of(part, tuple(policy.allowed), "text")
             return np.cumsum(self._decoder.lengths(ids))
 
-        cuts_at_spaces = self._pattern.cuts_at_spaces
-        longest = self._decoder.longest
-        prefix = longest_prefix(content, max_tokens, ends_of, longest, cuts_at_spaces)
+        allowed = tuple(token.encode() for token in policy.allowed)
+        cuts = Cuts(pairs=self._pattern.cut_pairs, special_tokens=allowed)
+        prefix = longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts)
         return beginning_of(text, len(prefix))
 
     def explain(self, text: str) -> list[ExplainedPreToken]:
@@ -377,8 +378,7 @@ class Tokenizer(TokenizerModel):
         unchecked = isinstance(text, bytes)
         content = text if isinstance(text, bytes) else utf8_of(text)
         if allowed_special == "none" and on_special == "text":
-            cuts_at_spaces = self._pattern.cuts_at_spaces
-            return encode_long(self.encoder, content, cuts_at_spaces, threads, unchecked)
+            return encode_long(self.encoder, content, self._pattern, threads, unchecked)
         whole = Text.of(content)
         if unchecked:
             refuse_invalid_utf8(whole)
@@ -388,7 +388,7 @@ class Tokenizer(TokenizerModel):
         return ids.copy()  # the array it is cut from is much larger
 
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
-        for text in cut_stream(pieces, policy, self._pattern.cuts_at_spaces):
+        for text in cut_stream(pieces, policy, self._pattern):
             yield from self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
 
     @cached_property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenizer_core.cuts import Cuts
 from tokenizer_core.errors import InvalidOption
 
 _SEARCHED = 1 << 12  # bytes of a stretch without a cut in which every end is tried
@@ -15,12 +16,12 @@ Ends = Callable[[bytes], NDArray[np.int64]]
 
 
 def longest_prefix(
-    content: bytes, max_tokens: int, ends_of: Ends, longest_token: int, cuts_at_spaces: bool
+    content: bytes, max_tokens: int, ends_of: Ends, longest_token: int, cuts: Cuts
 ) -> str:
     """The longest prefix of at most ``max_tokens`` tokens that splits no character.
 
     A longer prefix can take fewer tokens than a shorter one, so token ends alone do not answer.
-    But at a legal cut (before a lone space) tokens of both sides are independent: the prefix ends
+    But at a legal cut tokens of both sides are independent: the prefix ends
     in the last stretch between two cuts in front of which some token is left to spend, and there
     every end is tried, the last one first. What is returned has been encoded and counted.
 
@@ -29,7 +30,7 @@ def longest_prefix(
         max_tokens: not negative.
         ends_of: gives int64 ``[n]``, where each token of a text ends, in bytes.
         longest_token: bytes of the longest token of the vocab.
-        cuts_at_spaces: whether a pre-token starts before every lone space.
+        cuts: where the text may be cut, and which special tokens are allowed.
 
     Raises:
         InvalidOption: ``max_tokens`` is negative.
@@ -46,8 +47,9 @@ def longest_prefix(
     if len(ends) <= max_tokens:
         return content.decode()
     spent = 0 if max_tokens == 1 else int(ends[max_tokens - 2])
-    begin = _last_cut(content, ends[: max_tokens - 1]) if cuts_at_spaces else 0
-    end = _next_cut(content, spent + 1) if cuts_at_spaces else len(content)
+    begin = _last_cut(content, ends[: max_tokens - 1], cuts)
+    end = _first_cut(content, spent + 1, len(content), cuts)
+    end = len(content) if end < 0 else end
     if end - begin > _SEARCHED:
         end = min(end, int(ends[max_tokens - 1]))
     for size in _character_ends(content, begin, end):
@@ -66,27 +68,24 @@ def _tokens_before(ends: NDArray[np.int64], position: int) -> int:
     return int(np.searchsorted(ends, position, side="right"))
 
 
-def _last_cut(content: bytes, ends: NDArray[np.int64]) -> int:
+def _last_cut(content: bytes, ends: NDArray[np.int64], cuts: Cuts) -> int:
     """The last legal cut among ends of tokens, or 0."""
-    return next((end for end in reversed(ends.tolist()) if _is_lone_space(content, end)), 0)
+    if cuts.pairs is None:
+        return 0
+    return next((e for e in reversed(ends.tolist()) if _first_cut(content, e, e + 1, cuts) == e), 0)
 
 
-def _next_cut(content: bytes, position: int) -> int:
-    """The first legal cut at or after a position, or the end."""
-    while (position := content.find(b" ", position)) >= 0:
-        if _is_lone_space(content, position):
-            return position
-        position += 1
-    return len(content)
+def _first_cut(content: bytes, begin: int, end: int, cuts: Cuts) -> int:
+    """The first cut in [begin, end) that is one also where the text ends soon behind it, or -1.
 
-
-def _is_lone_space(content: bytes, at: int) -> bool:
-    """Whether a U+0020 between two characters that are not white space stands there."""
-    if at == 0 or content[at : at + 1] != b" ":
-        return False
-    before = content[max(at - 4, 0) : at].decode(errors="ignore")[-1:]
-    behind = content[at + 1 : at + 5].decode(errors="ignore")[:1]
-    return bool(before and behind) and not before.isspace() and not behind.isspace()
+    The start of a special token is none: a prefix may end within it.
+    """
+    while cuts.pairs is not None and begin < end:
+        begin = cuts.pairs.first(content, begin, end)
+        if begin < 0 or cuts.first(content, begin, begin + 1) == begin:
+            return begin
+        begin += 1
+    return -1
 
 
 def _character_end(content: bytes, position: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import random
 import resource
@@ -21,7 +22,7 @@ import pytest
 
 from tokenizer_core import pretokenization, reference, regex_processes
 from tokenizer_core.counting import count_words
-from tokenizer_core.errors import InvalidPattern, PatternExceedsLimit, WorkerLost
+from tokenizer_core.errors import BpelineError, InvalidPattern, PatternExceedsLimit, WorkerLost
 from tokenizer_core.pretokenization import mark_pre_tokens, pre_tokens
 from tokenizer_core.regex_processes import Limits, mark_by_regex
 from tokenizer_core.split_patterns import SplitPattern
@@ -312,3 +313,56 @@ def test_they_end_with_their_parent(state: str, end: str) -> None:
         parent.communicate()
         assert parent.returncode == (-signal.SIGKILL if end == "kill" else 0)
     assert wait_until(lambda: not is_running(worker))
+
+
+def test_an_interruption_ends_what_is_being_matched_and_nothing_else() -> None:
+    limits = Limits(seconds=60)
+    content = Text.of(b"a" * 40 + b"!")
+    spans = np.array([[0, content.size]], np.int64)
+    starts = np.zeros(content.size // 64 + 2, np.uint64)
+    with ThreadPoolExecutor(1) as threads:
+        matching = threads.submit(
+            mark_by_regex, content, spans, r"(?:a|aa|aaa)+\b#", starts, limits
+        )
+        while not matching.done():
+            regex_processes.abandon_matching()
+            time.sleep(0.1)
+        with pytest.raises(WorkerLost, match="because of an interruption"):
+            matching.result()
+    assert not regex_processes._processes.ids()
+    assert mark_by_regex(content, spans, r"\ba+", starts)
+    regex_processes.abandon_matching()  # of idle ones, none
+    assert len(regex_processes._processes.ids()) == 1
+
+
+def test_a_file_with_a_regex_that_explodes_loads_and_fails_on_a_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(regex_processes, "LIMITS", Limits(seconds=0.5, seconds_per_mb=0))
+    monkeypatch.setattr(mark_by_regex, "__defaults__", (regex_processes.LIMITS,))
+    vocab = {byte: bytes([byte]) for byte in range(256)}
+    path = tmp_path / "tokenizer.json"
+    Tokenizer(vocab, [], pattern=r"x+|y").save(path, "hf")
+    exploding = r"(?:(?:\w|\s)+)+(?=#z)|\w"
+    document = json.loads(path.read_text())
+    step = document["pre_tokenizer"]["pretokenizers"][0]
+    step["pattern"]["Regex"] = SplitPattern(exploding).regex_for_export
+    path.write_text(json.dumps(document))
+    before = time.process_time()
+    tokenizer = Tokenizer.load(path)
+    assert time.process_time() - before < 2
+    assert tokenizer.encode("a") == [97]
+    with pytest.raises(PatternExceedsLimit, match=r"processor time"):
+        tokenizer.encode("ab " * 2000)
+
+
+def test_a_file_with_a_regex_that_explodes_when_compiled_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], pattern=r"x+|y").save(path, "hf")
+    whole = path.read_text()
+    for hostile in ("(?:" * 40 + "a+b?" + ")+" * 40, "(?:a{1000}){1000}", "[a-z&&[^aeiou]]"):
+        path.write_text(whole.replace("x+|y", hostile))
+        before = time.process_time()
+        with pytest.raises(BpelineError, match=r"too large when|operator"):
+            Tokenizer.load(path)
+        assert time.process_time() - before < 2

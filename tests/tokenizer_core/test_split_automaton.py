@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -14,6 +16,7 @@ from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.split_automaton import SplitAutomaton
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
+from tokenizer_core.unicode_classes import all_characters
 
 ALPHABET = "ab1 \né"
 ATOMS = ["a", "b", "1", " ", r"\n", "é", "[ab]", "[^a]", r"[^\s]", r"\s", r"\S", r"\w", r"\d", ".",
@@ -273,3 +276,63 @@ def test_the_longest_regex_is_answered_quickly_or_not_at_all() -> None:
     pattern = SplitPattern(long[:1900])
     assert pattern.compiled_by == "automaton"
     assert pre_tokens("abcxabdabeeja", pattern) == reference.split("abcxabdabeeja", pattern.regex)
+
+
+WHOLE_HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 2600, 2)))
+HOSTILE = {
+    "optional": "a?" * 2000, "any optional": ".?" * 2000, "counted": "(a?){1,500}",
+    "counted optional": "(a?){2000}b", "counts in counts": "((a?){1,60}){1,60}",
+    "deep": "(" * 50 + "a?" + ")?" * 50, "lazy": "(?:(?:(?:a{1,4}?){1,4}?){1,4}?){1,9}?b",
+    "empty": "(?:" + "|" * 900 + "){60}b", "empty look": "(?:(?=a){200}){100}b",
+    "range": "(?:[a-z]|[0-9])*a" + "(?:[a-z]|[0-9])" * 12, "most": ".{0,2000}b",
+    "words": "|".join(f"{a}{b}{c}" for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefghij"),
+    "optional words": "(?:" + "|".join(["a?"] * 1300) + ")", "same": "(?:" + "a|" * 1000 + "b){4}",
+    "huge set": f"[{WHOLE_HAN}]+x|b", "many sets": "".join(f"[a{c}]" for c in WHOLE_HAN[:500]),
+    "classes": "".join(rf"[\p{{L}}{c}]" for c in WHOLE_HAN[:340]), "any case": "(?i)" + WHOLE_HAN,
+    "ranges": "[" + "".join(f"{chr(c)}-{chr(c + 2)}" for c in range(0x4E00, 0x5500, 4)) + "]",
+    "columns": WHOLE_HAN[:95] + "." * 3700, "long": "." * 4000, "possessive": "a++" * 1300,
+    "looks": "(?!a|b|c)" * 400 + "x",
+    "impossible": "(?=" + "|".join(WHOLE_HAN[:200]) + ")" + "(?=a|b)" * 90 + "a",
+    "nested plus": "(?:" * 10 + "a+b?" + ")+" * 10, "case": "(?i)(?:straße|ﬃ|ss){1,100}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_every_regex_has_an_automaton_or_a_reason_within_bounds(name: str) -> None:
+    pattern = HOSTILE[name]
+    assert len(pattern.encode()) <= 4096
+    all_characters()  # made once for all
+    tracemalloc.start()
+    before = time.process_time()
+    made = split_automaton.split_automaton.__wrapped__(pattern)
+    seconds = time.process_time() - before  # of which half is tracemalloc's
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert seconds < 4
+    assert peak < 200_000_000
+    if isinstance(made, str):
+        assert made.count("\n") == 0
+        assert len(made) < 80
+    else:
+        texts = ["", "a", "aab", "ab1\n", pattern[:30], "b" * 20, "strasse"]
+        assert_alike(pattern, made, texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("optional", "an automaton that takes too long to make"),
+        ("counted optional", "an automaton that takes too long to make"),
+        ("empty", "repetitions that come to more than 4096 steps"),
+        ("many sets", "sets of characters that take too long to look up"),
+        ("huge set", "sets of characters that take too long to look up"),
+    ],
+)
+def test_what_is_refused_says_why(name: str, reason: str) -> None:
+    assert split_automaton.split_automaton(HOSTILE[name]) == reason
+
+
+def test_sweeps_over_long_chains_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_automaton, "MOST_SWEEPS", 10_000)
+    made = split_automaton.split_automaton.__wrapped__(r"(?s:.){1,400}\Z")
+    assert made == "an automaton that takes too long to make"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from tokenizer_core import reference, split_patterns
 from tokenizer_core.errors import InvalidOption, InvalidPattern
-from tokenizer_core.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
+from tokenizer_core.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS, OTHER_SPELLINGS
 from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.split_patterns import MAX_REGEX_BYTES, SplitPattern
 
@@ -42,8 +43,7 @@ def test_a_pattern_is_parsed_from_a_name_a_regex_or_itself() -> None:
     assert SplitPattern.parse("gpt2") == gpt2
     assert SplitPattern.parse(gpt2) is gpt2
     own = SplitPattern.parse(r"\w+")
-    assert (own.regex, own.name, own.cuts_at_spaces, own.drops_gaps) == (r"\w+", None, False, False)
-    assert gpt2.cuts_at_spaces
+    assert (own.regex, own.name, own.drops_gaps) == (r"\w+", None, False)
     assert own.compiled.findall("a bc") == ["a", "bc"]
 
 
@@ -299,3 +299,80 @@ def test_gpt2_is_what_tokenizers_calls_byte_level() -> None:
 def test_the_export_of_a_users_regex_avoids_what_oniguruma_misreads() -> None:
     assert SplitPattern(regex=r"\d{1,3}+|\D").regex_for_export == r"(?>\d{1,3})|\D"
     assert regex.compile(SplitPattern(regex=r"\d{1,3}+$").regex_for_export)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shown"),
+    [
+        ("[a-z&&[^aeiou]]+|.", "[a-z&&[^aeiou]"),
+        (r"\s|[\p{L}&&\p{Han}]", r"[\p{L}&&\p{Han}]"),
+        (r"[\p{Lu}\p{Lo}&&[^\p{Han}]]*x", r"[\p{Lu}\p{Lo}&&[^\p{Han}]"),
+        ("[^a-z--aeiou]", "[^a-z--aeiou]"),
+        (r"[\w--\d]+", r"[\w--\d]"),
+        ("[[a-z]--[aeiou]]", "[[a-z]--"),
+        ("[[a-z]&&[^aeiou]]", "[[a-z]&&"),
+        ("[^[a-z]||[0-9]]", "[^[a-z]||"),
+        ("[a||b]", "[a||b]"),
+        ("[a-z~~b]", "[a-z~~b]"),
+        (r"[\&&&a]", r"[\&&&a]"),
+    ],
+)
+def test_a_set_that_reads_as_an_operation_is_refused(pattern: str, shown: str) -> None:
+    with pytest.raises(InvalidPattern) as caught:
+        SplitPattern(pattern)
+    assert caught.value.happened.endswith(repr(shown))
+    assert "(?:(?![aeiou])[a-z])" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(r"[&|~-]+", r"[a\&\&b]", r"[!--]", "[--a]", "[&&]", "[^&&]", "a&&b", "a||b", r"\[a&&b\]"),
+        *("[[:alpha:]]|x", "[[]|a", r"(?V0)[a&&b]", "(?V1)[a-z&&[^aeiou]]|[a-z]", "[a-z&]&&"),
+    ],
+)
+def test_what_only_resembles_an_operation_is_a_regex(pattern: str) -> None:
+    assert SplitPattern(pattern).regex == pattern
+
+
+def test_what_an_operation_is_advised_to_be_is_the_same() -> None:
+    text = "strength of Greek ελληνικά, and 漢字"
+    for theirs, ours in (
+        ("[a-z&&[^aeiou]]", "(?:(?![aeiou])[a-z])"),
+        ("[a-z--[aeiou]]", "(?:(?![aeiou])[a-z])"),
+        (r"[\w&&\p{Greek}]", r"(?:(?=\p{Greek})\w)"),
+        ("[a||b]", "[ab]"),
+    ):
+        found = regex.findall(f"(?V1){theirs}+", text)
+        assert found
+        assert found == regex.findall(f"{SplitPattern(ours).regex}+", text)
+
+
+def test_kimi_as_published_is_known_and_its_parts_are_refused() -> None:
+    published = next(text for text, name in OTHER_SPELLINGS.items() if name == "kimi")
+    assert r"&&[^\p{Han}]" in published
+    assert SplitPattern(published) == SplitPattern.named("kimi")
+    with pytest.raises(InvalidPattern, match="operator"):
+        SplitPattern(published + r"|\p{Zs}")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a{1000000000}", "(?:a{1000}){1000}", "(?:" * 40 + "a+b?" + ")+" * 40,
+        "((((a{0}){1000}){1000}){1000}){1000}b", "(?:" * 30 + "a" + "){1,}" * 30,
+        "[]a]" * 9 + "(?:" * 30 + "a" + "){2}?" * 30, "(?x)" + "(?: " * 30 + "a" + ") + " * 30,
+        "(?x)(?: # )\n" + "a) {3000000 0}", "(?x) a {1 000 000}", r"[\]]" + "a{99999999999999999}",
+    ],
+)  # fmt: skip
+def test_a_regex_that_explodes_when_it_is_compiled_is_refused(pattern: str) -> None:
+    before = time.process_time()
+    with pytest.raises(InvalidPattern, match=r"too large when its repetitions|in free spacing"):
+        SplitPattern(pattern)
+    assert time.process_time() - before < 0.5
+
+
+def test_large_counts_that_are_bounded_compile() -> None:
+    for pattern in ("a{1,60000}", "(?:a{100}b){500}", "a+" * 2000, "(?:" * 9 + "a+" + ")+" * 9,
+                    "(?:" * 50 + "a" + "){1}" * 50, "(?:" * 50 + "a" + ")?" * 50):  # fmt: skip
+        assert SplitPattern(pattern).compiled is not None

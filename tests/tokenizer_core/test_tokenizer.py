@@ -24,6 +24,7 @@ from tokenizer_core.errors import (
 )
 from tokenizer_core.formats.tiktoken import encoding_arguments
 from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text_stream import cut_stream
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -211,13 +212,14 @@ def test_a_stream_has_the_ids_of_the_whole(
 def test_a_stream_is_cut_where_it_may_be_and_kept_where_not() -> None:
     policy = SpecialPolicy({"<|end|>": 0, "stop here": 1})
     words = ["word and more "] * 40_000
-    assert max(map(len, cut_stream(words, policy, True))) < 140_000
-    assert "".join(cut_stream(words, policy, True)) == "".join(words)
-    assert len(list(cut_stream(words, policy, False))) == 1
+    gpt2, unknown = SplitPattern.named("gpt2"), SplitPattern(r"\b\w+")
+    assert max(map(len, cut_stream(words, policy, gpt2))) < 140_000
+    assert "".join(cut_stream(words, policy, gpt2)) == "".join(words)
+    assert len(list(cut_stream(words, policy, unknown))) == 1
     separated = ["text without cuts<|e", "nd|>"] * 20_000
-    assert max(map(len, cut_stream(separated, policy, False))) < 140_000
+    assert max(map(len, cut_stream(separated, policy, unknown))) < 140_000
     inside = ["stop", " ", "here"] * 40_000
-    for text in cut_stream(inside, policy, True):
+    for text in cut_stream(inside, policy, gpt2):
         assert text.startswith("stop here")
         assert text.endswith("stop here")
 

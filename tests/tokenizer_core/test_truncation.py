@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.tempting_texts import tempting_texts
 from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from tokenizer_core.split_patterns import NAMED_PATTERNS
 from tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -34,6 +36,30 @@ def test_the_prefix_is_the_longest_that_fits(
         expected = longest_by_trying(tokenizer, text, limit, allowed)
         truncated = tokenizer.truncate(text, limit, allowed)
         assert truncated == expected, f"REPRO: {text!r} {limit}"
+
+
+@pytest.mark.parametrize("name", NAMED_PATTERNS)
+def test_tempting_texts_are_cut_to_the_longest_prefix_that_fits(
+    trained: Callable[..., Tokenizer], name: str
+) -> None:
+    tokenizer = trained(name)
+    random_ = random.Random(3)
+    texts = tempting_texts(5)
+    for _ in range(60):
+        text = "".join(next(texts) for _ in range(2)) + random_.choice(["", "<|a|>", "a<|a|>。b"])
+        limit = random_.randint(1, 30)
+        for allowed in ("none", "all"):
+            expected = longest_by_trying(tokenizer, text, limit, allowed)
+            assert tokenizer.truncate(text, limit, allowed) == expected, f"REPRO: {text!r} {limit}"
+
+
+def test_a_special_token_with_places_to_cut_inside_is_kept_whole() -> None:
+    specials = {"stop, here now": 256}
+    tokenizer = Tokenizer(BYTES | {256: b"stop, here now"}, [], specials)
+    for text in ("stop, here now", "ab stop, here now and"):
+        for limit in range(8):
+            expected = longest_by_trying(tokenizer, text, limit, "all")
+            assert tokenizer.truncate(text, limit, "all") == expected
 
 
 def test_a_longer_prefix_of_fewer_tokens_is_found() -> None:

@@ -1,0 +1,92 @@
+"""Streams of text cut anew: the same ids as the whole, in little memory, in every script."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+import regex
+
+from tests.support.tempting_texts import tempting_texts
+from tokenizer_core import reference, text_stream
+from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
+from tokenizer_core.text_stream import cut_stream
+from tokenizer_core.tokenizer import Tokenizer
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+
+
+@pytest.mark.parametrize("name", NAMED_PATTERNS)
+def test_streams_of_tempting_texts_are_cut_to_the_same_ids(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specials = {"<|a|>": 256, "。x": 257, "' s": 258}
+    vocab = BYTES | {id_: token.encode() for token, id_ in specials.items()}
+    tokenizer = Tokenizer(vocab, [], specials, SplitPattern.named(name))
+    random_ = random.Random(name)
+    texts = tempting_texts(11)
+    cut = 0
+    for piece, enough in ((1, 3), (3, 20), (40, 60), (500, 200)):
+        monkeypatch.setattr(text_stream, "_ENOUGH", enough)
+        for _ in range(40):
+            parts = [next(texts) for _ in range(4)]
+            parts += random_.choices([*specials, "<|", "。", "' ", "\ud83d\udc4d", "\udc4d"], k=3)
+            random_.shuffle(parts)
+            text = "".join(parts)
+            pieces = [text[i : i + piece] for i in range(0, len(text), piece)]
+            for allowed in ({}, specials):
+                streamed = list(cut_stream(pieces, SpecialPolicy(allowed), tokenizer.pattern))
+                cut += len(streamed)
+                assert "".join(streamed) == text
+                # Pre-tokens decide the ids of every vocab, these bytes do not.
+                apart = [
+                    pre_token for part in streamed for pre_token in spans(part, tokenizer, allowed)
+                ]
+                assert apart == spans(text, tokenizer, allowed), f"REPRO: {text!r}"
+                streamed_ids = list(tokenizer.encode_iterable(pieces, set(allowed)))
+                assert streamed_ids == tokenizer.encode(text, set(allowed))
+    assert cut > 500
+
+
+def spans(text: str, tokenizer: Tokenizer, allowed: dict[str, int]) -> list[str]:
+    """Pre-tokens and special tokens of a text, by the `regex` package."""
+    longest_first = sorted(allowed, key=len, reverse=True)
+    parts = (
+        regex.split("|".join(f"({regex.escape(s)})" for s in longest_first), text)
+        if allowed
+        else [text]
+    )
+    return [
+        pre_token
+        for part in parts
+        if part
+        for pre_token in ([part] if part in allowed else cut_by_regex(part, tokenizer))
+    ]
+
+
+def cut_by_regex(part: str, tokenizer: Tokenizer) -> list[str]:
+    whole = part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return reference.split(whole, tokenizer.pattern.regex)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "o200k", "kimi", "deepseek-v3"])
+def test_a_stream_of_chinese_without_spaces_takes_little_memory(name: str) -> None:
+    random_ = random.Random(5)
+    characters = [chr(point) for point in range(0x4E00, 0x9FA0)]
+    sentences = [random_.choices(characters, k=random_.randint(3, 30)) for _ in range(200)]
+    paragraph = "".join("".join(words) + random_.choice("，。！？") for words in sentences)
+    pieces = 20_000_000 // len(paragraph.encode()) + 1
+    policy = SpecialPolicy({"<|end|>": 0})
+    pattern = SplitPattern.named(name)
+    size = 0
+    tracemalloc.start()
+    for text in cut_stream((paragraph for _ in range(pieces)), policy, pattern):
+        size += len(text)
+        assert len(text) < 80_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size == pieces * len(paragraph)
+    assert peak < 8_000_000
