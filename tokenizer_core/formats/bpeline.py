@@ -109,10 +109,10 @@ def load(path: Path) -> Tokenizer:
     named = json_of(contents[VOCAB], path / VOCAB)
     names = split_merges_txt(contents[MERGES], path / MERGES)
     specials = manifest["special_tokens"]
-    vocab, bytes_of = read_vocab(named, specials, path / VOCAB)
+    vocab = read_vocab(named, specials, path / VOCAB)
     tokenizer = Tokenizer(
         vocab,
-        read_merges(names, bytes_of, path / MERGES),
+        read_merges(names, vocab, path / MERGES),
         specials,
         pattern,
         ignore_merges=manifest["ignore_merges"],

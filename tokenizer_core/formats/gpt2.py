@@ -70,11 +70,11 @@ def load(
     if not isinstance(named, dict):
         refuse(vocab_path, "holds no vocab", "the vocab is an object of token → id")
     if special_tokens is None:
-        made = set(map(str.__add__, names[::2], names[1::2]))
-        special_tokens = [name for name in named if len(name) > 1 and name not in made]
+        unmade = named.keys() - map(str.__add__, names[::2], names[1::2])
+        special_tokens = [name for name in named if len(name) > 1 and name in unmade]
     unknown = [token for token in special_tokens if token not in named]
     if unknown:
         refuse(vocab_path, f"does not hold the special token {unknown[0]!r}")
-    vocab, bytes_of = read_vocab(named, set(special_tokens), vocab_path)
-    merges = read_merges(names, bytes_of, merges_path)
+    vocab = read_vocab(named, set(special_tokens), vocab_path)
+    merges = read_merges(names, vocab, merges_path)
     return Tokenizer(vocab, merges, {token: named[token] for token in special_tokens}, pattern)

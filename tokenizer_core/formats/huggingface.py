@@ -135,8 +135,8 @@ def load(
     for token, id_ in specials.items():
         if named.setdefault(token, id_) != id_:
             refuse(path, f"gives {token!r} two ids", "one id in vocab and added_tokens")
-    vocab, bytes_of = read_vocab(named, specials, path)
-    merges = read_merges(_merge_names(model["merges"], path), bytes_of, path)
+    vocab = read_vocab(named, specials, path)
+    merges = read_merges(_merge_names(model["merges"], path), vocab, path)
     ignore_merges = model.get("ignore_merges", False)
     return Tokenizer(vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges))
 

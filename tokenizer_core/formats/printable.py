@@ -6,15 +6,17 @@ Special tokens stand in such a vocab as they are; all other tokens one character
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import refuse, text_of
+from tokenizer_core.merge_list import MergeList, find_merges
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
@@ -22,10 +24,10 @@ from tokenizer_core.vocabulary import printable_bytes
 
 _HEADER = "#version: 0.2"
 _TO_PRINTABLE = dict(printable_bytes())
-# Characters that stand for no byte become one that Latin-1 lacks, and so are found.
-_FROM_PRINTABLE = dict.fromkeys(range(256), "\uffff") | {
-    ord(character): byte for byte, character in printable_bytes().items()
-}
+# By code unit of UTF-16.
+_NO_BYTE = 256
+_FROM_PRINTABLE = np.full(1 << 16, _NO_BYTE, np.uint16)
+_FROM_PRINTABLE[list(map(ord, printable_bytes().values()))] = list(printable_bytes())
 
 
 def printable_tokens(tokens: Iterable[bytes]) -> list[str]:
@@ -35,12 +37,20 @@ def printable_tokens(tokens: Iterable[bytes]) -> list[str]:
 
 def tokens_of_printable(names: Sequence[str]) -> list[bytes] | None:
     """The tokens that `printable_tokens` wrote, or None when a character stands for no byte."""
-    try:
-        content = "".join(names).translate(_FROM_PRINTABLE).encode("latin-1")
-    except UnicodeEncodeError:
+    content = joined_of_printable(names)
+    if content is None:
         return None
     edges = accumulate(map(len, names), initial=0)
     return [content[begin:end] for begin, end in pairwise(edges)]
+
+
+def joined_of_printable(names: Sequence[str]) -> bytes | None:
+    """As `tokens_of_printable`, joined."""
+    units = np.frombuffer("".join(names).encode("utf-16-le", "surrogatepass"), "<u2")
+    values = _FROM_PRINTABLE[units]
+    if values.max(initial=0) == _NO_BYTE:
+        return None
+    return values.astype(np.uint8).tobytes()
 
 
 def named_vocab(tokenizer: Tokenizer) -> dict[str, int]:
@@ -82,10 +92,8 @@ def merges_txt(tokenizer: Tokenizer) -> bytes:
     return "\n".join([_HEADER, *lines, ""]).encode()
 
 
-def read_vocab(
-    named: Any, special_tokens: Collection[str], path: Path
-) -> tuple[dict[int, bytes], dict[str, bytes]]:
-    """The vocab of printable names: id → bytes, and name → bytes.
+def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[int, bytes]:
+    """The vocab of printable names: id → bytes.
 
     Args:
         named: what a JSON parser gave.
@@ -111,36 +119,54 @@ def read_vocab(
             "byte-level vocabs write each byte as one printable character",
             "name it as a special token if it is one",
         )
-    bytes_of = dict(zip(ordinary, tokens, strict=True))
-    bytes_of |= {name: name.encode() for name in special_tokens if name in named}
-    vocab = {named[name]: token for name, token in bytes_of.items()}
+    vocab = dict(zip(map(named.__getitem__, ordinary), tokens, strict=True))
+    vocab |= {named[name]: name.encode() for name in special_tokens if name in named}
     if len(vocab) != len(named):
-        name = next(n for n, id_ in named.items() if vocab[id_] != bytes_of[n])
-        refuse(path, f"gives the id {named[name]} to two tokens", "each id is one token")
-    return vocab, bytes_of
+        id_, _ = Counter(named.values()).most_common(1)[0]
+        refuse(path, f"gives the id {id_} to two tokens", "each id is one token")
+    return vocab
 
 
-def read_merges(
-    names: Sequence[str], bytes_of: Mapping[str, bytes], path: Path
-) -> list[tuple[bytes, bytes]]:
+def read_merges(names: Sequence[str], vocab: Mapping[int, bytes], path: Path) -> MergeList:
     """Merges given as printable names: left, right, left, right, …
 
-    One flat list instead of 100,000 short ones: those cost more in the garbage collector than
-    all the rest of reading.
+    Args:
+        names: one flat list instead of 100,000 short ones: those cost more in the garbage
+            collector than all the rest of reading.
+        vocab: what `read_vocab` gave.
 
     Raises:
-        InvalidTokenizer: a name that the vocab lacks.
+        InvalidTokenizer: a name that the vocab lacks, or makes with another what the vocab lacks.
     """
-    try:
-        tokens = list(map(bytes_of.__getitem__, names))
-    except (KeyError, TypeError):
-        name = next(n for n in names if not isinstance(n, str) or n not in bytes_of)
+    strings = not set(map(type, names)) - {str}
+    parts = joined_of_printable(names) if strings and "" not in names else None
+    if parts is None:
+        name = next(n for n in names if not isinstance(n, str) or not n or not tokens_of_printable([n]))
+        _refuse_name(name, path)
+    lengths = np.fromiter(map(len, names), np.int64, len(names))
+    left, right, results = find_merges(vocab, parts, lengths)
+    unknown = np.flatnonzero((left < 0) | (right < 0))
+    if len(unknown):
+        rank = int(unknown[0])
+        _refuse_name(names[2 * rank if left[rank] < 0 else 2 * rank + 1], path)
+    unmade = np.flatnonzero(results < 0)
+    if len(unmade):
+        rank = int(unmade[0])
+        token = vocab[int(left[rank])] + vocab[int(right[rank])]
         refuse(
             path,
-            f"holds a merge of {shown(name)}, which the vocab lacks",
-            "each merge joins two tokens of the vocab",
+            f"holds merge {rank}, which makes {shown(token)}, which the vocab lacks",
+            "the result of a merge is an ordinary token of the vocab",
         )
-    return list(zip(tokens[::2], tokens[1::2], strict=True))
+    return MergeList(vocab, left, right, results)
+
+
+def _refuse_name(name: object, path: Path) -> NoReturn:
+    refuse(
+        path,
+        f"holds a merge of {shown(name)}, which the vocab lacks",
+        "each merge joins two tokens of the vocab",
+    )
 
 
 def split_merges_txt(content: bytes, path: Path) -> list[str]:
