@@ -15,10 +15,10 @@ from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
 from tokenizer_core.formats.printable import (
+    merges_text,
     merges_txt,
-    read_merges,
+    read_merges_txt,
     read_vocab,
-    split_merges_txt,
     vocab_json,
 )
 from tokenizer_core.split_patterns import SplitPattern
@@ -107,12 +107,12 @@ def load(path: Path) -> Tokenizer:
             f"{path}: {error.happened}", error.accepted, error.next_step
         ) from error
     named = json_of(contents[VOCAB], path / VOCAB)
-    names = split_merges_txt(contents[MERGES], path / MERGES)
+    merges = merges_text(contents[MERGES], path / MERGES)
     specials = manifest["special_tokens"]
     vocab = read_vocab(named, specials, path / VOCAB)
     tokenizer = Tokenizer(
         vocab,
-        read_merges(names, vocab, path / MERGES),
+        read_merges_txt(merges, vocab, path / MERGES),
         specials,
         pattern,
         ignore_merges=manifest["ignore_merges"],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import refuse, text_of
@@ -26,7 +27,8 @@ _HEADER = "#version: 0.2"
 _TO_PRINTABLE = dict(printable_bytes())
 # By code unit of UTF-16.
 _NO_BYTE = 256
-_FROM_PRINTABLE = np.full(1 << 16, _NO_BYTE, np.uint16)
+# By code point; the last entry is for all that are higher.
+_FROM_PRINTABLE = np.full(max(map(ord, printable_bytes().values())) + 2, _NO_BYTE, np.uint16)
 _FROM_PRINTABLE[list(map(ord, printable_bytes().values()))] = list(printable_bytes())
 
 
@@ -37,20 +39,21 @@ def printable_tokens(tokens: Iterable[bytes]) -> list[str]:
 
 def tokens_of_printable(names: Sequence[str]) -> list[bytes] | None:
     """The tokens that `printable_tokens` wrote, or None when a character stands for no byte."""
-    content = joined_of_printable(names)
-    if content is None:
+    values = _bytes_of_points(_code_points("".join(names)))
+    if values.max(initial=0) == _NO_BYTE:
         return None
+    content = values.astype(np.uint8).tobytes()
     edges = accumulate(map(len, names), initial=0)
     return [content[begin:end] for begin, end in pairwise(edges)]
 
 
-def joined_of_printable(names: Sequence[str]) -> bytes | None:
-    """As `tokens_of_printable`, joined."""
-    units = np.frombuffer("".join(names).encode("utf-16-le", "surrogatepass"), "<u2")
-    values = _FROM_PRINTABLE[units]
-    if values.max(initial=0) == _NO_BYTE:
-        return None
-    return values.astype(np.uint8).tobytes()
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _bytes_of_points(points: NDArray[np.uint32]) -> NDArray[np.uint16]:
+    """The byte that each character stands for, or `_NO_BYTE`."""
+    return _FROM_PRINTABLE[np.minimum(points, len(_FROM_PRINTABLE) - 1)]
 
 
 def named_vocab(tokenizer: Tokenizer) -> dict[str, int]:
@@ -138,20 +141,41 @@ def read_merges(names: Sequence[str], vocab: Mapping[int, bytes], path: Path) ->
     Raises:
         InvalidTokenizer: a name that the vocab lacks, or makes with another what the vocab lacks.
     """
-    strings = not set(map(type, names)) - {str}
-    parts = joined_of_printable(names) if strings and "" not in names else None
-    if parts is None:
-        name = next(n for n in names if not isinstance(n, str) or not n or not tokens_of_printable([n]))
-        _refuse_name(name, path)
+    if set(map(type, names)) - {str} or "" in names:
+        _refuse_name(next(n for n in names if not isinstance(n, str) or not n), path)
     lengths = np.fromiter(map(len, names), np.int64, len(names))
-    left, right, results = find_merges(vocab, parts, lengths)
-    unknown = np.flatnonzero((left < 0) | (right < 0))
+    return _find_merges(_code_points("".join(names)), lengths, vocab, path)
+
+
+def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeList:
+    """Merges as `merges_text` gives them, without a string for each name; see `read_merges`."""
+    points = _code_points(text)
+    gaps = (points == ord(" ")) | (points == ord("\n"))
+    edges = np.flatnonzero(gaps) if text else np.zeros(0, np.int64)
+    lengths = np.diff(edges, prepend=-1, append=len(points)) - 1
+    return _find_merges(points[~gaps], lengths if text else edges, vocab, path)
+
+
+def _find_merges(
+    points: NDArray[np.uint32], lengths: NDArray[np.int64], vocab: Mapping[int, bytes], path: Path
+) -> MergeList:
+    """Merges spelled out: code points of left, right, left, right, …; and how many each has."""
+    values = _bytes_of_points(points)
+    ends = np.cumsum(lengths)
+
+    def refuse_name(number: Any) -> NoReturn:
+        name = points[ends[number] - lengths[number] : ends[number]].tobytes()
+        _refuse_name(name.decode("utf-32-le", "surrogatepass"), path)
+
+    foreign = np.flatnonzero(values == _NO_BYTE)
+    if len(foreign):
+        refuse_name(np.searchsorted(ends, foreign[0], "right"))
+    left, right, results = find_merges(vocab, values.astype(np.uint8).tobytes(), lengths)
+    unknown = np.flatnonzero(np.column_stack((left, right)) < 0)
     if len(unknown):
-        rank = int(unknown[0])
-        _refuse_name(names[2 * rank if left[rank] < 0 else 2 * rank + 1], path)
-    unmade = np.flatnonzero(results < 0)
-    if len(unmade):
-        rank = int(unmade[0])
+        refuse_name(unknown[0])
+    if results.min(initial=0) < 0:
+        rank = int(np.argmin(results))
         token = vocab[int(left[rank])] + vocab[int(right[rank])]
         refuse(
             path,
@@ -169,8 +193,8 @@ def _refuse_name(name: object, path: Path) -> NoReturn:
     )
 
 
-def split_merges_txt(content: bytes, path: Path) -> list[str]:
-    """The names in a merges.txt: left, right, left, right, …; its header is optional.
+def merges_text(content: bytes, path: Path) -> str:
+    """The lines of a merges.txt, each two names and a space between; its header is optional.
 
     Raises:
         InvalidTokenizer: not UTF-8, or a line that is not two names and a space between.
@@ -179,16 +203,17 @@ def split_merges_txt(content: bytes, path: Path) -> list[str]:
         content = content.partition(b"\n")[2]
     content = content.replace(b"\r\n", b"\n").removesuffix(b"\n")
     if not content:
-        return []
+        return ""
     letters = np.frombuffer(content, np.uint8)
-    separators = letters[(letters == ord(" ")) | (letters == ord("\n"))]
-    names = text_of(content, path).replace("\n", " ").split(" ")
+    places = np.flatnonzero((letters == ord(" ")) | (letters == ord("\n")))
+    separators = letters[places]
     alternate = (separators[::2] == ord(" ")).all() and (separators[1::2] == ord("\n")).all()
-    if not alternate or len(separators) % 2 == 0 or "" in names:
+    nameless = np.diff(places, prepend=-1, append=len(letters)).min() < 2
+    if not alternate or len(separators) % 2 == 0 or nameless:
         lines = content.split(b"\n")
         number = next(i for i, line in enumerate(lines) if not _is_pair(line))
         refuse(path, f"has no pair of tokens at merge {number}: {shown(lines[number])}")
-    return names
+    return text_of(content, path)
 
 
 def _is_pair(line: bytes) -> bool:
