@@ -1,4 +1,4 @@
-"""Merges kept as ids of a vocab, and read as pairs of bytes; knows nothing of what is a sound merge."""
+"""Merges kept as ids of a vocab and read as pairs of bytes; knows not which merges are sound."""
 
 from __future__ import annotations
 

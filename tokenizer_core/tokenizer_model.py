@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, decoded_text
+from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid
 from tokenizer_core.digests import canonical_json, digest_of_bytes
 from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, BytePairEncoder
 from tokenizer_core.errors import UnknownToken
@@ -141,7 +141,7 @@ class TokenizerModel:
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
             InvalidOption: another way of handling errors.
         """
-        return decoded_text(self._decoder.decode(ids), errors)
+        return self._decoder.text(ids, errors)
 
     def decode_batch(
         self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"

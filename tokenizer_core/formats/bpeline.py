@@ -106,10 +106,10 @@ def load(path: Path) -> Tokenizer:
         raise InvalidTokenizer(
             f"{path}: {error.happened}", error.accepted, error.next_step
         ) from error
-    named = json_of(contents[VOCAB], path / VOCAB)
-    merges = merges_text(contents[MERGES], path / MERGES)
     specials = manifest["special_tokens"]
-    vocab = read_vocab(named, specials, path / VOCAB)
+    # The parsed JSON ends here, and its memory serves what follows.
+    vocab = read_vocab(json_of(contents.pop(VOCAB), path / VOCAB), specials, path / VOCAB)
+    merges = merges_text(contents.pop(MERGES), path / MERGES)
     tokenizer = Tokenizer(
         vocab,
         read_merges_txt(merges, vocab, path / MERGES),

@@ -135,15 +135,16 @@ def _read_ranks(lines: list[bytes], path: Path) -> dict[int, bytes]:
     """Id → bytes; all lines at once, and one by one only to find the one that is wrong."""
     halves = [line.partition(b" ") for line in lines if line]
     ranks = [rank for _, _, rank in halves]
-    if all(map(bytes.isdigit, ranks)) and max(map(len, ranks), default=0) <= _MOST_DIGITS:
-        ids = list(map(int, ranks))
-        try:
-            vocab = dict(zip(ids, [_token_of(encoded) for encoded, _, _ in halves], strict=True))
-        except ValueError:
-            _refuse_line(lines, path)
-        if len(vocab) == len(ids) and max(ids, default=0) <= MAX_ID:
-            return vocab
-    _refuse_line(lines, path)
+    if not all(map(bytes.isdigit, ranks)) or max(map(len, ranks), default=0) > _MOST_DIGITS:
+        _refuse_line(lines, path)
+    ids = list(map(int, ranks))
+    try:
+        vocab = dict(zip(ids, [_token_of(encoded) for encoded, _, _ in halves], strict=True))
+    except ValueError:
+        _refuse_line(lines, path)
+    if len(vocab) != len(ids) or max(ids, default=0) > MAX_ID:
+        _refuse_line(lines, path)
+    return vocab
 
 
 def _token_of(encoded: bytes) -> bytes:
