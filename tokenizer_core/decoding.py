@@ -13,24 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption, UnknownToken
-from tokenizer_core.kernels.decode_ids import join_tokens
+from tokenizer_core.kernels.decode_ids import LONG, SLOT, join_tokens
 
 _FEW = 64  # ids up to which joining Python objects is quicker than a kernel
 _LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
 
 OnInvalid = Literal["replace", "strict"]
-
-
-def decoded_text(content: bytes, errors: OnInvalid) -> str:
-    """``content`` as text.
-
-    Raises:
-        UnicodeDecodeError: not UTF-8, with ``"strict"``.
-        InvalidOption: another way of handling errors.
-    """
-    _check_errors(errors)
-    return content.decode(errors=errors)
 
 
 def _check_errors(errors: str) -> None:
@@ -50,24 +39,42 @@ class Decoder:
     def __init__(self, vocab: Mapping[int, bytes]) -> None:
         self._vocab = vocab
 
+    def text(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid) -> str:
+        """The text of token ids.
+
+        Raises:
+            UnknownToken: an id that the vocab does not hold.
+            UnicodeDecodeError: not UTF-8, with ``"strict"``.
+            InvalidOption: another way of handling errors.
+        """
+        if errors != "replace":
+            _check_errors(errors)
+        return str(self._joined(ids), "utf-8", errors)
+
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
         """The bytes of token ids, joined.
 
         Raises:
             UnknownToken: an id that the vocab does not hold.
         """
+        return bytes(self._joined(ids))
+
+    def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
+        if isinstance(ids, list) and 1 < len(ids) <= _FEW:
+            try:
+                return b"".join(itemgetter(*ids)(self._listed))
+            except (IndexError, TypeError, OverflowError):
+                pass  # the slow way takes what equals an id, and says which one does not
         if isinstance(ids, np.ndarray):
             if ids.dtype == np.uint32 and len(ids) > _FEW and self._is_dense:
                 return self._decode_array(np.require(ids, requirements=["C", "W"]))
-            ids = ids.tolist()
+            return self._joined(ids.tolist())
         listed = ids if isinstance(ids, list) else list(ids)
-        if len(listed) > 1 and self._is_dense:
+        if len(listed) > _FEW and self._is_dense:
             try:
-                if len(listed) <= _FEW:
-                    return b"".join(itemgetter(*listed)(self._listed))
                 return self._decode_array(np.frombuffer(array("I", listed), np.uint32))
-            except (IndexError, TypeError, OverflowError):
-                pass  # the slow way takes what equals an id, and says which one does not
+            except (TypeError, OverflowError):
+                pass
         try:
             return b"".join(map(self._vocab.__getitem__, listed))
         except (KeyError, TypeError):
@@ -83,24 +90,28 @@ class Decoder:
         if not self._is_dense:
             found = (len(self._vocab[id_]) for id_ in ids.tolist())
             return np.fromiter(found, np.int64, len(ids))
-        offsets = self._table[0]
-        lengths: NDArray[np.int64] = offsets[ids + np.uint32(1)] - offsets[ids]
+        lengths: NDArray[np.int64] = self._lengths[ids]
         return lengths
 
-    def _decode_array(self, ids: NDArray[np.uint32]) -> bytes:
-        offsets, tokens = self._table
-        content = np.empty(_LIKELY * len(ids) + 8, np.uint8)
-        size = join_tokens(ids, offsets, tokens, content)
+    def _decode_array(self, ids: NDArray[np.uint32]) -> memoryview:
+        slots, long_tokens = self._table
+        content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
+        size = join_tokens(ids, slots, long_tokens, content)
         if size < 0:
             raise self._unknown([int(ids[-1 - size])])
-        if size + 8 > len(content):
-            content = np.empty(size + 8, np.uint8)
-            join_tokens(ids, offsets, tokens, content)
-        return content.data[:size].tobytes()
+        if size + SLOT > len(content):
+            content = np.empty(size + SLOT, np.uint8)
+            join_tokens(ids, slots, long_tokens, content)
+        return content.data[:size]
 
     @cached_property
     def _listed(self) -> list[bytes | None]:
-        """Tokens by id. Gaps are None, which cannot be joined, and so is what negative ids find."""
+        """Tokens by id; none when ids are sparse.
+
+        Gaps are None, which cannot be joined, and so is what negative ids find.
+        """
+        if not self._is_dense:
+            return []
         listed: list[bytes | None] = [None] * (2 * (self._highest + 1))
         for id_, token in self._vocab.items():
             listed[id_] = token
@@ -115,14 +126,25 @@ class Decoder:
         return max(self._vocab)
 
     @cached_property
-    def _table(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Offsets by id, and the tokens joined in order of id with 8 bytes behind."""
-        in_order = sorted(self._vocab)
-        tokens = [self._vocab[id_] for id_ in in_order]
-        offsets = np.zeros(self._highest + 2, np.int64)
-        offsets[np.array(in_order) + 1] = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        joined = bytearray(b"".join(tokens) + bytes(8))
-        return np.cumsum(offsets), np.frombuffer(joined, np.uint8)
+    def _lengths(self) -> NDArray[np.int64]:
+        """Bytes of each token by id; 0 in gaps."""
+        lengths = np.zeros(self._highest + 1, np.int64)
+        lengths[list(self._vocab)] = list(map(len, self._vocab.values()))
+        return lengths
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+        """Slots by id, and the long tokens: see `join_tokens`."""
+        lengths = self._lengths
+        short = np.zeros(len(lengths), f"S{SLOT}")
+        short[list(self._vocab)] = list(self._vocab.values())  # cuts what is longer
+        slots = short.view(np.uint64).reshape(-1, 2)
+        slots.view(np.uint8)[:, -1] = np.minimum(lengths, LONG)
+        long = np.flatnonzero(lengths >= SLOT)
+        slots[long, 0] = np.cumsum(lengths[long]) - lengths[long]
+        slots[long, 1] = lengths[long].astype(np.uint64) | np.uint64(LONG << 56)
+        joined = b"".join([self._vocab[id_] for id_ in long.tolist()])
+        return slots, np.frombuffer(bytearray(joined + bytes(8)), np.uint8)
 
     def _unknown(self, ids: list[Any]) -> UnknownToken:
         known = self._vocab.keys()

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, decoded_text
+from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid
 from tokenizer_core.digests import canonical_json, digest_of_bytes
 from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, BytePairEncoder
 from tokenizer_core.errors import UnknownToken
+from tokenizer_core.merge_list import MergeList
 from tokenizer_core.reachability import tokens_not_made_by_merges
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text_input import utf8_of
@@ -38,7 +39,7 @@ class TokenizerModel:
     ) -> None:
         checked = check_vocab(vocab, merges, special_tokens)
         self._vocab = dict(vocab)
-        self._merges: list[tuple[bytes, bytes]] = list(map(tuple, merges))  # type: ignore[arg-type]
+        self._merges = MergeList(self._vocab, checked.left, checked.right, checked.results)
         self._special_tokens = checked.special_tokens
         self._ids = checked.ids
         self._pattern = SplitPattern.parse(pattern)
@@ -61,8 +62,8 @@ class TokenizerModel:
 
     @property
     def merges(self) -> list[tuple[bytes, bytes]]:
-        """Pairs of bytes in order of rank; a copy."""
-        return self._merges.copy()
+        """Pairs of bytes in order of rank; made anew at each call."""
+        return list(self._merges)
 
     @property
     def special_tokens(self) -> dict[str, int]:
@@ -140,7 +141,7 @@ class TokenizerModel:
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
             InvalidOption: another way of handling errors.
         """
-        return decoded_text(self._decoder.decode(ids), errors)
+        return self._decoder.text(ids, errors)
 
     def decode_batch(
         self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.merge_list import MergeList
 from tokenizer_core.special_tokens import validate_special_tokens
 
 MAX_ID = (1 << 24) - 1
@@ -60,7 +61,12 @@ def check_vocab(
     for token in specials:
         del ids[token.encode()]
     byte_ids = _byte_ids(ids)
-    left, right, results = _merge_ids(ids, merges)
+    if isinstance(merges, MergeList) and merges.vocab is vocab:
+        left, right, results = merges.left, merges.right, merges.results
+        if np.isin((left, right, results), list(specials.values())).any():
+            _refuse_merge(ids, merges)
+    else:
+        left, right, results = _merge_ids(ids, merges)
     _check_order(left, right, results, byte_ids, merges)
     return CheckedVocab(specials, ids, byte_ids, left, right, results)
 
@@ -195,7 +201,7 @@ def _check_order(
 ) -> None:
     """Every merge joins tokens that are bytes or results of earlier merges, and comes once."""
     ranks = np.arange(len(results))
-    highest = max(int(results.max(initial=0)), int(byte_ids.max()))
+    highest = max(int(part.max(initial=0)) for part in (left, right, results, byte_ids))
     made_at = np.full(highest + 1, len(results), np.int64)
     made_at[results[::-1]] = ranks[::-1]  # the earliest merge of a result is written last
     made_at[byte_ids] = -1

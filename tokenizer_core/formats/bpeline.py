@@ -15,10 +15,10 @@ from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
 from tokenizer_core.formats.printable import (
+    merges_text,
     merges_txt,
-    read_merges,
+    read_merges_txt,
     read_vocab,
-    split_merges_txt,
     vocab_json,
 )
 from tokenizer_core.split_patterns import SplitPattern
@@ -106,13 +106,13 @@ def load(path: Path) -> Tokenizer:
         raise InvalidTokenizer(
             f"{path}: {error.happened}", error.accepted, error.next_step
         ) from error
-    named = json_of(contents[VOCAB], path / VOCAB)
-    names = split_merges_txt(contents[MERGES], path / MERGES)
     specials = manifest["special_tokens"]
-    vocab, bytes_of = read_vocab(named, specials, path / VOCAB)
+    # The parsed JSON ends here, and its memory serves what follows.
+    vocab = read_vocab(json_of(contents.pop(VOCAB), path / VOCAB), specials, path / VOCAB)
+    merges = merges_text(contents.pop(MERGES), path / MERGES)
     tokenizer = Tokenizer(
         vocab,
-        read_merges(names, bytes_of, path / MERGES),
+        read_merges_txt(merges, vocab, path / MERGES),
         specials,
         pattern,
         ignore_merges=manifest["ignore_merges"],

@@ -9,10 +9,10 @@ from typing import Any
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
 from tokenizer_core.formats.printable import (
+    merges_text,
     merges_txt,
-    read_merges,
+    read_merges_txt,
     read_vocab,
-    split_merges_txt,
     vocab_json,
 )
 from tokenizer_core.split_patterns import SplitPattern
@@ -66,15 +66,15 @@ def load(
     """
     vocab_path, merges_path = path / "vocab.json", path / "merges.txt"
     named = json_of(read_bounded(vocab_path), vocab_path)
-    names = split_merges_txt(read_bounded(merges_path), merges_path)
+    text = merges_text(read_bounded(merges_path), merges_path)
     if not isinstance(named, dict):
         refuse(vocab_path, "holds no vocab", "the vocab is an object of token → id")
     if special_tokens is None:
-        made = set(map(str.__add__, names[::2], names[1::2]))
-        special_tokens = [name for name in named if len(name) > 1 and name not in made]
+        unmade = named.keys() - text.replace(" ", "").split("\n")
+        special_tokens = [name for name in named if len(name) > 1 and name in unmade]
     unknown = [token for token in special_tokens if token not in named]
     if unknown:
         refuse(vocab_path, f"does not hold the special token {unknown[0]!r}")
-    vocab, bytes_of = read_vocab(named, set(special_tokens), vocab_path)
-    merges = read_merges(names, bytes_of, merges_path)
+    vocab = read_vocab(named, set(special_tokens), vocab_path)
+    merges = read_merges_txt(text, vocab, merges_path)
     return Tokenizer(vocab, merges, {token: named[token] for token in special_tokens}, pattern)

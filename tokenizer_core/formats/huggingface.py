@@ -14,12 +14,14 @@ from typing import Any
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
 from tokenizer_core.formats.printable import (
+    merges_text,
     named_vocab,
     printable_tokens,
     read_merges,
+    read_merges_txt,
     read_vocab,
-    split_merges_txt,
 )
+from tokenizer_core.merge_list import MergeList
 from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
@@ -135,8 +137,8 @@ def load(
     for token, id_ in specials.items():
         if named.setdefault(token, id_) != id_:
             refuse(path, f"gives {token!r} two ids", "one id in vocab and added_tokens")
-    vocab, bytes_of = read_vocab(named, specials, path)
-    merges = read_merges(_merge_names(model["merges"], path), bytes_of, path)
+    vocab = read_vocab(named, specials, path)
+    merges = _read_merges(model["merges"], vocab, path)
     ignore_merges = model.get("ignore_merges", False)
     return Tokenizer(vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges))
 
@@ -353,14 +355,15 @@ def _overlapping(some: list[str], others: list[str]) -> tuple[str, str] | None:
     return None
 
 
-def _merge_names(merges: Any, path: Path) -> list[str]:
-    """Left, right, left, right, … of merges as pairs, or as ``"a b"`` in older files."""
+def _read_merges(merges: Any, vocab: dict[int, bytes], path: Path) -> MergeList:
+    """Merges as pairs, or as ``"a b"`` in older files."""
     kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
     if kinds == {str}:
-        return split_merges_txt("\n".join(merges).encode("utf-8", "surrogatepass"), path)
+        content = "\n".join(merges).encode("utf-8", "surrogatepass")
+        return read_merges_txt(merges_text(content, path), vocab, path)
     if kinds - {list} or set(map(len, merges)) - {2}:
         refuse(path, "has merges that are no pairs")
-    return list(chain.from_iterable(merges))
+    return read_merges(list(chain.from_iterable(merges)), vocab, path)
 
 
 def _type_of(part: Any) -> str:

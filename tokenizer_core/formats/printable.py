@@ -6,15 +6,18 @@ Special tokens stand in such a vocab as they are; all other tokens one character
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import refuse, text_of
+from tokenizer_core.merge_list import MergeList, find_merges
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
@@ -22,10 +25,11 @@ from tokenizer_core.vocabulary import printable_bytes
 
 _HEADER = "#version: 0.2"
 _TO_PRINTABLE = dict(printable_bytes())
-# Characters that stand for no byte become one that Latin-1 lacks, and so are found.
-_FROM_PRINTABLE = dict.fromkeys(range(256), "\uffff") | {
-    ord(character): byte for byte, character in printable_bytes().items()
-}
+# By code unit of UTF-16.
+_NO_BYTE = 256
+# By code point; the last entry is for all that are higher.
+_FROM_PRINTABLE = np.full(max(map(ord, printable_bytes().values())) + 2, _NO_BYTE, np.uint16)
+_FROM_PRINTABLE[list(map(ord, printable_bytes().values()))] = list(printable_bytes())
 
 
 def printable_tokens(tokens: Iterable[bytes]) -> list[str]:
@@ -35,12 +39,21 @@ def printable_tokens(tokens: Iterable[bytes]) -> list[str]:
 
 def tokens_of_printable(names: Sequence[str]) -> list[bytes] | None:
     """The tokens that `printable_tokens` wrote, or None when a character stands for no byte."""
-    try:
-        content = "".join(names).translate(_FROM_PRINTABLE).encode("latin-1")
-    except UnicodeEncodeError:
+    values = _bytes_of_points(_code_points("".join(names)))
+    if values.max(initial=0) == _NO_BYTE:
         return None
+    content = values.astype(np.uint8).tobytes()
     edges = accumulate(map(len, names), initial=0)
     return [content[begin:end] for begin, end in pairwise(edges)]
+
+
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _bytes_of_points(points: NDArray[np.uint32]) -> NDArray[np.uint16]:
+    """The byte that each character stands for, or `_NO_BYTE`."""
+    return _FROM_PRINTABLE[np.minimum(points, len(_FROM_PRINTABLE) - 1)]
 
 
 def named_vocab(tokenizer: Tokenizer) -> dict[str, int]:
@@ -82,10 +95,8 @@ def merges_txt(tokenizer: Tokenizer) -> bytes:
     return "\n".join([_HEADER, *lines, ""]).encode()
 
 
-def read_vocab(
-    named: Any, special_tokens: Collection[str], path: Path
-) -> tuple[dict[int, bytes], dict[str, bytes]]:
-    """The vocab of printable names: id → bytes, and name → bytes.
+def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[int, bytes]:
+    """The vocab of printable names: id → bytes.
 
     Args:
         named: what a JSON parser gave.
@@ -111,40 +122,79 @@ def read_vocab(
             "byte-level vocabs write each byte as one printable character",
             "name it as a special token if it is one",
         )
-    bytes_of = dict(zip(ordinary, tokens, strict=True))
-    bytes_of |= {name: name.encode() for name in special_tokens if name in named}
-    vocab = {named[name]: token for name, token in bytes_of.items()}
+    vocab = dict(zip(map(named.__getitem__, ordinary), tokens, strict=True))
+    vocab |= {named[name]: name.encode() for name in special_tokens if name in named}
     if len(vocab) != len(named):
-        name = next(n for n, id_ in named.items() if vocab[id_] != bytes_of[n])
-        refuse(path, f"gives the id {named[name]} to two tokens", "each id is one token")
-    return vocab, bytes_of
+        id_, _ = Counter(named.values()).most_common(1)[0]
+        refuse(path, f"gives the id {id_} to two tokens", "each id is one token")
+    return vocab
 
 
-def read_merges(
-    names: Sequence[str], bytes_of: Mapping[str, bytes], path: Path
-) -> list[tuple[bytes, bytes]]:
+def read_merges(names: Sequence[str], vocab: Mapping[int, bytes], path: Path) -> MergeList:
     """Merges given as printable names: left, right, left, right, …
 
-    One flat list instead of 100,000 short ones: those cost more in the garbage collector than
-    all the rest of reading.
+    Args:
+        names: one flat list instead of 100,000 short ones: those cost more in the garbage
+            collector than all the rest of reading.
+        vocab: what `read_vocab` gave.
 
     Raises:
-        InvalidTokenizer: a name that the vocab lacks.
+        InvalidTokenizer: a name that the vocab lacks, or makes with another what the vocab lacks.
     """
-    try:
-        tokens = list(map(bytes_of.__getitem__, names))
-    except (KeyError, TypeError):
-        name = next(n for n in names if not isinstance(n, str) or n not in bytes_of)
+    if set(map(type, names)) - {str} or "" in names:
+        _refuse_name(next(n for n in names if not isinstance(n, str) or not n), path)
+    lengths = np.fromiter(map(len, names), np.int64, len(names))
+    return _find_merges(_code_points("".join(names)), lengths, vocab, path)
+
+
+def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeList:
+    """Merges as `merges_text` gives them, without a string for each name; see `read_merges`."""
+    points = _code_points(text)
+    gaps = (points == ord(" ")) | (points == ord("\n"))
+    edges = np.flatnonzero(gaps) if text else np.zeros(0, np.int64)
+    lengths = np.diff(edges, prepend=-1, append=len(points)) - 1
+    return _find_merges(points[~gaps], lengths if text else edges, vocab, path)
+
+
+def _find_merges(
+    points: NDArray[np.uint32], lengths: NDArray[np.int64], vocab: Mapping[int, bytes], path: Path
+) -> MergeList:
+    """Merges spelled out: code points of left, right, left, right, …; and how many each has."""
+    values = _bytes_of_points(points)
+    ends = np.cumsum(lengths)
+
+    def refuse_name(number: Any) -> NoReturn:
+        name = points[ends[number] - lengths[number] : ends[number]].tobytes()
+        _refuse_name(name.decode("utf-32-le", "surrogatepass"), path)
+
+    foreign = np.flatnonzero(values == _NO_BYTE)
+    if len(foreign):
+        refuse_name(np.searchsorted(ends, foreign[0], "right"))
+    left, right, results = find_merges(vocab, values.astype(np.uint8).tobytes(), lengths)
+    unknown = np.flatnonzero(np.column_stack((left, right)) < 0)
+    if len(unknown):
+        refuse_name(unknown[0])
+    if results.min(initial=0) < 0:
+        rank = int(np.argmin(results))
+        token = vocab[int(left[rank])] + vocab[int(right[rank])]
         refuse(
             path,
-            f"holds a merge of {shown(name)}, which the vocab lacks",
-            "each merge joins two tokens of the vocab",
+            f"holds merge {rank}, which makes {shown(token)}, which the vocab lacks",
+            "the result of a merge is an ordinary token of the vocab",
         )
-    return list(zip(tokens[::2], tokens[1::2], strict=True))
+    return MergeList(vocab, left, right, results)
 
 
-def split_merges_txt(content: bytes, path: Path) -> list[str]:
-    """The names in a merges.txt: left, right, left, right, …; its header is optional.
+def _refuse_name(name: object, path: Path) -> NoReturn:
+    refuse(
+        path,
+        f"holds a merge of {shown(name)}, which the vocab lacks",
+        "each merge joins two tokens of the vocab",
+    )
+
+
+def merges_text(content: bytes, path: Path) -> str:
+    """The lines of a merges.txt, each two names and a space between; its header is optional.
 
     Raises:
         InvalidTokenizer: not UTF-8, or a line that is not two names and a space between.
@@ -153,16 +203,17 @@ def split_merges_txt(content: bytes, path: Path) -> list[str]:
         content = content.partition(b"\n")[2]
     content = content.replace(b"\r\n", b"\n").removesuffix(b"\n")
     if not content:
-        return []
+        return ""
     letters = np.frombuffer(content, np.uint8)
-    separators = letters[(letters == ord(" ")) | (letters == ord("\n"))]
-    names = text_of(content, path).replace("\n", " ").split(" ")
+    places = np.flatnonzero((letters == ord(" ")) | (letters == ord("\n")))
+    separators = letters[places]
     alternate = (separators[::2] == ord(" ")).all() and (separators[1::2] == ord("\n")).all()
-    if not alternate or len(separators) % 2 == 0 or "" in names:
+    nameless = np.diff(places, prepend=-1, append=len(letters)).min() < 2
+    if not alternate or len(separators) % 2 == 0 or nameless:
         lines = content.split(b"\n")
         number = next(i for i, line in enumerate(lines) if not _is_pair(line))
         refuse(path, f"has no pair of tokens at merge {number}: {shown(lines[number])}")
-    return names
+    return text_of(content, path)
 
 
 def _is_pair(line: bytes) -> bool:

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.encoding import derive_merges
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import read_bounded, refuse
+from tokenizer_core.merge_list import MergeList
 from tokenizer_core.reachability import tokens_not_made_by_merges
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import MAX_ID, MAX_TOKEN_BYTES, shown
+
+_MOST_DIGITS = 9  # of a rank
 
 
 def save(tokenizer: Tokenizer, path: Path) -> None:
@@ -118,21 +121,7 @@ def load(
         MissingSource: no such file.
         InvalidTokenizer: malformed, ids repeated, or a token that is no merge of two earlier ones.
     """
-    vocab: dict[int, bytes] = {}
-    for number, line in enumerate(read_bounded(path).splitlines(), 1):
-        if not line:
-            continue
-        encoded, _, rank = line.partition(b" ")
-        try:
-            token = base64.b64decode(encoded, validate=True)
-            if not rank.isdigit() or len(rank) > 9 or not 0 < len(token) <= MAX_TOKEN_BYTES:
-                raise ValueError(rank)
-            id_ = int(rank)
-        except (ValueError, binascii.Error):
-            refuse(path, f"is not 'base64 rank' in line {number}")
-        if id_ in vocab or id_ > MAX_ID:
-            refuse(path, f"repeats or exceeds ids in line {number}", f"ids up to {MAX_ID}, once")
-        vocab[id_] = token
+    vocab = _read_ranks(read_bounded(path).splitlines(), path)
     merges = _merges_of(vocab, path)
     specials = dict(special_tokens or {})
     for special, id_ in specials.items():
@@ -142,7 +131,48 @@ def load(
     return Tokenizer(vocab, merges, specials, pattern)
 
 
-def _merges_of(vocab: Mapping[int, bytes], path: Path) -> list[tuple[bytes, bytes]]:
+def _read_ranks(lines: list[bytes], path: Path) -> dict[int, bytes]:
+    """Id → bytes; all lines at once, and one by one only to find the one that is wrong."""
+    halves = [line.partition(b" ") for line in lines if line]
+    ranks = [rank for _, _, rank in halves]
+    if not all(map(bytes.isdigit, ranks)) or max(map(len, ranks), default=0) > _MOST_DIGITS:
+        _refuse_line(lines, path)
+    ids = list(map(int, ranks))
+    try:
+        vocab = dict(zip(ids, [_token_of(encoded) for encoded, _, _ in halves], strict=True))
+    except ValueError:
+        _refuse_line(lines, path)
+    if len(vocab) != len(ids) or max(ids, default=0) > MAX_ID:
+        _refuse_line(lines, path)
+    return vocab
+
+
+def _token_of(encoded: bytes) -> bytes:
+    token = binascii.a2b_base64(encoded, strict_mode=True)
+    if not 0 < len(token) <= MAX_TOKEN_BYTES:
+        raise ValueError(encoded)
+    return token
+
+
+def _refuse_line(lines: list[bytes], path: Path) -> NoReturn:
+    known: set[int] = set()
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        encoded, _, rank = line.partition(b" ")
+        try:
+            _token_of(encoded)
+            if not rank.isdigit() or len(rank) > _MOST_DIGITS:
+                raise ValueError(rank)
+        except ValueError:  # which binascii.Error is
+            refuse(path, f"is not 'base64 rank' in line {number}")
+        if int(rank) in known or int(rank) > MAX_ID:
+            refuse(path, f"repeats or exceeds ids in line {number}", f"ids up to {MAX_ID}, once")
+        known.add(int(rank))
+    raise AssertionError("every line is sound")
+
+
+def _merges_of(vocab: Mapping[int, bytes], path: Path) -> MergeList:
     in_order = sorted(vocab)
     single = {vocab[id_][0]: id_ for id_ in in_order if len(vocab[id_]) == 1}
     if len(single) != 256:
@@ -156,5 +186,4 @@ def _merges_of(vocab: Mapping[int, bytes], path: Path) -> list[tuple[bytes, byte
             f"holds the token {shown(vocab[made[failed]])}, which is no merge of two earlier ones",
             "a rank file in the order in which its merges were learned",
         )
-    pairs = zip(left.tolist(), right.tolist(), strict=True)
-    return [(vocab[first], vocab[second]) for first, second in pairs]
+    return MergeList(vocab, left, right, np.array(made, np.int64))

@@ -8,42 +8,55 @@ from numpy.typing import NDArray
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.memory import load_u64, store_u64
 
+SLOT = 16  # bytes kept of each id: a token of up to 15 and its length, in one line of the cache
+LONG = 255  # in place of the length, where the token is longer and lies elsewhere
+
+ABOVE = np.uint64(56)
+BELOW = np.uint64((1 << 56) - 1)
+
 
 @kernel
 def join_tokens(
     ids: NDArray[np.uint32],
-    offsets: NDArray[np.int64],
-    tokens: NDArray[np.uint8],
+    slots: NDArray[np.uint64],
+    long_tokens: NDArray[np.uint8],
     content: NDArray[np.uint8],
 ) -> np.int64:
-    """Write the tokens one after the other, if there is room for them.
-
-    Copies eight bytes at a time: ``tokens`` has 8 bytes more than it needs.
+    """Write the tokens one after the other, as far as there is room for them.
 
     Args:
         ids: uint32 ``[n]``.
-        offsets: int64 ``[highest id + 2]``: the token of id i is ``offsets[i]:offsets[i + 1]``;
-            tokens are not empty, so an empty range is an id that the vocab lacks.
-        tokens: uint8, the tokens joined in order of id.
-        content: uint8; there is room when it has 8 bytes more than the tokens together.
+        slots: uint64 ``[highest id + 1, 2]``: for each id the bytes of its token and, as the last
+            of the 16 bytes, their number; 0: the vocab lacks the id. Of a token above 15 bytes: its
+            place among the long ones, and its length below `LONG`.
+        long_tokens: uint8, the long tokens joined, with 8 bytes behind.
+        content: uint8; there is room when it has `SLOT` bytes more than the tokens together.
 
     Returns:
         Bytes of all tokens together, or −1 − i when ``ids[i]`` is not in the vocab.
     """
     size = np.int64(0)
-    for i in range(len(ids)):
-        id_ = np.int64(ids[i])
-        if id_ + 1 >= len(offsets) or offsets[id_] == offsets[id_ + 1]:
-            return np.int64(-1 - i)
-        size += offsets[id_ + 1] - offsets[id_]
-    if size + 8 > len(content):
-        return size
-    source = np.int64(tokens.ctypes.data)
+    room = np.int64(len(content) - SLOT)
+    source = np.int64(slots.ctypes.data)
+    elsewhere = np.int64(long_tokens.ctypes.data)
     target = np.int64(content.ctypes.data)
     for i in range(len(ids)):
-        begin = offsets[np.int64(ids[i])]
-        length = offsets[np.int64(ids[i]) + 1] - begin
-        for at in range(0, length, 8):
-            store_u64(target + at, load_u64(source + begin + at))
-        target += length
+        id_ = np.int64(ids[i])
+        if id_ >= len(slots):
+            return np.int64(-1 - i)
+        first = load_u64(source + SLOT * id_)
+        second = load_u64(source + SLOT * id_ + 8)
+        length = np.int64(second >> ABOVE)
+        if length == 0:
+            return np.int64(-1 - i)
+        if length == LONG:
+            length = np.int64(second & BELOW)
+            if size + length <= room:
+                begin = elsewhere + np.int64(first)
+                for at in range(0, length, 8):
+                    store_u64(target + size + at, load_u64(begin + at))
+        elif size + length <= room:
+            store_u64(target + size, first)
+            store_u64(target + size + 8, second)
+        size += length
     return size

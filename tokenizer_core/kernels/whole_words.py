@@ -1,4 +1,4 @@
-"""Words that are one token whatever their merges say: a table that is built once and then read."""
+"""Words that are one token as a whole: a table of their ids that is built once and then read."""
 
 from __future__ import annotations
 
@@ -48,6 +48,34 @@ def fill_whole_words(
         store_u64(entry + PLACE, np.uint64(begin))
         begin = ends[i]
     return shift
+
+
+@kernel
+def find_whole_words(
+    text: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    words: NDArray[np.uint8],
+    table: NDArray[np.uint64],
+    ids: NDArray[np.int64],
+) -> None:
+    """Look up many words.
+
+    Args:
+        text: uint8, with 16 readable bytes behind.
+        begins, ends: int64 ``[n]``: where each word lies in it; none is empty.
+        words, table: as for `fill_whole_words`, filled.
+        ids: int64 ``[n]``: receives the id of each, or −1.
+    """
+    shift = table_shift(table)
+    base = text.ctypes.data
+    for i in range(len(begins)):
+        word = base + begins[i]
+        low, high = word_key(word, ends[i] - begins[i])
+        mixed = mix(low, high)
+        entry = find_entry(table.ctypes.data, shift, low, high, mixed, words.ctypes.data, word)
+        known = load_u64(entry + HIGH) != np.uint64(0)
+        ids[i] = np.int64(load_u64(entry + VALUE)) if known else np.int64(-1)
 
 
 @kernel
