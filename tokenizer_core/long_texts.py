@@ -5,7 +5,6 @@ Parts meet where no pre-token can cross, so their ids joined are those of the wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,17 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.encoder import Encoder
+from tokenizer_core.lone_spaces import LONE_SPACE
 from tokenizer_core.processors import thread_count
 from tokenizer_core.text import Text
 from tokenizer_core.text_input import refuse_invalid_utf8
 
 PART = 1 << 20  # bytes; measured: LOG.md
-# A single U+0020 between two characters that are surely no white space: in UTF-8 that begins
-# with C2, E1, E2 or E3, or is a control character.
-_CUT = re.compile(
-    rb"(?:(?<=[!-~])|(?<=[\xc3-\xdf][\x80-\xbf])|(?<=[\xe0\xe4-\xef][\x80-\xbf]{2})) "
-    rb"(?=[!-~\xc3-\xe0\xe4-\xf4])"
-)
 
 
 def encode_long(
@@ -85,7 +79,7 @@ def _edges(content: bytes, cuts_at_spaces: bool) -> Iterator[int]:
     size = len(content)
     begin = 0
     while cuts_at_spaces and size - begin >= 2 * PART:
-        found = _CUT.search(content, begin + PART)
+        found = LONE_SPACE.search(content, begin + PART)
         if found is None:
             break
         begin = found.start()
