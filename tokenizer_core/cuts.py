@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokenizer_core.cut_pairs import CutPairs
+from tokenizer_core.lone_spaces import SpacesFirst
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,12 @@ class Cuts:
 
     Attributes:
         at_line_feeds: behind line feeds, and nowhere else.
-        pairs: between these pairs of characters.
+        pairs: between these pairs of characters, or at spaces first.
         special_tokens: at the start of each of these byte strings.
     """
 
     at_line_feeds: bool = False
-    pairs: CutPairs | None = None
+    pairs: CutPairs | SpacesFirst | None = None
     special_tokens: tuple[bytes, ...] = ()
 
     @property

@@ -27,7 +27,7 @@ from tokenizer_core.short_texts import SHORT_TEXT, ShortBuffers
 
 _FIRST_SLOTS = 1 << 12  # 128 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH
-_GROWTH = 4
+_GROWTH = 16
 _CACHE_LINE = 64
 _KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
 _LEAST_SCRATCH = (SHORT_SCRATCH + LONG_SCRATCH * SHORT_TEXT) // 8  # uint64: 66 KiB

@@ -8,6 +8,7 @@ from typing import Literal
 from tokenizer_core.cuts import Cuts
 from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import InvalidOption
+from tokenizer_core.lone_spaces import SpacesFirst
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
 
@@ -63,6 +64,12 @@ class Reading:
         if format == "jsonl":
             return Cuts(at_line_feeds=True)
         return Cuts(pairs=self.pattern.cut_pairs, special_tokens=self.special_bytes)
+
+    def quick_cuts(self, format: str) -> Cuts:
+        """Legal cuts as well, but not always the first ones; known without an automaton."""
+        if format == "jsonl" or not self.pattern.cuts_at_spaces:
+            return self.cuts(format)
+        return Cuts(pairs=SpacesFirst(self.pattern), special_tokens=self.special_bytes)
 
     @property
     def held_out_below(self) -> int:

@@ -90,7 +90,7 @@ class FileCutter:
 
     def __init__(self, file: SourceFile, reading: Reading, piece_bytes: int) -> None:
         self._file = file
-        self._cuts = reading.cuts(file.format)
+        self._cuts = reading.quick_cuts(file.format)
         self._document_cuts = _document_cuts(reading, file)
         self._piece_bytes = piece_bytes
         self._source: SourceBytes = open_source(file, self._cuts.behind)

@@ -192,6 +192,15 @@ class SplitPattern:
             )
 
     @property
+    def cuts_at_spaces(self) -> bool:
+        """Whether text may be cut before a single U+0020 between two non-space characters.
+
+        True where no pre-token has a U+0020 inside or behind non-space characters. Known without
+        an automaton, of named patterns alone.
+        """
+        return self.name is not None
+
+    @property
     def cut_pairs(self) -> CutPairs | None:
         """Between which characters text may be cut; None where nothing is known."""
         return cut_pairs(self.regex)

@@ -12,6 +12,7 @@ import regex
 from tokenizer_core import reference
 from tokenizer_core.cut_pairs import cut_pairs
 from tokenizer_core.cuts import Cuts
+from tokenizer_core.lone_spaces import SpacesFirst
 from tokenizer_core.split_patterns import SplitPattern
 
 SPECIALS = ("<|a|>", "<|a|><|b|>", "<|b|>", "x y", "aa", "\n")
@@ -63,6 +64,26 @@ def test_no_cut_between_two_characters_changes_any_short_text(pattern: str, alph
                 assert both == whole, (content, cut)
                 tried += 1
     assert tried > 300
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "deepseek-v3"])
+def test_spaces_come_first_and_the_pattern_says_where_there_are_none(name: str) -> None:
+    pattern = SplitPattern.named(name)
+    cuts = Cuts(pairs=SpacesFirst(pattern))
+    tried = 0
+    for letters in itertools.product("a1 .\u3000漢", repeat=5):
+        content = "".join(letters)
+        raw = (content + "    ").encode()
+        whole = reference.split(content, pattern.regex)
+        for cut in all_cuts(cuts, raw):
+            if cut < len(raw) - 4:
+                halves = raw[:cut].decode(), raw[cut:-4].decode()
+                both = [word for half in halves for word in reference.split(half, pattern.regex)]
+                assert both == whole, (content, cut)
+                tried += 1
+    assert tried > 3000
+    assert cuts.first("a漢, here".encode() + bytes(4), 1, 9) == len("a漢,".encode())
+    assert cuts.first("漢。".encode() + bytes(4), 1, 6) == len("漢".encode())
 
 
 def reference_sum(parts: tuple[str, ...], regex: str, specials: tuple[str, ...]) -> Counter[bytes]:

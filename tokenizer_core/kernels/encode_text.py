@@ -46,14 +46,15 @@ from tokenizer_core.kernels.word_cache import (
     is_full,
     remember,
 )
-from tokenizer_core.kernels.word_keys import HIGH, LOW, mix, word_key
+from tokenizer_core.kernels.word_keys import HIGH, LOW, key_length, mix, word_key
 
 ZERO, ONE, TWO, FIVE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(5)
 NO_BITS, ALL = np.uint64(0), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
-# A word under way: low and high of its key, the address of its entry, its own and its length.
-WAY_ENTRY, WAY_WORD, WAY_LENGTH = 16, 24, 32
-WAY = 40  # bytes
+# A word under way: low and high of its key, the address of its entry and its own. A word that is
+# too long to be kept has its length for low, and a high that no key has.
+WAY_ENTRY, WAY_WORD = 16, 24
+WAY = 32  # bytes
 BATCH = 64  # words under way
 QUEUE_BYTES = BATCH * WAY + 32  # behind them an entry that is never found
 
@@ -92,10 +93,10 @@ def encode_unmet(way: Integer, machine: Integer, target: Integer) -> Integer:
     """Write the ids of a word that is not in the first entry it could be in; returns how many."""
     entry = np.int64(load_u64(way + WAY_ENTRY))
     word = np.int64(load_u64(way + WAY_WORD))
-    length = np.int64(load_u64(way + WAY_LENGTH))
-    if entry == np.int64(load_u64(machine + 8 * QUEUE)) + BATCH * WAY:
-        return encode_anew(word, length, machine, target)
     low, high = load_u64(way + LOW), load_u64(way + HIGH)
+    if high == ALL:
+        return encode_anew(word, np.int64(low), machine, target)
+    length = key_length(high)
     entry = find_word(machine, entry, low, high, word, length)
     if load_u64(entry + HIGH) != ZERO:
         return copy_found(machine, entry, target)
@@ -148,10 +149,10 @@ def queue_words(
         elif length > longest:
             break
         else:
+            store_u64(way + LOW, np.uint64(length))
             store_u64(way + HIGH, ALL)
         store_u64(way + WAY_ENTRY, np.uint64(entry))
         store_u64(way + WAY_WORD, np.uint64(word))
-        store_u64(way + WAY_LENGTH, np.uint64(length))
         way += WAY
         number += 1
         start = stop
