@@ -56,6 +56,7 @@ def _learn_over_a_large_alphabet() -> None:
 
 def _encode() -> None:
     from tokenizer_core.encoding import derive_merges
+    from tokenizer_core.merge_list import find_merges
     from tokenizer_core.short_texts import SHORT_TEXT
     from tokenizer_core.tokenizer import Tokenizer
     from tokenizer_core.word_counts import WordCounts
@@ -70,6 +71,7 @@ def _encode() -> None:
     tokenizer.decode(ids)
     tokenizer.encoder.gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
+    find_merges(vocab, b"ab", np.ones(2, np.int64))
 
 
 # The longest first, so that processes that share the work end at about the same time.
