@@ -77,9 +77,12 @@ def shown(token: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}…"
 
 
-def _ids_of_tokens(vocab: Mapping[int, bytes]) -> dict[bytes, int]:
-    if not isinstance(vocab, Mapping):
-        _refuse(f"vocab is a {type(vocab).__name__}", "a vocab is a dict of id → bytes")
+def refuse_wrong_ids(vocab: Mapping[int, bytes]) -> None:
+    """Refuse ids that are no whole numbers from 0 to `MAX_ID`.
+
+    Raises:
+        InvalidTokenizer: names one of them.
+    """
     wrong_type = set(map(type, vocab)) - {int}
     if wrong_type or (vocab and not (min(vocab) >= 0 and max(vocab) <= MAX_ID)):
         culprit = next(i for i in vocab if type(i) is not int or not 0 <= i <= MAX_ID)
@@ -87,6 +90,12 @@ def _ids_of_tokens(vocab: Mapping[int, bytes]) -> dict[bytes, int]:
             f"the vocab holds the id {shown(culprit)}",
             f"ids are whole numbers from 0 to {MAX_ID}",
         )
+
+
+def _ids_of_tokens(vocab: Mapping[int, bytes]) -> dict[bytes, int]:
+    if not isinstance(vocab, Mapping):
+        _refuse(f"vocab is a {type(vocab).__name__}", "a vocab is a dict of id → bytes")
+    refuse_wrong_ids(vocab)
     tokens = vocab.values()
     if set(map(type, tokens)) - {bytes}:
         id_, token = next((i, token) for i, token in vocab.items() if type(token) is not bytes)

@@ -20,7 +20,7 @@ from tokenizer_core.formats.bounded_files import refuse, text_of
 from tokenizer_core.merge_list import MergeList, find_merges
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
+from tokenizer_core.vocab_rules import refuse_wrong_ids, shown
 from tokenizer_core.vocabulary import printable_bytes
 
 _HEADER = "#version: 0.2"
@@ -170,6 +170,7 @@ def _find_merges(
     foreign = np.flatnonzero(values == _NO_BYTE)
     if len(foreign):
         refuse_name(np.searchsorted(ends, foreign[0], "right"))
+    refuse_wrong_ids(vocab)
     left, right, results = find_merges(vocab, values.astype(np.uint8).tobytes(), lengths)
     unknown = np.flatnonzero(np.column_stack((left, right)) < 0)
     if len(unknown):
