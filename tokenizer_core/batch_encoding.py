@@ -10,7 +10,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.encoding import Encoder, spans_of_lengths
+from tokenizer_core.encoder import Encoder
+from tokenizer_core.encoding import spans_of_lengths
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.special_policy import SpecialPolicy, spans_between
 from tokenizer_core.text import Text

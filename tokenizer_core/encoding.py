@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenizer_core.encoder import Encoder
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.kernels.encode_gains import add_gains
 from tokenizer_core.kernels.encode_machine import (
@@ -102,7 +103,7 @@ class Workspace:
             self._take(_LEAST_SCRATCH)
 
 
-class Encoder:
+class BytePairEncoder(Encoder):
     """Byte pair encoding of marked text: in each pre-token the pair of lowest rank, leftmost first.
 
     Any number of threads may encode at once. Each borrows a workspace for the length of a call, so

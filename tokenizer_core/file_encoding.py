@@ -25,7 +25,7 @@ from tokenizer_core.corpus import SourceFile
 from tokenizer_core.digests import digest_of
 from tokenizer_core.documents import ChunkText
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.encoding import Encoder
+from tokenizer_core.encoder import Encoder
 from tokenizer_core.errors import InvalidOption, MissingSource
 from tokenizer_core.reading import Reading
 from tokenizer_core.special_tokens import find_special_tokens

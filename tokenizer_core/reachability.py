@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tokenizer_core.encoding import Encoder, spans_of_lengths
+from tokenizer_core.encoder import Encoder
+from tokenizer_core.encoding import spans_of_lengths
 from tokenizer_core.text import Text
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, decoded_text
 from tokenizer_core.digests import canonical_json, digest_of_bytes
-from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, Encoder
+from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, BytePairEncoder
 from tokenizer_core.errors import UnknownToken
 from tokenizer_core.reachability import tokens_not_made_by_merges
 from tokenizer_core.split_patterns import SplitPattern
@@ -48,7 +48,7 @@ class TokenizerModel:
         self._special_ids = frozenset(self._special_tokens.values())
         self._decoder = Decoder(self._vocab)
         #: The engine underneath, for those who have spans of bytes rather than strings.
-        self.encoder = Encoder(
+        self.encoder = BytePairEncoder(
             checked.byte_ids, *self._merge_ids, self._pattern, cache_words=cache_words
         )
         if ignore_merges:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenizer_core import reference
-from tokenizer_core.encoding import Encoder, derive_merges
+from tokenizer_core.encoding import BytePairEncoder, derive_merges
 from tokenizer_core.kernels.encode_text import next_start
 from tokenizer_core.kernels.word_cache import cache_slot, find_cached, word_key
 from tokenizer_core.split_patterns import SplitPattern
@@ -24,14 +24,14 @@ MakeTokenizer = Callable[..., Tokenizer]
 IDENTITY = np.arange(256)
 
 
-def encoder_of(merges: list[reference.Pair], cache_words: int = 64) -> Encoder:
+def encoder_of(merges: list[reference.Pair], cache_words: int = 64) -> BytePairEncoder:
     """Bytes are their own ids, merge k makes 256 + k."""
     ids = {bytes([byte]): byte for byte in range(256)}
     ids |= {left + right: 256 + rank for rank, (left, right) in enumerate(merges)}
     columns = [(ids[left], ids[right], ids[left + right]) for left, right in merges]
     left, right, results = np.array(columns, np.int64).reshape(-1, 3).T.copy()
     pattern = SplitPattern.named("gpt2")
-    return Encoder(IDENTITY, left, right, results, pattern, cache_words)
+    return BytePairEncoder(IDENTITY, left, right, results, pattern, cache_words)
 
 
 def ids_by_reference(word: bytes, merges: Iterable[reference.Pair]) -> list[int]:
