@@ -140,7 +140,7 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         encode_mb_per_second=size / 1e6 / max(seconds, 1e-9),
         # Words that are taken whole take no merges, so gains say nothing about smaller sizes.
         curve=((tokenizer.vocab_size, size / tokens),)
-        if tokenizer.encoder.has_whole_words
+        if tokenizer.byte_pairs.has_whole_words
         else compression_curve(tokenizer, size, gains),
         bytes=size,
         chars=chars,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,33 +12,29 @@ from numpy.typing import NDArray
 
 from tokenizer_core.batch_encoding import encode_batch
 from tokenizer_core.corpus import Source, find_source_files
-from tokenizer_core.explanation import ExplainedPreToken, Explainer
+from tokenizer_core.errors import InvalidOption
 from tokenizer_core.file_encoding import SHARD_BYTES, FileEncoding, encode_files
-from tokenizer_core.offsets import EncodingWithOffsets, encoding_with_offsets
 from tokenizer_core.padding import Side, pad
 from tokenizer_core.reading import Reading
 from tokenizer_core.short_texts import SHORT_TEXT
-from tokenizer_core.special_policy import SpecialPolicy, spans_between
-from tokenizer_core.text import Text
+from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.text_encoding import AllowedSpecial, OnSpecial, TextEncoding
 from tokenizer_core.text_input import utf8_of, valid_utf8
 from tokenizer_core.text_stream import cut_stream
 from tokenizer_core.token_shards import ShardRecord, TokenShards
-from tokenizer_core.tokenizer_model import TokenizerModel
-from tokenizer_core.truncation import longest_prefix
 from tokenizer_core.word_counts import WordCounts
 
-AllowedSpecial = Literal["none", "all"] | Collection[str]
-OnSpecial = Literal["text", "error"]
 AnyPath = str | os.PathLike[str] | Source
-Format = Literal["bpeline", "hf", "gpt2", "tiktoken"]
+Format = Literal["bpeline", "hf", "gpt2", "tiktoken", "subword-nmt", "wordpiece", "frequency-bpe"]
 
 
-class Tokenizer(TokenizerModel):
-    """Byte-level BPE: immutable, safe to use from many threads.
+class Tokenizer(TextEncoding):
+    """Byte-level BPE, or another algorithm: immutable, safe to use from many threads.
 
-    ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent pair of lowest rank
-    (the leftmost of equals) until no merge is left: the ids of HuggingFace ``tokenizers`` and of
-    tiktoken. Text that spells a special token is ordinary text unless it is allowed.
+    With byte-level BPE ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent
+    pair of lowest rank (the leftmost of equals) until no merge is left: the ids of HuggingFace
+    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.algorithms`. Text that
+    spells a special token is ordinary text unless it is allowed.
 
     Lone surrogates in a ``str`` have no UTF-8 form; they are encoded as U+FFFD, pairs of them as
     the character they stand for (tiktoken's rule). All other text survives the round trip.
@@ -48,7 +43,10 @@ class Tokenizer(TokenizerModel):
         vocab: id → bytes; ids may have gaps. Holds all 256 bytes and the special tokens.
         merges: pairs of bytes in order of rank.
         special_tokens: token → id, or tokens whose ids are looked up in the vocab.
-        pattern: the split pattern: a name, a regex or a `SplitPattern`.
+        pattern: the split pattern: a name, a regex or a `SplitPattern`; by default that of the
+            algorithm, ``gpt2`` for byte-level BPE.
+        algorithm: see `tokenizer_core.algorithms`; what is said of bytes and of merges is said of
+            byte-level BPE.
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
             are not among these: they are found where they are allowed, and nowhere else.
@@ -130,63 +128,6 @@ class Tokenizer(TokenizerModel):
     ) -> int:
         """How many ids `encode` would give."""
         return len(self._ids_of(valid_utf8(text), allowed_special, on_special))
-
-    def encode_with_offsets(
-        self,
-        text: str,
-        allowed_special: AllowedSpecial = "none",
-        on_special: OnSpecial = "text",
-    ) -> EncodingWithOffsets:
-        """Token ids of ``text``, and where in the text each of them stands.
-
-        Byte offsets lie end to end and cover the text. A token may hold a part of a character
-        only: its character offsets are those of all the characters it touches, so neighbours
-        overlap then.
-
-        Raises:
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
-        """
-        ids = self._ids_of(utf8_of(text), allowed_special, on_special)
-        return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
-
-    def truncate(
-        self,
-        text: str,
-        max_tokens: int,
-        allowed_special: AllowedSpecial = "none",
-        on_special: OnSpecial = "text",
-    ) -> str:
-        """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
-
-        It never splits a character. Its ids are not always the first ids of the whole text: a
-        prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
-        more than 4 KiB without a space (or with a pattern of your own) the prefix fits, but a
-        slightly longer one may fit as well.
-
-        Raises:
-            InvalidOption: ``max_tokens`` is negative.
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
-        """
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        content = utf8_of(text)
-        policy.refuse_forbidden(text)
-
-        def ends_of(part: bytes) -> NDArray[np.int64]:
-            ids = self._ids_of(part, tuple(policy.allowed), "text")
-            return np.cumsum(self._decoder.lengths(ids))
-
-        cuts_at_spaces = self._pattern.cuts_at_spaces
-        return longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts_at_spaces)
-
-    def explain(self, text: str) -> list[ExplainedPreToken]:
-        """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
-
-        Special tokens are ordinary text. For people: slow, and made for texts they can read.
-
-        Raises:
-            TypeError: ``text`` is not a string.
-        """
-        return self._explainer.explain(utf8_of(text))
 
     def encode_batch(
         self,
@@ -298,6 +239,12 @@ class Tokenizer(TokenizerModel):
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
             DiskFull: no space left; shards that were finished stay.
         """
+        if self.words is not None and self.words.sentences is not None:
+            raise InvalidOption(
+                "files in bulk were to be encoded sentence by sentence",
+                "files are read in parts, which may begin and end within a sentence",
+                "encode each file as a text: tokenizer.encode(path.read_text())",
+            )
         if isinstance(paths, str | os.PathLike | Source):
             paths = [paths]
         sources = [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
@@ -320,7 +267,7 @@ class Tokenizer(TokenizerModel):
         (Two merges with the same result, which training never makes, would break this; and words
         that are one token by ``ignore_merges`` are counted here as if they were not.)
         """
-        return self.encoder.gains(words)
+        return self.byte_pairs.gains(words)
 
     # Files
 
@@ -328,9 +275,11 @@ class Tokenizer(TokenizerModel):
         """Write the tokenizer durably.
 
         Args:
-            path: a directory for ``bpeline`` and ``gpt2``, a file for ``hf`` and ``tiktoken``.
+            path: a directory for ``bpeline``, ``gpt2`` and ``frequency-bpe``, else a file.
             format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``gpt2``: vocab.json and
-                merges.txt; ``tiktoken``: ranks, without pattern and special tokens.
+                merges.txt; ``tiktoken``: ranks, without pattern and special tokens;
+                ``subword-nmt``: a codes file; ``wordpiece``: vocab.txt; ``frequency-bpe``:
+                freqs.json, vocab_to_idx.json and idx_to_vocab.json.
 
         Raises:
             InvalidOption: a format of another name.
@@ -366,25 +315,6 @@ class Tokenizer(TokenizerModel):
 
     # Inside
 
-    def _ids_of(
-        self, content: bytes, allowed_special: AllowedSpecial, on_special: OnSpecial
-    ) -> NDArray[np.uint32]:
-        whole = Text.of(content)
-        if allowed_special == "none" and on_special == "text":
-            return self.encoder.encode_whole(whole)
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        if policy.forbidden:
-            policy.refuse_forbidden(content.decode())
-        if not policy.allowed:
-            return self.encoder.encode_whole(whole)
-        return self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))[0]
-
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
-        for text in cut_stream(pieces, policy, self._pattern.cuts_at_spaces):
+        for text in cut_stream(pieces, policy, self._cuts_at_spaces):
             yield from self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
-
-    @cached_property
-    def _explainer(self) -> Explainer:
-        return Explainer(
-            self.encoder.byte_ids, *self._merge_ids, self._ids, self._pattern, self._ignore_merges
-        )

@@ -1,6 +1,7 @@
 """Our own format: a directory with manifest.json, vocab.json and merges.txt, verified when read.
 
-Only these three names are ever opened. vocab.json and merges.txt are those of GPT-2's format.
+Only these three names are ever opened. With byte-level BPE vocab.json and merges.txt are those of
+GPT-2's format; with an algorithm over characters they hold tokens as they are, in JSON.
 """
 
 from __future__ import annotations
@@ -10,10 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
 from tokenizer_core.digests import digest_of_bytes
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
+from tokenizer_core.formats.plain_tokens import (
+    merges_json,
+    read_plain_merges,
+    read_plain_vocab,
+    vocab_json_of_text,
+)
 from tokenizer_core.formats.printable import (
     merges_txt,
     read_merges,
@@ -66,7 +74,11 @@ def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None 
         InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    files = {VOCAB: vocab_json(tokenizer), MERGES: merges_txt(tokenizer)}
+    over_bytes = tokenizer.algorithm == BYTE_BPE
+    files = {
+        VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
+        MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
+    }
     texts = [*GOLDEN_TEXTS, *(f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4])]
     pattern = tokenizer.pattern
     manifest = {
@@ -81,6 +93,8 @@ def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None 
         "golden": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
         "provenance": dict(provenance or {}),
     }
+    if not over_bytes:
+        manifest["algorithm"] = described(tokenizer.algorithm)
     content = json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)
@@ -109,14 +123,21 @@ def load(path: Path) -> Tokenizer:
             "install the version of `regex` it was made with, or train again",
         )
     named = json_of(contents[VOCAB], path / VOCAB)
-    names = split_merges_txt(contents[MERGES], path / MERGES)
     specials = manifest["special_tokens"]
-    vocab, bytes_of = read_vocab(named, specials, path / VOCAB)
+    algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
+    if algorithm == BYTE_BPE:
+        names = split_merges_txt(contents[MERGES], path / MERGES)
+        vocab, bytes_of = read_vocab(named, specials, path / VOCAB)
+        merges = read_merges(names, bytes_of, path / MERGES)
+    else:
+        vocab = read_plain_vocab(named, path / VOCAB)
+        merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
     tokenizer = Tokenizer(
         vocab,
-        read_merges(names, bytes_of, path / MERGES),
+        merges,
         specials,
         pattern,
+        algorithm=algorithm,
         ignore_merges=manifest["ignore_merges"],
     )
     if tokenizer.digest != manifest["digest"]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from tokenizer_core.algorithms import ByteBpe
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from tokenizer_core.formats.printable import (
     merges_txt,
     read_merges,
@@ -23,8 +25,10 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
 
     Raises:
         InvalidTokenizer: a special token that reads like an ordinary one.
+        InvalidOption: the tokenizer follows another algorithm than byte-level BPE.
         DiskFull: no space left.
     """
+    refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     vocab, merges = vocab_json(tokenizer), merges_txt(tokenizer)
     DURABLE.write(path / "vocab.json", vocab)
     DURABLE.write(path / "merges.txt", merges)

@@ -1,4 +1,4 @@
-"""HuggingFace's tokenizer.json: byte-level BPE written and read; other parts are refused by name.
+"""HuggingFace's tokenizer.json: byte-level BPE and WordPiece written and read, the rest refused.
 
 Mind the difference in use: ``tokenizers`` recognizes special tokens in every text unless
 ``tokenizer.encode_special_tokens = True``; here they are ordinary text unless allowed.
@@ -11,8 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tokenizer_core.algorithms import ByteBpe, WordPiece
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from tokenizer_core.formats.printable import (
     named_vocab,
     printable_tokens,
@@ -20,6 +22,7 @@ from tokenizer_core.formats.printable import (
     read_vocab,
     split_merges_txt,
 )
+from tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
 from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -39,21 +42,38 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     """Write tokenizer.json for ``tokenizers.Tokenizer.from_file`` (0.20 or newer).
 
     Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one.
+        InvalidTokenizer: a special token that reads like an ordinary one, or a split pattern that
+            cannot be said there.
+        InvalidOption: an algorithm that the format does not hold.
         DiskFull: no space left.
     """
-    merges = tokenizer.merges
-    first = printable_tokens(left for left, _ in merges)
-    second = printable_tokens(right for _, right in merges)
     specials = sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
+    algorithm = tokenizer.algorithm
+    if isinstance(algorithm, WordPiece):
+        parts = parts_for_huggingface(tokenizer, algorithm)
+    else:
+        refuse_other_algorithms(tokenizer, "byte-level BPE and WordPiece", ByteBpe)
+        parts = _parts_of_byte_bpe(tokenizer)
     document = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": id_, "content": token, **_ADDED_TOKEN} for token, id_ in specials],
         "normalizer": None,
-        "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
+        "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": None,
+        "decoder": parts["decoder"],
+        "model": parts["model"],
+    }
+    DURABLE.write(path, (json.dumps(document, ensure_ascii=False) + "\n").encode())
+
+
+def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
+    merges = tokenizer.merges
+    first = printable_tokens(left for left, _ in merges)
+    second = printable_tokens(right for _, right in merges)
+    return {
+        "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
         "decoder": {**_BYTE_LEVEL, "use_regex": True},
         "model": {
             "type": "BPE",
@@ -68,11 +88,10 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
             "merges": list(zip(first, second, strict=True)),
         },
     }
-    DURABLE.write(path, (json.dumps(document, ensure_ascii=False) + "\n").encode())
 
 
 def load(path: Path, *, without_template: bool = False) -> Tokenizer:
-    """Read a tokenizer.json of byte-level BPE, also with ``ignore_merges`` as in Llama 3.
+    """Read a tokenizer.json of byte-level BPE (also with ``ignore_merges``) or of WordPiece.
 
     Args:
         path: the file.
@@ -93,10 +112,13 @@ def load(path: Path, *, without_template: bool = False) -> Tokenizer:
     for part in ("normalizer", "truncation", "padding"):
         if document.get(part) is not None:
             refuse(path, f"has the {part} {_type_of(document[part])}", f"no {part}; {_SUPPORTED}")
+    _check_post_processor(document.get("post_processor"), without_template, path)
+    if _type_of(document.get("model")) == "WordPiece":
+        added = _read_added_tokens(document.get("added_tokens") or [], path)
+        return from_huggingface(document, added, path)
     decoder = document.get("decoder")
     if decoder is not None and _type_of(decoder) != "ByteLevel":
         refuse(path, f"has the decoder {_type_of(decoder)}", _SUPPORTED)
-    _check_post_processor(document.get("post_processor"), without_template, path)
     pattern = _read_pattern(document.get("pre_tokenizer"), path)
     model = _read_model(document.get("model"), path)
     specials = _read_added_tokens(document.get("added_tokens") or [], path)
@@ -203,7 +225,9 @@ def _check_post_processor(part: Any, without_template: bool, path: Path) -> None
 
 def _read_model(part: Any, path: Path) -> dict[str, Any]:
     if _type_of(part) != "BPE":
-        refuse(path, f"has the model {_type_of(part)}", "the model BPE is supported")
+        refuse(
+            path, f"has the model {_type_of(part)}", "the models BPE and WordPiece are supported"
+        )
     flags = {
         "dropout": (None, 0, 0.0),
         "unk_token": (None,),

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tokenizer_core.algorithms import ByteBpe
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.encoding import derive_merges
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from tokenizer_core.reachability import tokens_not_made_by_merges
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
@@ -44,6 +46,7 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
     Raises:
         InvalidTokenizer: one of the two does not hold.
     """
+    refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     ids = {tokenizer.vocab[id_]: id_ for id_ in tokenizer.vocab}
     results = [ids[left + right] for left, right in tokenizer.merges]
     if any(after <= before for before, after in pairwise(results)):
@@ -52,7 +55,7 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
             "in tiktoken's format the id of a token is also its rank",
             "save it as 'hf' or 'bpeline', which keep both",
         )
-    if tokenizer.encoder.has_whole_words:
+    if tokenizer.byte_pairs.has_whole_words:
         raise InvalidTokenizer(
             "this tokenizer takes words whole that its merges do not make (ignore_merges)",
             "in tiktoken's format each token is made by a merge",

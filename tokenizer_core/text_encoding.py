@@ -1,0 +1,140 @@
+"""What is known of one text beyond its ids: where they stand, what fits, how they came about.
+
+The step between `TokenizerModel`, which encodes nothing, and `Tokenizer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.algorithms.word_encoder import PlacedIds, WordEncoder
+from tokenizer_core.algorithms.word_truncation import longest_prefix_of_words
+from tokenizer_core.explanation import ExplainedPreToken, Explainer
+from tokenizer_core.offsets import EncodingWithOffsets, encoding_with_offsets, encoding_with_places
+from tokenizer_core.special_policy import SpecialPolicy, spans_between
+from tokenizer_core.text import Text
+from tokenizer_core.text_input import utf8_of
+from tokenizer_core.tokenizer_model import TokenizerModel
+from tokenizer_core.truncation import longest_prefix
+
+AllowedSpecial = Literal["none", "all"] | Collection[str]
+OnSpecial = Literal["text", "error"]
+
+
+class TextEncoding(TokenizerModel):
+    """The part of `Tokenizer` that looks at one text: see there."""
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> EncodingWithOffsets:
+        """Token ids of ``text``, and where in the text each of them stands.
+
+        Byte offsets lie end to end and cover the text. A token may hold a part of a character
+        only: its character offsets are those of all the characters it touches, so neighbours
+        overlap then.
+
+        Raises:
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+        """
+        if self.words is not None:
+            placed = self._placed(self.words, utf8_of(text), allowed_special, on_special)
+            return encoding_with_places(text, placed.ids, placed.places)
+        ids = self._ids_of(utf8_of(text), allowed_special, on_special)
+        return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
+
+    def truncate(
+        self,
+        text: str,
+        max_tokens: int,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> str:
+        """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
+
+        It never splits a character. Its ids are not always the first ids of the whole text: a
+        prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
+        more than 4 KiB without a space (or with a pattern of your own) the prefix fits, but a
+        slightly longer one may fit as well. Where text is encoded word by word
+        (`tokenizer_core.algorithms`) it is the longest one that ends with a word.
+
+        Raises:
+            InvalidOption: ``max_tokens`` is negative.
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+        """
+        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        content = utf8_of(text)
+        policy.refuse_forbidden(text)
+        if self.words is not None:
+            allowed = tuple(policy.allowed)
+            placed = self._placed(self.words, content, allowed, "text")
+
+            def count(prefix: bytes) -> int:
+                return len(self._ids_of(prefix, allowed, "text"))
+
+            return longest_prefix_of_words(content, max_tokens, placed, count)
+
+        def ends_of(part: bytes) -> NDArray[np.int64]:
+            ids = self._ids_of(part, tuple(policy.allowed), "text")
+            return np.cumsum(self._decoder.lengths(ids))
+
+        cuts_at_spaces = self._pattern.cuts_at_spaces
+        return longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts_at_spaces)
+
+    def explain(self, text: str) -> list[ExplainedPreToken]:
+        """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
+
+        Special tokens are ordinary text. For people: slow, and made for texts they can read.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+        """
+        return self._explainer.explain(utf8_of(text))
+
+    def _ids_of(
+        self, content: bytes, allowed_special: AllowedSpecial, on_special: OnSpecial
+    ) -> NDArray[np.uint32]:
+        whole = Text.of(content)
+        if allowed_special == "none" and on_special == "text":
+            return self.encoder.encode_whole(whole)
+        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        if policy.forbidden:
+            policy.refuse_forbidden(content.decode())
+        if not policy.allowed:
+            return self.encoder.encode_whole(whole)
+        return self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))[0]
+
+    def _placed(
+        self,
+        words: WordEncoder,
+        content: bytes,
+        allowed_special: AllowedSpecial,
+        on_special: OnSpecial,
+    ) -> PlacedIds:
+        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        policy.refuse_forbidden(content.decode())
+        whole = Text.of(content)
+        return words.placed(whole, *spans_between(whole, 0, whole.size, policy.allowed))
+
+    @property
+    def _cuts_at_spaces(self) -> bool:
+        """Whether ids left and right of a space between two words are independent."""
+        in_sentences = self.words is not None and self.words.sentences is not None
+        return self._pattern.cuts_at_spaces and not in_sentences
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(
+            self.byte_pairs.byte_ids,
+            *self._merge_ids,
+            self._ids,
+            self._pattern,
+            self._ignore_merges,
+        )
