@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from flows.cli.compress import compress, expand
 from flows.cli.doctor import doctor
 from flows.cli.encode import decode, encode
 from flows.cli.train import resume, train
@@ -99,7 +100,19 @@ def cli() -> None:
     """Turn text corpora into registered, comparable, reproducible tokenizers."""
 
 
-for command in (train, resume, versions, show, encode, decode, export, ui, doctor):
+for command in (
+    train,
+    resume,
+    versions,
+    show,
+    encode,
+    decode,
+    export,
+    compress,
+    expand,
+    ui,
+    doctor,
+):
     cli.add_command(command)
 
 
