@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -158,11 +160,16 @@ def merge_ids(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Ids of parts and results, looked up by bytes: no token longer than two others is built.
 
+    Nothing here makes an object per merge that the garbage collector would follow: in a process
+    full of compiled kernels one full collection takes longer than all these checks.
+
     Raises:
         InvalidTokenizer: not pairs of bytes, or a part or a result that the vocab lacks.
     """
     try:
-        firsts, seconds = zip(*merges, strict=True) if merges else ((), ())
+        if set(map(len, merges)) - {2} or not all(map(isinstance, merges, repeat((tuple, list)))):
+            raise TypeError
+        firsts, seconds = list(map(itemgetter(0), merges)), list(map(itemgetter(1), merges))
         left, right, results = (
             np.fromiter(map(ids.__getitem__, parts), np.int64, len(merges))
             for parts in (firsts, seconds, map(bytes.__add__, firsts, seconds))

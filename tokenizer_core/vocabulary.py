@@ -145,9 +145,12 @@ def vocab_from_merges(
             f"accepted: {', '.join(SPECIAL_IDS)}",
             "use 'first' unless another tool expects the special tokens behind the merges",
         )
-    pairs = [(int(left), int(right)) for left, right in merge_ids]
-    tokens = token_bytes(pairs, order)
-    merges = [(tokens[left], tokens[right]) for left, right in pairs]
+    tokens = [bytes([byte]) for byte in order]
+    merges: list[tuple[bytes, bytes]] = []
+    for left, right in merge_ids:
+        pair = tokens[left], tokens[right]
+        merges.append(pair)
+        tokens.append(pair[0] + pair[1])
     specials = [token.encode() for token in special_tokens]
     numbered = specials + tokens if special_ids == "first" else tokens + specials
     base = 0 if special_ids == "first" else len(tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,11 +12,28 @@ import pytest
 from tokenizer_core import reference
 from tokenizer_core.errors import CorpusError
 from tokenizer_core.trainers import merge_engine
-from tokenizer_core.trainers.merge_engine import MergeEngine
+from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
 from tokenizer_core.vocabulary import TIE_BREAKS, byte_order, token_bytes
 from tokenizer_core.word_counts import WordCounts
 
 ALPHABETS = (b"ab", b"abc", b"xy", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\xa1")
+
+
+def engine_over(
+    words: Mapping[bytes, int] | WordCounts,
+    tie_break: str,
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+    free_application: bool = False,
+) -> MergeEngine:
+    counts = words if isinstance(words, WordCounts) else WordCounts.from_mapping(words)
+    return MergeEngine(
+        byte_words(counts, tie_break),
+        tie_break=tie_break,
+        min_count=min_count,
+        max_length=max_token_bytes,
+        free_application=free_application,
+    )
 
 
 def learned_pairs(engine: MergeEngine) -> list[tuple[bytes, bytes]]:
@@ -44,7 +62,7 @@ def test_the_merges_are_those_of_the_reference(tie_break: str) -> None:
             "min_count": source.choice([1, 1, 2, 3, 5]),
             "max_token_bytes": source.choice([None, None, None, 1, 2, 3, 4, 6]),
         }
-        engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, **limits)
+        engine = engine_over(words, tie_break, **limits)
         went_on = engine.learn(60)
         expected = reference.train(words, 60, tie_break=tie_break, **limits)
         assert learned_pairs(engine) == expected, (seed, words, limits)
@@ -63,7 +81,7 @@ def test_growing_one_step_at_a_time_changes_nothing(
         + 1
         for _ in range(150)
     }
-    engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=2)
+    engine = engine_over(words, tie_break, min_count=2)
     for goal in range(1, 400):
         if not engine.learn(goal):
             break
@@ -81,7 +99,7 @@ def test_tokens_that_share_long_beginnings_are_told_apart(tie_break: str) -> Non
         stem + b"\x00": 2,
         stem[:9]: 2,
     }
-    engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=1)
+    engine = engine_over(words, tie_break, min_count=1)
     engine.learn(200)
     assert learned_pairs(engine) == reference.train(words, 200, tie_break=tie_break, min_count=1)
 
@@ -89,23 +107,22 @@ def test_tokens_that_share_long_beginnings_are_told_apart(tie_break: str) -> Non
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
 @pytest.mark.parametrize("word", [b"a" * 10_000, b"ab" * 5_000, b"aab" * 3_000, b"xyxyy" * 1_000])
 def test_runs_merge_as_the_reference_merges_them(tie_break: str, word: bytes) -> None:
-    engine = MergeEngine(WordCounts.from_mapping({word: 1}), tie_break=tie_break, min_count=2)
+    engine = engine_over({word: 1}, tie_break, min_count=2)
     engine.learn(25)
     assert learned_pairs(engine) == reference.train({word: 1}, 25, tie_break=tie_break)
 
 
 def test_a_run_counts_every_overlapping_pair() -> None:
-    engine = MergeEngine(WordCounts.from_mapping({b"aaaa": 5}), tie_break="first-seen", min_count=1)
+    engine = engine_over({b"aaaa": 5}, "first-seen", min_count=1)
     engine.learn(2)
     assert engine.learned[:, 2].tolist() == [15, 5]
 
 
-def test_a_word_of_a_million_bytes_takes_no_more_than_its_share_of_memory() -> None:
+def test_a_word_of_a_million_bytes_is_merged_to_its_end() -> None:
     word = b"ab" * 500_000
-    engine = MergeEngine(WordCounts.from_mapping({word: 1}), tie_break="smallest-ids", min_count=2)
+    engine = engine_over({word: 1}, "smallest-ids", min_count=2)
     engine.learn(10_000)
     assert engine.merges_done == 19  # ab, abab, … until a pair occurs once
-    assert engine.memory < 40 * len(word)
 
 
 SUMS = [2**31 - 1, 2**31, 2**32 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**60, 2**61]
@@ -115,7 +132,7 @@ SUMS = [2**31 - 1, 2**31, 2**32 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**60, 2**61]
 @pytest.mark.parametrize("count", SUMS)
 def test_counts_are_exact_where_narrower_numbers_are_not(tie_break: str, count: int) -> None:
     words = {b"ab": count, b"cd": count + 1, b"ef": count - 1, b"gh": 3, b"ghi": 1}
-    engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=2)
+    engine = engine_over(words, tie_break, min_count=2)
     engine.learn(9)
     assert learned_pairs(engine) == reference.train(words, 9, tie_break=tie_break)
     assert engine.learned[:3, 2].tolist() == [count + 1, count, count - 1]
@@ -138,12 +155,12 @@ def test_sums_beyond_64_bits_are_refused_before_training(
 ) -> None:
     counts = WordCounts.from_mapping(words)
     if fits:
-        engine = MergeEngine(counts, tie_break="smallest-ids", min_count=1)
+        engine = engine_over(counts, "smallest-ids", min_count=1)
         engine.learn(3)
         assert learned_pairs(engine) == reference.train(words, 3, min_count=1)
         return
     with pytest.raises(CorpusError, match="64-bit"):
-        MergeEngine(counts, tie_break="smallest-ids", min_count=1)
+        engine_over(counts, "smallest-ids", min_count=1)
 
 
 def test_words_that_do_not_occur_and_single_bytes_leave_no_trace() -> None:
@@ -154,13 +171,13 @@ def test_words_that_do_not_occur_and_single_bytes_leave_no_trace() -> None:
         np.arange(4, dtype=np.int64),
     )
     for tie_break in TIE_BREAKS:
-        engine = MergeEngine(counts, tie_break=tie_break, min_count=1)
+        engine = engine_over(counts, tie_break, min_count=1)
         assert not engine.learn(5)
         assert learned_pairs(engine) == [(b"a", b"b")]
 
 
 def test_nothing_to_merge_is_no_error() -> None:
-    engine = MergeEngine(WordCounts.from_mapping({}), tie_break="first-seen", min_count=1)
+    engine = engine_over({}, "first-seen", min_count=1)
     assert not engine.learn(1)
     assert engine.learn(0)
     assert engine.merges_done == 0
@@ -170,10 +187,8 @@ def test_read_only_word_counts_are_accepted() -> None:
     counts = WordCounts.from_mapping({b"abab": 2})
     frozen = counts.word_bytes.copy()
     frozen.flags.writeable = False
-    engine = MergeEngine(
-        WordCounts(frozen, counts.offsets, counts.counts, counts.first_positions),
-        tie_break="smallest-ids",
-        min_count=2,
+    engine = engine_over(
+        WordCounts(frozen, counts.offsets, counts.counts, counts.first_positions), "smallest-ids"
     )
     engine.learn(1)
     assert learned_pairs(engine) == [(b"a", b"b")]
@@ -225,12 +240,7 @@ def test_foreign_merges_are_applied_whether_or_not_they_occur() -> None:
             if pair not in given:
                 tokens.append(256 + len(given))
                 given.append(pair)
-        engine = MergeEngine(
-            WordCounts.from_mapping(words),
-            tie_break="smallest-ids",
-            min_count=2,
-            free_application=True,
-        )
+        engine = engine_over(words, "smallest-ids", free_application=True)
         engine.apply(np.array(given, np.int64).reshape(-1, 2), len(given))
         engine.learn(30)
         assert [tuple(row) for row in engine.learned.tolist()] == merged_then_learned(
@@ -242,7 +252,7 @@ def test_foreign_merges_are_applied_whether_or_not_they_occur() -> None:
 def test_learned_tokens_differ_and_encode_to_themselves(tie_break: str) -> None:
     for seed in range(300):
         words = tempting_words(random.Random(seed))
-        engine = MergeEngine(WordCounts.from_mapping(words), tie_break=tie_break, min_count=1)
+        engine = engine_over(words, tie_break, min_count=1)
         engine.learn(50)
         pairs = learned_pairs(engine)
         ranks = {pair: rank for rank, pair in enumerate(pairs)}
@@ -251,3 +261,126 @@ def test_learned_tokens_differ_and_encode_to_themselves(tie_break: str) -> None:
         assert all(reference.merge_word(token, ranks) == (token,) for token in made)
         ids = [(left, right) for left, right, _ in engine.learned.tolist()]
         assert token_bytes(ids, byte_order(tie_break))[256:] == made
+
+
+def words_of_characters(words: Mapping[str, int], shift: int) -> SymbolWords:
+    """Each character is the base token of its code point less ``shift``."""
+    content = "".join(words)
+    ends = np.cumsum([0, *map(len, words)], dtype=np.int64)
+    base = max(map(ord, content)) - shift + 1
+    return SymbolWords(
+        np.array([ord(character) - shift for character in content], np.int32),
+        ends,
+        np.array(list(words.values()), np.int64),
+        np.arange(len(words), dtype=np.int64),
+        np.arange(base, dtype=np.int32),
+        tuple(chr(shift + number).encode() for number in range(base)),
+    )
+
+
+def merged_symbols(symbols: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
+    at = 0
+    while at < len(symbols):
+        width = 2 if tuple(symbols[at : at + 2]) == pair else 1
+        merged.append("".join(symbols[at : at + width]))
+        at += width
+    return merged
+
+
+def plainest(words: Mapping[str, int], goal: int, tie_break: str) -> list[tuple[str, str]]:
+    """Pairs of strings merged as `reference.train` merges pairs of bytes."""
+    segments = [(list(word), count) for word, count in words.items()]
+    base = max(max(map(ord, word)) for word in words) + 1
+    ids = {chr(number): number for number in range(base)}
+    made: list[tuple[str, str]] = []
+    while len(made) < goal:
+        pairs: dict[tuple[str, str], int] = {}
+        for symbols, count in segments:
+            for pair in pairwise(symbols):
+                pairs[pair] = pairs.get(pair, 0) + count
+        tied = [pair for pair, count in pairs.items() if count == max(pairs.values())]
+        if not tied or max(pairs.values()) < 2:
+            break
+        best = {
+            "smallest-ids": min(tied, key=lambda pair: (ids[pair[0]], ids[pair[1]])),
+            "greatest-bytes": max(tied, key=lambda pair: (pair[0].encode(), pair[1].encode())),
+            "first-seen": tied[0],
+        }[tie_break]
+        ids["".join(best)] = base + len(made)
+        made.append(best)
+        segments = [(merged_symbols(symbols, best), count) for symbols, count in segments]
+    return made
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("dense", [False, True])
+def test_an_alphabet_of_characters_is_merged_as_one_of_bytes(
+    tie_break: str, dense: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if dense:
+        monkeypatch.setattr(merge_engine, "_DENSE_ALPHABET", 1 << 10)
+    monkeypatch.setattr(merge_engine, "_FIRST_PAIRS", 4)
+    for seed in range(60):
+        source = random.Random(seed)
+        shift = source.choice([0x4E00 - 600, 0])
+        alphabet = [chr(shift + 600 + number) for number in (0, 1, 2, 255, 256, 300)]
+        words = {
+            "".join(source.choices(alphabet, k=source.randrange(1, 9))): source.randrange(1, 4)
+            for _ in range(12)
+        }
+        engine = MergeEngine(words_of_characters(words, shift), tie_break=tie_break, min_count=2)
+        engine.learn(40)
+        expected = plainest(words, 40, tie_break)
+        assert learned_pairs(engine) == [(a.encode(), b.encode()) for a, b in expected], seed
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_bytes_give_the_same_merges_as_a_large_alphabet(
+    tie_break: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_engine, "_DENSE_ALPHABET", 255)
+    for seed in range(200):
+        words = tempting_words(random.Random(seed))
+        engine = engine_over(words, tie_break)
+        engine.learn(40)
+        assert learned_pairs(engine) == reference.train(words, 40, tie_break=tie_break)
+
+
+def test_a_hundred_thousand_base_tokens_are_not_too_many() -> None:
+    base, shift = 100_000, 0x20
+    source = np.random.default_rng(1)
+    content = source.integers(0, base, 40_000).astype(np.int32)
+    content[::2] = content[0]
+    words = SymbolWords(
+        content,
+        np.arange(0, 40_001, 10, dtype=np.int64),
+        np.full(4_000, 3, np.int64),
+        np.arange(4_000, dtype=np.int64),
+        np.arange(base, dtype=np.int32),
+        tuple(str(shift + number).encode() for number in range(base)),
+    )
+    for tie_break in TIE_BREAKS:
+        engine = MergeEngine(words, tie_break=tie_break, min_count=2)
+        assert engine.learn(5_000)
+        assert engine.learned[0, 2] >= engine.learned[-1, 2] >= 2
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_counts_of_every_size_are_queued_in_order(tie_break: str) -> None:
+    """Counts around the edges of the queue's classes, and many within one."""
+    for seed in range(40):
+        source = random.Random(seed)
+        around = source.choice([4, 1020, 1024, 2040, 2**20, 2**31, 2**53, 2**57])
+        letters = [bytes([letter]) for letter in b"abcdef"]
+        words = {
+            b"".join(source.choices(letters, k=source.randrange(2, 7))): max(
+                1, around + source.randrange(-3, 4)
+            )
+            for _ in range(14)
+        }
+        engine = engine_over(words, tie_break)
+        engine.learn(60)
+        assert learned_pairs(engine) == reference.train(words, 60, tie_break=tie_break), words
+        counts = engine.learned[:, 2].tolist()
+        assert counts == sorted(counts, reverse=True)

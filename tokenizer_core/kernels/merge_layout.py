@@ -1,91 +1,164 @@
 """Laying out words as symbols and finding the first pairs; knows nothing of merging.
 
-All words lie in one array: a separator, the first word, a separator, the second word, … and a
-last separator. A symbol is the id of a byte.
+All words lie in one array of cells: a separator, the first word, a separator, the second word, …
+and a last separator. A symbol is the id of a base token: of a byte, or of a character.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
-
-SEPARATOR = -1  # between words
-INSIDE = -2  # inside a token of more than two bytes: neither its first nor its last position
+from tokenizer_core.kernels.merge_pairs import (
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    key_of,
+    slot_of,
+)
+from tokenizer_core.kernels.merge_state import SEPARATOR, SYMBOL, WEIGHT, Integer
 
 
 @kernel
 def lay_out_words(
-    word_bytes: NDArray[np.uint8],
+    content: NDArray[Any],
     offsets: NDArray[np.int64],
     chosen: NDArray[np.int64],
-    byte_ids: NDArray[np.int32],
-    symbols: NDArray[np.int32],
-    word_of: NDArray[np.int32],
+    ids: NDArray[np.int32],
+    word_weights: NDArray[np.int32],
+    cells: NDArray[np.int32],
     text: NDArray[np.uint8],
+    width: Integer,
 ) -> None:
-    """Write the chosen words, in the order given, into ``symbols``.
+    """Write the chosen words, in the order given, into ``cells``.
 
     Args:
-        word_bytes, offsets: all words; word i is ``word_bytes[offsets[i]:offsets[i + 1]]``.
+        content, offsets: all words; word i is ``content[offsets[i]:offsets[i + 1]]``.
         chosen: indices of words.
-        byte_ids: [256] id of each byte.
-        symbols: [1 + Σ(length + 1)] ids and separators.
-        word_of: [same] for each symbol the index of its word in ``chosen``.
-        text: [same, or 0] the bytes themselves, where tokens will be compared as bytes.
+        ids: the symbol of each value in ``content``.
+        word_weights: [chosen] the weight of each chosen word.
+        cells: [1 + Σ(length + 1), 2] ids or separators, each with the weight of its word.
+        text: [cells · width, or more, or 0] the symbols as big-endian numbers of ``width`` bytes,
+            where tokens will be compared.
     """
     position = 1
-    symbols[0] = SEPARATOR
+    cells[0, SYMBOL] = SEPARATOR
     for index in range(chosen.size):
         word = chosen[index]
+        weight = word_weights[index]
         for source in range(offsets[word], offsets[word + 1]):
-            symbols[position] = byte_ids[word_bytes[source]]
-            word_of[position] = index
+            symbol = ids[content[source]]
+            cells[position, SYMBOL] = symbol
+            cells[position, WEIGHT] = weight
             if text.size > 0:
-                text[position] = word_bytes[source]
+                for byte in range(width):
+                    text[position * width + byte] = (symbol >> (8 * (width - 1 - byte))) & 0xFF
             position += 1
-        symbols[position] = SEPARATOR
+        cells[position, SYMBOL] = SEPARATOR
         position += 1
 
 
 @kernel
-def count_byte_pairs(
-    symbols: NDArray[np.int32],
-    word_of: NDArray[np.int32],
-    word_counts: NDArray[np.int64],
+def weight_of(weight: Integer, large_counts: NDArray[np.int64]) -> Integer:
+    """How often a word occurs, from the weight in its cells."""
+    return np.int64(weight) if weight >= 0 else large_counts[~np.int64(weight)]
+
+
+@kernel
+def count_dense_pairs(
+    cells: NDArray[np.int32],
+    large_counts: NDArray[np.int64],
     counts: NDArray[np.int64],
     occurrences: NDArray[np.int64],
 ) -> None:
-    """Add up, for each pair of byte ids at ``left * 256 + right``, its count and occurrences.
+    """Add up, for each pair of base tokens at ``[left, right]``, its count and occurrences.
 
-    ``counts`` weighs each occurrence by the count of its word; both arrays are [65536].
+    ``counts`` weighs each occurrence by the count of its word; both arrays are [base, base].
     """
-    left = symbols[0]
-    for position in range(1, symbols.size):
-        right = symbols[position]
+    left = cells[0, SYMBOL]
+    for position in range(1, cells.shape[0]):
+        right = cells[position, SYMBOL]
         if left >= 0 and right >= 0:
-            pair = left * 256 + right
-            counts[pair] += word_counts[word_of[position]]
-            occurrences[pair] += 1
+            counts[left, right] += weight_of(cells[position, WEIGHT], large_counts)
+            occurrences[left, right] += 1
         left = right
 
 
 @kernel
-def collect_byte_pairs(
-    symbols: NDArray[np.int32], next_place: NDArray[np.int64], arena: NDArray[np.int32]
+def collect_dense_pairs(
+    cells: NDArray[np.int32],
+    next_place: NDArray[np.int64],
+    arena: NDArray[np.int32],
 ) -> None:
     """Write the positions of each pair, ascending, into its segment of the arena.
 
-    ``next_place`` is [65536]: where the pair's segment begins, or −1 for a pair that is not
+    ``next_place`` is [base, base]: where the pair's segment begins, or −1 for a pair that is not
     wanted; afterwards where it ends.
     """
-    left = symbols[0]
-    for position in range(1, symbols.size):
-        right = symbols[position]
+    left = cells[0, SYMBOL]
+    for position in range(1, cells.shape[0]):
+        right = cells[position, SYMBOL]
         if left >= 0 and right >= 0:
-            place = next_place[left * 256 + right]
+            place = next_place[left, right]
             if place >= 0:
                 arena[place] = position - 1
-                next_place[left * 256 + right] = place + 1
+                next_place[left, right] = place + 1
         left = right
+
+
+@kernel
+def count_sparse_pairs(
+    cells: NDArray[np.int32],
+    large_counts: NDArray[np.int64],
+    begin: Integer,
+    size: Integer,
+    pairs: NDArray[np.int64],
+    slots: NDArray[np.int32],
+) -> tuple[Integer, Integer]:
+    """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
+
+    ``size`` rows are in use. Returns the position to go on from, which lies before the end of
+    ``cells`` when the table is full, and the rows in use.
+    """
+    for position in range(begin, cells.shape[0]):
+        left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
+        if left < 0 or right < 0:
+            continue
+        key = key_of(left, right)
+        slot = slot_of(pairs, slots, key)
+        row = np.int64(slots[slot])
+        if row == EMPTY:
+            if size == pairs.shape[0]:
+                return position, size
+            row = np.int64(size)
+            pairs[row, KEY] = key
+            pairs[row, COUNT] = 0
+            pairs[row, LENGTH] = 0
+            slots[slot] = row
+            size += 1
+        pairs[row, COUNT] += weight_of(cells[position, WEIGHT], large_counts)
+        pairs[row, LENGTH] += 1
+    return cells.shape[0], size
+
+
+@kernel
+def collect_sparse_pairs(
+    cells: NDArray[np.int32],
+    pairs: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    next_place: NDArray[np.int64],
+    arena: NDArray[np.int32],
+) -> None:
+    """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
+    for position in range(1, cells.shape[0]):
+        left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
+        if left < 0 or right < 0:
+            continue
+        row = slots[slot_of(pairs, slots, key_of(left, right))]
+        if row != EMPTY:
+            arena[next_place[row]] = position - 1
+            next_place[row] += 1

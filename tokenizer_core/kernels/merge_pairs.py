@@ -6,14 +6,11 @@ of two entries, at least twice as many as rows: the index of a row, or `EMPTY`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
-
-Integer = int | np.integer[Any]  # inside kernels both are int64
+from tokenizer_core.kernels.merge_state import Integer
 
 KEY, COUNT, START, LENGTH = 0, 1, 2, 3  # columns; START and LENGTH: its segment of the arena
 COLUMNS = 4
@@ -28,14 +25,19 @@ def key_of(left: Integer, right: Integer) -> Integer:
 
 
 @kernel
+def first_slot(slots: NDArray[np.int32], key: Integer) -> Integer:
+    """Where the search for ``key`` begins."""
+    mixed = np.uint64(key) * _MULTIPLIER
+    return np.int64((mixed >> np.uint64(32)) & np.uint64(slots.size - 1))
+
+
+@kernel
 def slot_of(pairs: NDArray[np.int64], slots: NDArray[np.int32], key: Integer) -> Integer:
     """The slot that holds ``key``, or the empty one where it belongs."""
-    last = np.uint64(slots.size - 1)
-    mixed = np.uint64(key) * _MULTIPLIER
-    slot = (mixed >> np.uint64(32)) & last
+    slot = first_slot(slots, key)
     while slots[slot] != EMPTY and pairs[slots[slot], KEY] != key:
-        slot = (slot + np.uint64(1)) & last
-    return np.int64(slot)
+        slot = (slot + 1) & (slots.size - 1)
+    return slot
 
 
 @kernel
@@ -46,6 +48,9 @@ def find_pair(pairs: NDArray[np.int64], slots: NDArray[np.int32], key: Integer) 
 
 @kernel
 def fill_slots(pairs: NDArray[np.int64], size: Integer, slots: NDArray[np.int32]) -> None:
-    """Enter the first ``size`` rows into ``slots``, which are all `EMPTY` before."""
+    """Enter the first ``size`` rows, whose keys differ, into ``slots``, all `EMPTY` before."""
     for index in range(size):
-        slots[slot_of(pairs, slots, pairs[index, KEY])] = index
+        slot = first_slot(slots, pairs[index, KEY])
+        while slots[slot] != EMPTY:
+            slot = (slot + 1) & (slots.size - 1)
+        slots[slot] = index

@@ -1,6 +1,12 @@
-"""The queue of pairs: a binary heap, best pair first, under one of three exact tie-breaks.
+"""The queue of pairs, best pair first, under one of three exact tie-breaks.
 
-A row of the heap is a promise made when the pair was queued: (count, tie, index of the pair).
+The best count never rises from one merge to the next, so pairs need no order among themselves
+until their turn is near. Counts fall into classes: each small count is its own, larger ones share
+one with those some 0.2 % around. Pairs of the class that the queue has come to lie in a binary
+heap; all others wait in a chain per class, whose links cost nothing when they are never followed.
+(The idea of a radix heap: Ahuja, Mehlhorn, Orlin and Tarjan, 1990.)
+
+A row of the heap is a promise made when the pair was entered: (count, tie, index of the pair).
 Counts only fall and first occurrences only move back, so a promise may be too good, never too
 bad; whoever takes the first row compares it with the present and queues it again if it is stale.
 Among equal counts the smaller ``tie`` goes first:
@@ -17,15 +23,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.merge_pairs import KEY, Integer
-from tokenizer_core.kernels.merge_state import MergeState
+from tokenizer_core.kernels.memory import leading_zeros
+from tokenizer_core.kernels.merge_pairs import COUNT, EMPTY, KEY, LENGTH, START
+from tokenizer_core.kernels.merge_state import CLASS, QUEUED, SYMBOL, Integer, Limits, MergeState
 
 SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN = 0, 1, 2
 HEAP_COUNT, HEAP_TIE, HEAP_PAIR = 0, 1, 2  # columns
 HEAP_COLUMNS = 3
 
+_EXACT_BITS, _STEP_BITS = 10, 9
+_EXACT = 1 << _EXACT_BITS  # smaller counts are classes of their own
+_STEPS = 1 << _STEP_BITS  # classes from one power of two to the next
+CLASSES = _EXACT + (63 - _EXACT_BITS) * _STEPS  # of all counts below 2⁶³
+
 _LOW = np.int64(0xFFFFFFFF)
-_PREFIX = 8
+_PREFIX = 8  # bytes
+
+
+@kernel
+def class_of(count: Integer) -> Integer:
+    """The class of a count from 0 to 2⁶³ − 1; greater counts have no smaller class."""
+    if count < _EXACT:
+        return np.int64(count)
+    exponent = 63 - leading_zeros(np.uint64(count))
+    step = (count >> (exponent - _STEP_BITS)) - _STEPS
+    return np.int64(_EXACT + (exponent - _EXACT_BITS) * _STEPS + step)
 
 
 @kernel
@@ -41,13 +63,13 @@ def prefix_tie(text: NDArray[np.uint8], start: Integer, length: Integer) -> Inte
 
 @kernel
 def compare_tokens(state: MergeState, one: Integer, other: Integer) -> Integer:
-    """Sign of the lexicographic comparison of two tokens as bytes."""
-    text, starts, lengths = state.text, state.token_starts, state.token_lengths
+    """Sign of the lexicographic comparison of two tokens in the text."""
     if one == other:
         return 0
-    shared = min(lengths[one], lengths[other])
-    for index in range(shared):
-        mine, theirs = text[starts[one] + index], text[starts[other] + index]
+    text, lengths, width = state.text, state.token_lengths, state.width
+    start, other_start = state.token_starts[one] * width, state.token_starts[other] * width
+    for index in range(min(lengths[one], lengths[other]) * width):
+        mine, theirs = text[start + index], text[other_start + index]
         if mine != theirs:
             return 1 if mine > theirs else -1
     return lengths[one] - lengths[other]
@@ -67,6 +89,38 @@ def has_greater_bytes(state: MergeState, one: Integer, other: Integer) -> bool:
 
 
 @kernel
+def occurs_at(state: MergeState, pair: Integer, position: Integer) -> bool:
+    """Whether a position from the pair's segment is still an occurrence of it.
+
+    The token that begins at ``position`` may have grown since, never shrunk, so equal ids at the
+    two boundary tags are the same two tokens.
+    """
+    left = state.pairs[pair, KEY] >> 32
+    if state.cells[position, SYMBOL] != left:
+        return False
+    return (
+        state.cells[position + state.token_lengths[left], SYMBOL] == state.pairs[pair, KEY] & _LOW
+    )
+
+
+@kernel
+def tie_of(state: MergeState, order: Integer, pair: Integer) -> Integer:
+    """What decides among equal counts at present, of a pair that occurs.
+
+    Under `FIRST_SEEN` the segment is shortened to begin at an occurrence that is not stale.
+    """
+    pairs = state.pairs
+    if order == SMALLEST_IDS:
+        return pairs[pair, KEY]
+    if order != FIRST_SEEN:
+        return state.token_ties[pairs[pair, KEY] >> 32]
+    while not occurs_at(state, pair, state.arena[pairs[pair, START]]):
+        pairs[pair, START] += 1
+        pairs[pair, LENGTH] -= 1
+    return np.int64(state.arena[pairs[pair, START]])
+
+
+@kernel
 def goes_first(
     state: MergeState, order: Integer, count: Integer, tie: Integer, pair: Integer, row: Integer
 ) -> bool:
@@ -82,12 +136,11 @@ def goes_first(
 
 
 @kernel
-def push(
-    state: MergeState, order: Integer, size: Integer, count: Integer, tie: Integer, pair: Integer
-) -> None:
-    """Queue a pair behind ``size`` others."""
-    heap = state.heap
-    row = size
+def push(state: MergeState, order: Integer, count: Integer, tie: Integer, pair: Integer) -> None:
+    """Add a row to the heap."""
+    heap, sizes = state.heap, state.sizes
+    row = sizes[QUEUED]
+    sizes[QUEUED] = row + 1
     while row > 0:
         parent = (row - 1) >> 1
         if not goes_first(state, order, count, tie, pair, parent):
@@ -102,11 +155,12 @@ def push(
 
 
 @kernel
-def replace_first(
-    state: MergeState, order: Integer, size: Integer, count: Integer, tie: Integer, pair: Integer
-) -> None:
-    """Drop the first of ``size`` rows and queue (count, tie, pair) in the room it leaves."""
-    heap = state.heap
+def drop_first(state: MergeState, order: Integer) -> None:
+    """Remove the first row of the heap; the last one sinks from its place."""
+    heap, sizes = state.heap, state.sizes
+    size = sizes[QUEUED] - 1
+    sizes[QUEUED] = size
+    count, tie, pair = heap[size, HEAP_COUNT], heap[size, HEAP_TIE], heap[size, HEAP_PAIR]
     row = 0
     while True:
         child = 2 * row + 1
@@ -131,3 +185,51 @@ def replace_first(
     heap[row, HEAP_COUNT] = count
     heap[row, HEAP_TIE] = tie
     heap[row, HEAP_PAIR] = pair
+
+
+@kernel
+def queue_pair(state: MergeState, limits: Limits, pair: Integer) -> None:
+    """Queue a pair by its present count, unless that is too small."""
+    count = state.pairs[pair, COUNT]
+    if count < limits.min_count:
+        return
+    its_class = class_of(count)
+    if its_class >= state.sizes[CLASS]:
+        push(state, limits.order, count, tie_of(state, limits.order, pair), pair)
+    else:
+        state.following[pair] = state.waiting[its_class]
+        state.waiting[its_class] = pair
+
+
+@kernel
+def queue_new_pairs(state: MergeState, limits: Limits, first: Integer, behind: Integer) -> None:
+    """Queue the pairs in rows ``first`` … ``behind - 1``, except those that would be too long."""
+    for pair in range(first, behind):
+        key = state.pairs[pair, KEY]
+        length = state.token_lengths[key >> 32] + state.token_lengths[key & _LOW]
+        if length <= limits.max_length:
+            queue_pair(state, limits, pair)
+
+
+@kernel
+def next_pair(state: MergeState, limits: Limits) -> Integer:
+    """The best pair, which stays first in the queue, or `EMPTY` when none may be merged."""
+    heap, sizes, waiting = state.heap, state.sizes, state.waiting
+    while True:
+        while sizes[QUEUED] > 0:
+            pair = heap[0, HEAP_PAIR]
+            # Every word occurs, so the loss of any occurrence, the first too, lowers the count.
+            if heap[0, HEAP_COUNT] == state.pairs[pair, COUNT]:
+                return pair
+            drop_first(state, limits.order)
+            queue_pair(state, limits, pair)
+        while sizes[CLASS] > 0 and waiting[sizes[CLASS]] == EMPTY:
+            sizes[CLASS] -= 1
+        pair = np.int64(waiting[sizes[CLASS]])
+        if pair == EMPTY:
+            return EMPTY
+        waiting[sizes[CLASS]] = EMPTY
+        while pair != EMPTY:
+            behind = np.int64(state.following[pair])
+            queue_pair(state, limits, pair)
+            pair = behind

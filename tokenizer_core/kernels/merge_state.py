@@ -5,7 +5,7 @@ tokens is made, all at once, and afterwards only disappear. Hence:
 
 - ``arena`` is append-only: each pair has one segment of positions, ascending, complete when made.
   A position is stale once the symbols there are no longer the pair.
-- counts only fall, so a heap whose rows may be too good, never too bad, finds the best pair.
+- counts only fall, so the queue may promise too much, never too little (see `merge_queue`).
 - a pair that is born too rare or too long to be merged is never entered at all.
 
 A token keeps its id at its first and at its last position (its *boundary tags*), `INSIDE` between
@@ -14,18 +14,30 @@ them, so both neighbours of an occurrence are read in one step and words need no
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Entries of ``sizes``: how much of each array is in use.
-TOKENS, PAIRS, QUEUED, ARENA, MET_LEFT, MET_RIGHT = 0, 1, 2, 3, 4, 5
-SIZES = 6
+Integer = int | np.integer[Any]  # inside kernels both are int64
 
-# Columns of ``changes``: what one merge does to the pairs with one neighbour.
-# The first axis of ``changes``, ``touched`` and ``beside``: 0 left neighbours, 1 right neighbours.
-LOST, GAINED, OCCURRENCES, PLACE = 0, 1, 2, 3
+SEPARATOR = -1  # a symbol between words
+INSIDE = -2  # a symbol inside a token of more than two base tokens: neither its first nor its last
+
+# Columns of ``cells``: one cache line tells both.
+SYMBOL, WEIGHT = 0, 1
+
+# Entries of ``sizes``: how much of each array is in use; and the class the queue has come to.
+TOKENS, PAIRS, QUEUED, ARENA, MET_LEFT, MET_RIGHT, CLASS = 0, 1, 2, 3, 4, 5, 6
+SIZES = 7
+
+# Columns of ``changes``, whose first axis, as that of ``touched``, is the side of the neighbour.
+LEFT_SIDE, RIGHT_SIDE = 0, 1
+GAINED, OCCURRENCES = 0, 1
+PLACE = OCCURRENCES  # the same cell, once the occurrences have been given their place
+
+# Rows of ``noted``.
+BEFORE, AFTER, NOTED_WEIGHT = 0, 1, 2
 
 # Columns of ``learned``.
 LEFT, RIGHT, MERGED_COUNT = 0, 1, 2
@@ -35,40 +47,50 @@ class MergeState(NamedTuple):
     """Arrays by name; shapes in brackets, T, P, H, M: capacities.
 
     Attributes:
-        symbols: int32 [N] ids at boundaries, or `SEPARATOR`, `INSIDE`.
-        word_of: int32 [N] index of the word at each position.
-        word_counts: int64 [words].
+        cells: int32 [N, 2] at each position the symbol, an id at boundaries or `SEPARATOR` or
+            `INSIDE`; and the weight, how often the word there occurs, or ``~i`` where that is
+            ``large_counts[i]``.
+        large_counts: int64, the counts of words that occur 2³¹ times or more.
         arena: int32 [A] positions of occurrences, one segment per pair.
         pairs: int64 [P, 4] rows of the pair table.
         slots: int32 [power of two] its hash slots.
-        heap: int64 [P, 3] the queue.
-        text: uint8 [N] the bytes at each position, or [0] when tokens are compared by id.
-        token_starts: int32 [T] a place in ``text`` where the token can be read.
-        token_lengths: int32 [T] bytes.
+        heap: int64 [P, 3] the pairs of the class the queue has come to.
+        waiting: int32 [CLASSES + 1] the first pair of each lower class, or `EMPTY`.
+        following: int32 [P] the pair behind each waiting one.
+        text: uint8 [(N + base tokens) · width] the base token at each position as a big-endian
+            number, or [0] when tokens are compared by id.
+        width: bytes of a base token in ``text``.
+        token_starts: int32 [T] a position where the token can be read in ``text``.
+        token_lengths: int32 [T] base tokens in each token.
         token_ties: int64 [T] see `prefix_tie`.
         learned: int64 [T, 3] left, right and count of the merge that made each token.
-        changes: int64 [2, T, 4] zero between merges.
-        touched: int32 [2, T] neighbours met in this merge.
-        beside: int32 [2, M] left and right neighbour of each merged occurrence, or −1.
-        sizes: int64 [6] how many tokens, pairs, heap rows, places of the arena and neighbours
-            (left, right) are in use.
+        changes: int64 [2, T + 1, 2] what this merge does to the pairs with the neighbour in row
+            id + 1: the count and the occurrences its new pair gains. Zero between merges, except
+            for row 0, where separators are noted for nobody.
+        touched: int32 [2, T + 1] neighbours met in this merge.
+        noted: int32 [3, M] of each merged occurrence the symbols before and behind it (negative
+            where no pair arises) and its weight.
+        sizes: int64 [7] how many tokens, pairs, heap rows, places of the arena and neighbours
+            (left, right) are in use; the class of the queue.
     """
 
-    symbols: NDArray[np.int32]
-    word_of: NDArray[np.int32]
-    word_counts: NDArray[np.int64]
+    cells: NDArray[np.int32]
+    large_counts: NDArray[np.int64]
     arena: NDArray[np.int32]
     pairs: NDArray[np.int64]
     slots: NDArray[np.int32]
     heap: NDArray[np.int64]
+    waiting: NDArray[np.int32]
+    following: NDArray[np.int32]
     text: NDArray[np.uint8]
+    width: int
     token_starts: NDArray[np.int32]
     token_lengths: NDArray[np.int32]
     token_ties: NDArray[np.int64]
     learned: NDArray[np.int64]
     changes: NDArray[np.int64]
     touched: NDArray[np.int32]
-    beside: NDArray[np.int32]
+    noted: NDArray[np.int32]
     sizes: NDArray[np.int64]
 
 
@@ -78,13 +100,15 @@ class Limits(NamedTuple):
     Attributes:
         order: `SMALLEST_IDS`, `GREATEST_BYTES` or `FIRST_SEEN`.
         min_count: rarer pairs are not merged.
-        max_token_bytes: pairs that make a longer token are not merged.
-        kept_count, kept_bytes: the same for entering pairs at all; wider while merges that were
+        max_length: pairs that make a token of more base tokens are not merged.
+        kept_count, kept_length: the same for entering pairs at all; wider while merges that were
             learned elsewhere are being applied.
+        base: how many base tokens there are; merge k makes token ``base + k``.
     """
 
     order: int
     min_count: int
-    max_token_bytes: int
+    max_length: int
     kept_count: int
-    kept_bytes: int
+    kept_length: int
+    base: int

@@ -7,43 +7,46 @@ from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.memory import prefetch
-from tokenizer_core.kernels.merge_layout import INSIDE
+from tokenizer_core.kernels.merge_layout import weight_of
 from tokenizer_core.kernels.merge_pairs import (
+    COLUMNS,
     COUNT,
     EMPTY,
     KEY,
     LENGTH,
     START,
-    Integer,
     find_pair,
+    first_slot,
     key_of,
     slot_of,
 )
 from tokenizer_core.kernels.merge_queue import (
-    FIRST_SEEN,
     GREATEST_BYTES,
-    HEAP_COUNT,
-    HEAP_PAIR,
-    HEAP_TIE,
-    SMALLEST_IDS,
+    drop_first,
+    next_pair,
     prefix_tie,
-    push,
-    replace_first,
+    queue_new_pairs,
 )
 from tokenizer_core.kernels.merge_state import (
+    AFTER,
     ARENA,
+    BEFORE,
     GAINED,
+    INSIDE,
     LEFT,
-    LOST,
+    LEFT_SIDE,
     MERGED_COUNT,
     MET_LEFT,
-    MET_RIGHT,
+    NOTED_WEIGHT,
     OCCURRENCES,
     PAIRS,
     PLACE,
-    QUEUED,
     RIGHT,
+    RIGHT_SIDE,
+    SYMBOL,
     TOKENS,
+    WEIGHT,
+    Integer,
     Limits,
     MergeState,
 )
@@ -52,77 +55,54 @@ from tokenizer_core.kernels.merge_state import (
 DONE, EXHAUSTED, NEEDS_TOKENS, NEEDS_PAIRS = 0, 1, 2, 3
 
 AHEAD = 16  # occurrences between asking for a symbol and reading it
+BLOCK = 512  # occurrences looked at before the first of them is rewritten: they stay in the cache
 
 _LOW = np.int64(0xFFFFFFFF)
 
 
 @kernel
-def occurs_at(state: MergeState, pair: Integer, position: Integer) -> bool:
-    """Whether a position from the pair's segment is still an occurrence of it.
+def ask_for(state: MergeState, place: Integer) -> None:
+    """Start loading what is known about an occurrence."""
+    position = np.int64(state.arena[place])
+    prefetch(np.int64(state.cells.ctypes.data) + position * 8)
 
-    The token that begins at ``position`` may have grown since, never shrunk, so equal ids at the
-    two boundary tags are the same two tokens.
+
+@kernel
+def find_occurrences(
+    state: MergeState, pair: Integer, begin: Integer, end: Integer, found: Integer
+) -> Integer:
+    """Keep those of the places ``begin`` … ``end - 1`` of the pair's segment that are not stale.
+
+    Their positions go to the segment's places from ``found`` on, what stands around them to
+    ``noted``. No branch depends on what is read, so many reads are under way at once. Occurrences
+    that overlap in a run of one token are all kept. Returns the next ``found``.
     """
-    left = state.pairs[pair, KEY] >> 32
-    if state.symbols[position] != left:
-        return False
-    return state.symbols[position + state.token_lengths[left]] == state.pairs[pair, KEY] & _LOW
+    cells, arena, noted = state.cells, state.arena, state.noted
+    left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
+    left_length, right_length = state.token_lengths[left], state.token_lengths[right]
+    start = state.pairs[pair, START]
+    last = start + state.pairs[pair, LENGTH] - 1
+    for index in range(begin, end):
+        ask_for(state, min(start + index + AHEAD, last))
+        position = np.int64(arena[start + index])
+        middle = position + left_length
+        arena[start + found] = position
+        noted[BEFORE, found] = cells[position - 1, SYMBOL]
+        noted[AFTER, found] = cells[middle + right_length, SYMBOL]
+        noted[NOTED_WEIGHT, found] = cells[position, WEIGHT]
+        found += np.int64((cells[position, SYMBOL] == left) & (cells[middle, SYMBOL] == right))
+    return found
 
 
 @kernel
-def tie_of(state: MergeState, order: Integer, pair: Integer) -> Integer:
-    """What decides among equal counts at present; see `merge_queue`.
-
-    Under `FIRST_SEEN` the segment is shortened to begin at an occurrence that is not stale.
-    """
-    pairs = state.pairs
-    if order == SMALLEST_IDS:
-        return pairs[pair, KEY]
-    if order != FIRST_SEEN:
-        return state.token_ties[pairs[pair, KEY] >> 32]
-    while pairs[pair, LENGTH] > 0 and not occurs_at(state, pair, state.arena[pairs[pair, START]]):
-        pairs[pair, START] += 1
-        pairs[pair, LENGTH] -= 1
-    return np.int64(state.arena[pairs[pair, START]]) if pairs[pair, LENGTH] > 0 else np.int64(0)
-
-
-@kernel
-def queue_pairs(state: MergeState, limits: Limits, first: Integer) -> None:
-    """Queue the pairs from row ``first`` on."""
-    for pair in range(first, state.sizes[PAIRS]):
-        tie = tie_of(state, limits.order, pair)
-        push(state, limits.order, state.sizes[QUEUED], state.pairs[pair, COUNT], tie, pair)
-        state.sizes[QUEUED] += 1
-
-
-@kernel
-def next_pair(state: MergeState, limits: Limits) -> Integer:
-    """The best pair, which stays first in the queue, or `EMPTY` when none may be merged."""
-    heap, sizes = state.heap, state.sizes
-    while sizes[QUEUED] > 0:
-        pair = heap[0, HEAP_PAIR]
-        count = state.pairs[pair, COUNT]
-        length = state.token_lengths[state.pairs[pair, KEY] >> 32]
-        length += state.token_lengths[state.pairs[pair, KEY] & _LOW]
-        if count >= limits.min_count and length <= limits.max_token_bytes:
-            # Every word occurs, so the loss of any occurrence, the first too, lowers the count.
-            if heap[0, HEAP_COUNT] == count:
-                return pair
-            tie = tie_of(state, limits.order, pair)
-            replace_first(state, limits.order, sizes[QUEUED], count, tie, pair)
-        else:
-            drop_first(state, limits.order)
-    return EMPTY
-
-
-@kernel
-def drop_first(state: MergeState, order: Integer) -> None:
-    heap, sizes = state.heap, state.sizes
-    last = sizes[QUEUED] - 1
-    sizes[QUEUED] = last
-    replace_first(
-        state, order, last, heap[last, HEAP_COUNT], heap[last, HEAP_TIE], heap[last, HEAP_PAIR]
-    )
+def note_neighbour(state: MergeState, side: Integer, neighbour: Integer, weight: Integer) -> None:
+    """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
+    changes = state.changes
+    met = state.sizes[MET_LEFT + side]
+    state.touched[side, met] = neighbour
+    state.sizes[MET_LEFT + side] = met + np.int64(changes[side, neighbour + 1, OCCURRENCES] == 0)
+    changes[side, neighbour + 1, GAINED] += weight
+    changes[side, neighbour + 1, OCCURRENCES] += 1
 
 
 @kernel
@@ -130,113 +110,120 @@ def replace_occurrences(state: MergeState, pair: Integer, token: Integer) -> Int
     """Write ``token`` over every occurrence of ``pair``, left to right; returns how many.
 
     The positions are gathered at the front of the pair's segment, which is not needed any more;
-    their neighbours go to ``beside``, and what the neighbours' pairs lose and gain to ``changes``.
+    their neighbours stay in ``noted``, and what the neighbours' new pairs gain in ``changes``.
+    Two occurrences side by side lose the pair (right, left) between them and gain (token, token).
     """
-    symbols, arena, changes = state.symbols, state.arena, state.changes
-    beside, sizes = state.beside, state.sizes
-    left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
+    cells, arena, noted, pairs = state.cells, state.arena, state.noted, state.pairs
+    sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
+    left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
     left_length, right_length = state.token_lengths[left], state.token_lengths[right]
-    start = state.pairs[pair, START]
-    merged = 0
-    symbols_at, words_at = symbols.ctypes.data, state.word_of.ctypes.data
-    behind = start + state.pairs[pair, LENGTH]
-    for place in range(start, behind):
-        if place + AHEAD < behind:  # occurrences lie anywhere: do not wait for each in turn
-            coming = np.int64(arena[place + AHEAD])
-            prefetch(np.int64(symbols_at) + coming * 4)
-            prefetch(np.int64(words_at) + coming * 4)
-        position = np.int64(arena[place])
-        middle = position + left_length
-        if symbols[position] != left or symbols[middle] != right:
-            continue
-        end = middle + right_length
-        weight = state.word_counts[state.word_of[position]]
-        before, after = np.int64(symbols[position - 1]), np.int64(symbols[end])
-        symbols[middle - 1] = INSIDE
-        symbols[middle] = INSIDE
-        symbols[position] = token
-        symbols[end - 1] = token
-        arena[start + merged] = position
-        if before == token:  # the occurrence just merged: what it noted to its right is gone
-            changes[1, left, GAINED] -= weight
-            changes[1, left, OCCURRENCES] -= 1
-            beside[1, merged - 1] = -1
-        if before >= 0:
-            if changes[0, before, PLACE] == 0:
-                changes[0, before, PLACE] = 1
-                state.touched[0, sizes[MET_LEFT]] = before
-                sizes[MET_LEFT] += 1
-            if before != token:
-                changes[0, before, LOST] += weight
-            changes[0, before, GAINED] += weight
-            changes[0, before, OCCURRENCES] += 1
-        if after >= 0:
-            if changes[1, after, PLACE] == 0:
-                changes[1, after, PLACE] = 1
-                state.touched[1, sizes[MET_RIGHT]] = after
-                sizes[MET_RIGHT] += 1
-            changes[1, after, LOST] += weight
-            changes[1, after, GAINED] += weight
-            changes[1, after, OCCURRENCES] += 1
-        beside[0, merged] = before
-        beside[1, merged] = after
-        merged += 1
+    start, length = pairs[pair, START], pairs[pair, LENGTH]
+    for index in range(min(AHEAD, length)):
+        ask_for(state, start + index)
+    merged, end, lost_between = 0, np.int64(0), np.int64(0)
+    for begin in range(0, length, BLOCK):
+        found = find_occurrences(state, pair, begin, min(begin + BLOCK, length), merged)
+        for index in range(merged, found):
+            position = np.int64(arena[start + index])
+            if position < end:  # in a run of one token: its beginning has just been merged
+                continue
+            before, after = np.int64(noted[BEFORE, index]), np.int64(noted[AFTER, index])
+            weight = weight_of(noted[NOTED_WEIGHT, index], state.large_counts)
+            if position == end:
+                before = np.int64(token)
+            middle = position + left_length
+            end = middle + right_length
+            cells[middle - 1, SYMBOL] = INSIDE
+            cells[middle, SYMBOL] = INSIDE
+            cells[position, SYMBOL] = token
+            cells[end - 1, SYMBOL] = token
+            if after == left and cells[end + left_length, SYMBOL] == right:  # the next to be merged
+                after = np.int64(INSIDE)
+                lost_between += weight
+            else:
+                note_neighbour(state, sides[1], after, weight)
+            note_neighbour(state, sides[0], before, weight)
+            arena[start + merged] = position
+            noted[BEFORE, merged] = before
+            noted[AFTER, merged] = after
+            merged += 1
+    lose(state, find_pair(pairs, state.slots, key_of(right, left)), lost_between)
     return merged
+
+
+@kernel
+def lose(state: MergeState, row: Integer, count: Integer) -> None:
+    """Take from a pair, if it is in the table, what it lost."""
+    if row != EMPTY:
+        state.pairs[row, COUNT] -= count
 
 
 @kernel
 def renew_pairs(
     state: MergeState, limits: Limits, side: Integer, pair: Integer, token: Integer
 ) -> None:
-    """Take from the pairs of the neighbours met on one side what they lost; enter the new ones.
+    """Take from the old pairs of the neighbours met on one side what they lost; enter the new ones.
 
     The place where a new pair's occurrences go is left in ``changes``, −1 where none is wanted.
     """
-    changes, pairs, sizes = state.changes, state.pairs, state.sizes
+    changes, pairs, slots, sizes = state.changes, state.pairs, state.slots, state.sizes
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
-    for met in range(sizes[MET_LEFT + side]):
-        neighbour = np.int64(state.touched[side, met])
-        old = key_of(neighbour, left) if side == 0 else key_of(right, neighbour)
-        new = key_of(neighbour, token) if side == 0 else key_of(token, neighbour)
-        if changes[side, neighbour, LOST] > 0:
-            row = find_pair(pairs, state.slots, old)
-            if row != EMPTY:
-                pairs[row, COUNT] -= changes[side, neighbour, LOST]
-        gained = changes[side, neighbour, GAINED]
+    met = sizes[MET_LEFT + side]
+    # Three passes: first all slots are under way, then all rows.
+    for index in range(met):
+        neighbour = np.int64(state.touched[side, index])
+        old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
+        new = key_of(neighbour, token) if side == LEFT_SIDE else key_of(token, neighbour)
+        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, old) * 4)
+        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, new) * 4)
+    for index in range(met):
+        neighbour = np.int64(state.touched[side, index])
+        old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
+        row = slots[first_slot(slots, old)]  # `EMPTY` asks for memory in vain, which is allowed
+        prefetch(np.int64(pairs.ctypes.data) + np.int64(row) * (8 * COLUMNS))
+    for index in range(met):
+        neighbour = np.int64(state.touched[side, index])
+        gained = changes[side, neighbour + 1, GAINED]
+        if side == RIGHT_SIDE or neighbour != token:  # what lies between two new tokens is not old
+            old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
+            lose(state, find_pair(pairs, slots, old), gained)
+        occurrences = changes[side, neighbour + 1, OCCURRENCES]
         length = state.token_lengths[neighbour] + state.token_lengths[token]
-        changes[side, neighbour, PLACE] = -1
-        if gained >= limits.kept_count and length <= limits.kept_bytes:
-            row = sizes[PAIRS]
+        place = np.int64(-1)
+        if gained >= limits.kept_count and length <= limits.kept_length:
+            new = key_of(neighbour, token) if side == LEFT_SIDE else key_of(token, neighbour)
+            row, place = sizes[PAIRS], sizes[ARENA]
             pairs[row, KEY] = new
             pairs[row, COUNT] = gained
-            pairs[row, START] = sizes[ARENA]
-            pairs[row, LENGTH] = changes[side, neighbour, OCCURRENCES]
-            state.slots[slot_of(pairs, state.slots, new)] = row
-            changes[side, neighbour, PLACE] = sizes[ARENA]
-            sizes[ARENA] += changes[side, neighbour, OCCURRENCES]
-            sizes[PAIRS] += 1
+            pairs[row, START] = place
+            pairs[row, LENGTH] = occurrences
+            slots[slot_of(pairs, slots, new)] = row
+            sizes[ARENA] = place + occurrences
+            sizes[PAIRS] = row + 1
+        changes[side, neighbour + 1, PLACE] = place
 
 
 @kernel
 def place_occurrences(state: MergeState, side: Integer, start: Integer, merged: Integer) -> None:
     """Write the positions of the new pairs on one side into their segments; forget the changes.
 
-    ``arena[start:start + merged]`` and ``beside`` hold what `replace_occurrences` left there.
+    ``arena[start:start + merged]`` and ``noted`` hold what `replace_occurrences` left there.
     """
     arena, changes, sizes = state.arena, state.changes, state.sizes
     for index in range(merged):
-        neighbour = np.int64(state.beside[side, index])
+        neighbour = np.int64(state.noted[side, index])
         if neighbour < 0:
             continue
-        place = changes[side, neighbour, PLACE]
+        place = changes[side, neighbour + 1, PLACE]
         if place < 0:
             continue
         position = arena[start + index]
-        arena[place] = position - (state.token_lengths[neighbour] if side == 0 else 0)
-        changes[side, neighbour, PLACE] = place + 1
-    for met in range(sizes[MET_LEFT + side]):
-        neighbour = np.int64(state.touched[side, met])
-        changes[side, neighbour, :] = 0
+        arena[place] = position - (state.token_lengths[neighbour] if side == LEFT_SIDE else 0)
+        changes[side, neighbour + 1, PLACE] = place + 1
+    for index in range(sizes[MET_LEFT + side]):
+        neighbour = np.int64(state.touched[side, index])
+        changes[side, neighbour + 1, GAINED] = 0
+        changes[side, neighbour + 1, PLACE] = 0
     sizes[MET_LEFT + side] = 0
 
 
@@ -260,18 +247,19 @@ def merge(state: MergeState, limits: Limits, pair: Integer) -> None:
     start = pairs[pair, START]
     merged = replace_occurrences(state, pair, token)
     if limits.order == GREATEST_BYTES and merged > 0:
-        state.token_starts[token] = state.arena[start]
+        first, width = np.int64(state.arena[start]), state.width
+        state.token_starts[token] = first
         state.token_ties[token] = prefix_tie(
-            state.text, np.int64(state.arena[start]), np.int64(state.token_lengths[token])
+            state.text, first * width, state.token_lengths[token] * width
         )
     first_new = state.sizes[PAIRS]
-    for side in range(2):  # a loop, because literal sides would be compiled one by one
+    for side in range(2):
         renew_pairs(state, limits, side, pair, token)
     pairs[pair, COUNT] = 0
     pairs[pair, LENGTH] = 0
     for side in range(2):
         place_occurrences(state, side, start, merged)
-    queue_pairs(state, limits, first_new)
+    queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
 
 
 @kernel
@@ -306,12 +294,13 @@ def learn(state: MergeState, limits: Limits, goal: Integer) -> Integer:
 
 @kernel
 def apply(state: MergeState, limits: Limits, given: NDArray[np.int64], goal: Integer) -> Integer:
-    """Merge the pairs of ``given`` ([n, 2], row k makes token 256 + k) up to ``goal`` tokens.
+    """Merge the pairs of ``given`` ([n, 2], row k makes token base + k) up to ``goal`` tokens.
 
     A pair that occurs nowhere makes a token all the same. Returns what `learn` returns.
     """
     while state.sizes[TOKENS] < goal:
-        left, right = given[state.sizes[TOKENS] - 256, 0], given[state.sizes[TOKENS] - 256, 1]
+        rank = state.sizes[TOKENS] - limits.base
+        left, right = given[rank, 0], given[rank, 1]
         pair = find_pair(state.pairs, state.slots, key_of(left, right))
         missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)
         if missing != DONE:

@@ -18,7 +18,7 @@ from tokenizer_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoi
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
 from tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
-from tokenizer_core.trainers.merge_engine import MergeEngine
+from tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
 from tokenizer_core.trainers.options import validate_given, validate_options
 from tokenizer_core.trainers.progress import OnProgress, Pace, Reporter, TrainingProgress
 from tokenizer_core.trainers.required_tokens import required_merges
@@ -167,10 +167,10 @@ def learn_merges(
             held = len(saved) if saved is not None and resume_from == checkpoint else 0
             schedule = CheckpointSchedule(checkpoint, *digests, held, checkpoint_every)
     engine = MergeEngine(
-        _frequent(counts, min_word_count),
+        byte_words(_frequent(counts, min_word_count), tie_break),
         tie_break=tie_break,
         min_count=min_count,
-        max_token_bytes=_longest(max_token_bytes),
+        max_length=_longest(max_token_bytes),
         free_application=given is not None,
     )
     reporter = Reporter(on_progress, engine, merges)
@@ -248,8 +248,11 @@ def train_bpe(
         checkpoint=checkpoint,
         on_progress=on_progress,
     )
-    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials, special_ids)
-    refuse_clashes(specials, (left + right for left, right in made.merges))
+    pairs = zip(learned.left.tolist(), learned.right.tolist(), strict=True)
+    made = vocab_from_merges(pairs, byte_order(tie_break), specials, special_ids)
+    special = set(made.special_tokens.values())
+    ordinary = (token for id_, token in made.vocab.items() if id_ not in special)
+    refuse_clashes(specials, ordinary)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 

@@ -38,9 +38,10 @@ def refuse_clashes(special_tokens: Sequence[str], tokens: Iterable[bytes]) -> No
     Raises:
         InvalidSpecialToken: one is.
     """
-    ordinary = set(tokens)
+    special = {token.encode() for token in special_tokens}
+    clashing = special.intersection(tokens) if special else special
     for token in special_tokens:
-        if token.encode() in ordinary:
+        if token.encode() in clashing:
             raise InvalidSpecialToken(
                 f"the special token {token!r} is also an ordinary token",
                 "a special token is longer than a byte, no required token or part of one, and "
