@@ -167,7 +167,7 @@ def learn_merges(
             held = len(saved) if saved is not None and resume_from == checkpoint else 0
             schedule = CheckpointSchedule(checkpoint, *digests, held, checkpoint_every)
     engine = MergeEngine(
-        byte_words(_frequent(counts, min_word_count), tie_break),
+        byte_words(frequent_words(counts, min_word_count), tie_break),
         tie_break=tie_break,
         min_count=min_count,
         max_length=_longest(max_token_bytes),
@@ -305,7 +305,7 @@ def given_for(
     return given
 
 
-def _frequent(counts: WordCounts, min_word_count: int) -> WordCounts:
+def frequent_words(counts: WordCounts, min_word_count: int) -> WordCounts:
     frequent = counts.at_least(min_word_count)
     if min_word_count > 1 and len(counts) and not len(frequent):
         raise EmptyCorpus(
