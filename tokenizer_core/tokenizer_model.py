@@ -69,7 +69,7 @@ class TokenizerModel:
         self._special_tokens = checked.special_tokens
         self._ids = checked.ids
         self._merge_ids = (checked.left, checked.right, checked.results)
-        self._decoder = Decoder(dict(vocab))
+        self._decoder: Decoder = Decoder(dict(vocab))
         encoder = BytePairEncoder(
             checked.byte_ids, *self._merge_ids, self._pattern, cache_words=self._cache_words
         )
@@ -226,7 +226,7 @@ class TokenizerModel:
         Raises:
             InvalidOption: another way of handling errors.
         """
-        if isinstance(self._decoder, WordDecoder):
+        if isinstance(self._decoder, WordDecoder) and self._decoder.spaced:
             return WordStream(self._decoder, errors)
         return DecodeStream(self._decoder, errors)
 

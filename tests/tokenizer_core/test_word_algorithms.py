@@ -239,8 +239,8 @@ def test_punkt_finds_sentences_without_any_download() -> None:
     pytest.importorskip("nltk")
     tokens = ["<unk>", "<line/>", "</line>", END, *"aBcé.!"]
     tokenizer = tokenizer_of(FrequencyBpe(), tokens)
-    assert tokens_of(tokenizer, "aé c.  Bc a!") == [
-        *["<line/>", "a", "é", END, "c", END, ".", END, "</line>"],
+    assert tokens_of(tokenizer, "aé cc.  Bc a!") == [
+        *["<line/>", "a", "é", END, "c", "c", END, ".", END, "</line>"],
         *["<line/>", "B", "c", END, "a", END, "!", END, "</line>"],
     ]
 
@@ -362,3 +362,23 @@ def test_our_own_format_keeps_every_algorithm(kind: str, toy: Tokenizer, tmp_pat
     for foreign in ("gpt2", "tiktoken"):
         with pytest.raises(InvalidOption, match=kind):
             made.save(tmp_path / "foreign.tiktoken", foreign)
+
+
+def test_long_texts_decode_as_short_ones_do(toy: Tokenizer) -> None:
+    """Marks that text does not show, and tokens that look like marks."""
+    tokens = ["[UNK]", "<line/>", "</line>", END, *"Hel,", "##", "##l", "x"]
+    wordpiece = tokenizer_of(WordPiece(), tokens, pattern="whitespace")
+    lines = tokenizer_of(FrequencyBpe(unknown="[UNK]", sentences="lines"), tokens)
+    spaces = tokenizer_of(CharacterBpe(unknown="[UNK]"), [*tokens, " "], pattern="gpt2")
+    for tokenizer, text in (
+        (wordpiece, "## Hl x"),
+        (lines, "Hel , l\nH"),
+        (spaces, "Hel  x"),
+        (toy, "low newest"),
+    ):
+        gap = "\n" if tokenizer is lines else " "
+        long = gap.join([text] * 200)
+        for ids in (tokenizer.encode(long), tokenizer.encode_to_numpy(long)):
+            assert tokenizer.decode(ids) == long
+        stream = tokenizer.decode_stream()
+        assert "".join(map(stream.feed, tokenizer.encode(long))) + stream.flush() == long

@@ -25,7 +25,6 @@ from tokenizer_core.algorithms.word_algorithms import (
 )
 from tokenizer_core.algorithms.word_decoder import WordDecoder, shown_tokens
 from tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
-from tokenizer_core.decoding import Decoder
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.sentences import refuse_missing_library
 from tokenizer_core.split_patterns import SplitPattern
@@ -49,7 +48,7 @@ class Assembled:
     ids: dict[bytes, int]
     merge_ids: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
     encoder: WordEncoder
-    decoder: Decoder
+    decoder: WordDecoder
 
 
 def assembled(
@@ -92,13 +91,14 @@ def assembled(
             raise AssertionError("byte-level BPE is not made of words' characters")
     if not isinstance(algorithm, CharacterBpe):
         found = merge_ids(ids, [])
+    gap = b" " if pattern.drops_gaps else b""  # else words hold the spaces between them
     whole = frozenset([*specials.values(), *marks.values()])
     return Assembled(
         specials,
         ids,
         found,
         WordEncoder(words, pattern, _sentence_marks(algorithm, marks)),
-        _decoder_of(algorithm, vocab, whole, pattern),
+        WordDecoder(shown_tokens(algorithm, vocab, whole, gap), spaced=pattern.drops_gaps),
     )
 
 
@@ -107,17 +107,6 @@ def _sentence_marks(algorithm: Algorithm, marks: dict[str, int]) -> SentenceMark
         return None
     refuse_missing_library(algorithm.sentences)
     return SentenceMarks(algorithm.sentences, marks["line_begin"], marks["line_end"])
-
-
-def _decoder_of(
-    algorithm: Algorithm, vocab: Mapping[int, bytes], whole: frozenset[int], pattern: SplitPattern
-) -> Decoder:
-    shown_as = shown_tokens(algorithm, vocab, whole)
-    if pattern.drops_gaps:
-        return WordDecoder(shown_as)
-    # Words bring the white space between them along.
-    return Decoder({id_: token.strip(b" ") if token != vocab[id_] else token
-                    for id_, token in shown_as.items()})  # fmt: skip
 
 
 def _marks_of(algorithm: Algorithm) -> tuple[str, ...]:
