@@ -16,6 +16,7 @@ import click
 from flows.cli.compress import compress, expand
 from flows.cli.doctor import doctor
 from flows.cli.encode import decode, encode
+from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.versions import export, show, versions
@@ -110,6 +111,7 @@ for command in (
     export,
     compress,
     expand,
+    steps,
     ui,
     doctor,
 ):

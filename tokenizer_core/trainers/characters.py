@@ -20,6 +20,7 @@ from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.bpe import frequent_words
 from tokenizer_core.trainers.merge_engine import MergeEngine
 from tokenizer_core.trainers.options import validate_options
+from tokenizer_core.trainers.scoring_engine import ScoringEngine
 from tokenizer_core.trainers.symbol_words import (
     CharacterWords,
     words_that_go_on,
@@ -119,10 +120,6 @@ def train_wordpiece(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
     """
     validate_options(0, "smallest-ids", min_count, min_word_count, None, 1)
-    if score not in _SCORES:
-        raise InvalidOption(
-            f"there is no score {score!r}", f"accepted: {', '.join(_SCORES)}", "use 'gain'"
-        )
     words = words_that_go_on(frequent_words(counts, min_word_count), continuation)
     specials = validate_special_tokens(special_tokens)
     first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
@@ -134,18 +131,36 @@ def train_wordpiece(
             f"vocab_size is a whole number from {len(first)} on",
             "leave out rare words with min_word_count, or ask for more",
         )
-    engine = MergeEngine(words.words, tie_break="smallest-ids", min_count=min_count)
-    engine.learn_by_score(_SCORES[score], words.token_counts(merges), merges)
-    tokens = list(words.tokens)
-    for left, right, _ in engine.learned.tolist():
-        tokens.append(tokens[left] + tokens[right].removeprefix(continuation))
+    pairs = learn_wordpiece(words, merges, score, min_count, continuation)
+    made = [left + right.removeprefix(continuation) for left, right in pairs]
     return Tokenizer(
-        _numbered(first, tokens[len(words.tokens) :]),
+        _numbered(first, made),
         [],
         specials,
         counts.pattern,
         algorithm=WordPiece(continuation, unknown, max_word_characters),
     )
+
+
+def learn_wordpiece(
+    words: CharacterWords, merges: int, score: Score, min_count: int, continuation: str
+) -> list[tuple[str, str]]:
+    """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`.
+
+    Raises:
+        InvalidOption: a score of another name.
+        CorpusError: too many words for 64 bits.
+    """
+    if score not in _SCORES:
+        raise InvalidOption(
+            f"there is no score {score!r}", f"accepted: {', '.join(_SCORES)}", "use 'gain'"
+        )
+    engine = ScoringEngine(words.words, tie_break="smallest-ids", min_count=min_count)
+    engine.learn_by_score(_SCORES[score], words.token_counts(merges), merges)
+    tokens = list(words.tokens)
+    for left, right, _ in engine.learned.tolist():
+        tokens.append(tokens[left] + tokens[right].removeprefix(continuation))
+    return [(tokens[left], tokens[right]) for left, right, _ in engine.learned.tolist()]
 
 
 def train_frequency_bpe(

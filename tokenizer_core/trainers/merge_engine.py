@@ -21,14 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import CorpusError
-from tokenizer_core.kernels import (
-    merge_layout,
-    merge_pairs,
-    merge_queue,
-    merge_score,
-    merge_state,
-    merge_step,
-)
+from tokenizer_core.kernels import merge_layout, merge_pairs, merge_queue, merge_state, merge_step
 from tokenizer_core.kernels.merge_state import Limits, MergeState
 from tokenizer_core.vocabulary import byte_order
 from tokenizer_core.word_counts import WordCounts
@@ -178,27 +171,6 @@ class MergeEngine:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
         while True:
             status = merge_step.learn(self._state, self._limits, self._base + goal)
-            if status == merge_step.DONE:
-                return True
-            if status == merge_step.EXHAUSTED:
-                return False
-            self._grow(status)
-
-    def learn_by_score(self, kind: int, counts: NDArray[np.int64], goal: int) -> bool:
-        """As `learn`, by a score of `kernels.merge_score`; not to be mixed with `learn`.
-
-        Args:
-            kind: `RATIO` or `GAIN`.
-            counts: int64, how often each base token occurs, with room for all tokens; kept up to
-                date.
-            goal: merges.
-        """
-        total = np.array([counts.sum()], np.int64)
-        while True:
-            goal_tokens = self._base + goal
-            status = merge_score.learn_by_score(
-                self._state, self._limits, kind, counts, total, goal_tokens
-            )
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:
