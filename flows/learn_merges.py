@@ -16,6 +16,7 @@ from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import CorruptFile, InvalidOption
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers import bpe
+from tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords
 from tokenizer_core.vocabulary import byte_order, vocab_from_merges
 
 
@@ -28,12 +29,14 @@ class Learned:
         merges: how many of them count.
         wanted: how many were asked for; more than ``merges`` when no pair was left.
         resumed: how many an earlier run had learned.
+        pruned: the words that ``min_word_count`` left out.
     """
 
     checkpoint: Path
     merges: int
     wanted: int
     resumed: int
+    pruned: PrunedWords = NOTHING
 
     @property
     def stopped_early(self) -> bool:
@@ -44,6 +47,9 @@ class Learned:
         said = f"{self.merges:,} merges"
         if self.resumed:
             said += f", {self.resumed:,} of them from the checkpoint"
+        if self.pruned.words:
+            rare, times = self.pruned.words, self.pruned.occurrences
+            said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
         if self.stopped_early:
             said += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
         return said
@@ -86,7 +92,7 @@ def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Works
     key = digest_of([words.table.counts_digest, settings])
     checkpoint = workspace.checkpoint(key[:16])
     resumed = _merges_in(checkpoint)
-    if resumed >= request.merges:
+    if resumed >= request.merges and request.min_word_count == 1:
         return Learned(checkpoint, request.merges, request.merges, request.merges)
     learned = bpe.learn_merges(
         WordCountStore(workspace).open_table(words.table),
@@ -100,7 +106,9 @@ def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Works
         checkpoint=checkpoint,
         on_progress=progress.current().merging,
     )
-    return Learned(checkpoint, len(learned), request.merges, min(resumed, len(learned)))
+    return Learned(
+        checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned
+    )
 
 
 def _merges_in(checkpoint: Path) -> int:

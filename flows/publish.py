@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -50,16 +51,17 @@ def publish(
     tokenizer = learned.tokenizer(request)
     with workspace.temporary_directory("publish") as directory:
         figures = _draw(summary, tokenizer, directory)
+        provenance = _provenance(summary, learned, words, request)
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
-            tokenizer_directory=_files(tokenizer, summary, words, request, workspace, directory),
+            tokenizer_directory=_files(tokenizer, provenance, request, workspace, directory),
             run_id=summary.run_id,
             corpus_digest=words.corpus_digest,
             counts_digest=words.table.counts_digest,
             vocab_size=tokenizer.vocab_size,
             pattern=tokenizer.pattern.name or tokenizer.pattern.regex,
-            params=_params(request),
+            params=_params(request, learned),
             metrics=summary.metrics,
             curve=summary.curve,
             inputs=tuple(_inputs(plan, corpus, words)),
@@ -72,8 +74,7 @@ def publish(
 
 def _files(
     tokenizer: Tokenizer,
-    summary: TrainingSummary,
-    words: CountedWords,
+    provenance: dict[str, Any],
     request: TrainingRequest,
     workspace: Workspace,
     directory: Path,
@@ -87,13 +88,13 @@ def _files(
             pass
         else:
             return kept
-    bpeline.save(tokenizer, directory, _provenance(summary, words, request))
+    bpeline.save(tokenizer, directory, provenance)
     write_exports(tokenizer, request.name, directory)
     return directory
 
 
 def _provenance(
-    summary: TrainingSummary, words: CountedWords, request: TrainingRequest
+    summary: TrainingSummary, learned: Learned, words: CountedWords, request: TrainingRequest
 ) -> dict[str, Any]:
     return {
         "name": request.name,
@@ -101,6 +102,7 @@ def _provenance(
         "request": request.as_config(),
         "corpus_digest": words.corpus_digest,
         "counts_digest": words.table.counts_digest,
+        "pruned": asdict(learned.pruned),
         "notes": list(summary.notes),
         "metrics": dict(summary.metrics),
         "made_with": {
@@ -119,9 +121,12 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def _params(request: TrainingRequest) -> dict[str, Any]:
+def _params(request: TrainingRequest, learned: Learned) -> dict[str, Any]:
     config = request.as_config()
     del config["name"]
+    if request.min_word_count > 1:
+        config["pruned_distinct_words"] = learned.pruned.words
+        config["pruned_words"] = learned.pruned.occurrences
     return {key: value for key, value in config.items() if value is not None}
 
 

@@ -49,6 +49,8 @@ def summarize(
             "corpus/held_out_bytes": float(seen.held_out_bytes),
             "corpus/distinct_words": float(words.table.rows),
             "corpus/words": float(words.table.total),
+            "corpus/pruned_distinct_words": float(learned.pruned.words),
+            "corpus/pruned_words": float(learned.pruned.occurrences),
         },
         curve=evaluation.report.curve,
         seconds=dict(run.seconds),

@@ -47,6 +47,11 @@ def version_details(reference: str) -> dict[str, Any]:
             "run": row.run_id,
             "mlflow_run": row.mlflow_run_id,
             "mlflow_version": row.mlflow_version,
+            **{
+                key.removeprefix("corpus/"): int(value)
+                for key, value in details["metrics"].items()
+                if key.startswith("corpus/pruned_") and value
+            },
         }
         details["parameters"] = _parameters(registry, row.run_id)
     directory = registry.workspace.version_directory(found.digest)

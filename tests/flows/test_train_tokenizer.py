@@ -12,6 +12,7 @@ from click.testing import Result
 
 from flows.progress import Progress, listening
 from flows.train_tokenizer import train_tokenizer
+from flows.version_details import version_details
 from registry import load_tokenizer
 from registry.opening import open_registry
 from tokenizer_core import reference
@@ -98,6 +99,13 @@ def test_required_tokens_and_rare_words_reach_the_version_and_its_record(corpus:
         [path.read_text() for path in sorted(corpus.iterdir())], SplitPattern.named("gpt2").regex
     )
     assert summary.words == len(counts)
+    rare = [count for count in counts.values() if count < 3]
+    assert manifest["provenance"]["pruned"] == {"words": len(rare), "occurrences": sum(rare)}
+    lineage = version_details(summary.reference)["lineage"]
+    assert lineage["pruned_distinct_words"] == len(rare) > 0
+    assert lineage["pruned_words"] == sum(rare)
+    again = train_tokenizer([str(corpus)], "other", 300, min_word_count=3)
+    assert again.metrics["corpus/pruned_words"] == sum(rare)
 
 
 def test_another_vocabulary_size_does_not_read_the_corpus(

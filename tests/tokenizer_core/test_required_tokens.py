@@ -235,6 +235,8 @@ def test_rare_words_are_left_out_as_if_they_were_not_there(tie_break: str) -> No
         frequent = {word: count for word, count in words.items() if count >= least}
         pairs = np.stack((learned.left, learned.right), axis=1)
         assert merges_of(pairs, tie_break) == reference.train(frequent, 40, tie_break=tie_break)
+        rare = [count for count in words.values() if count < least]
+        assert (learned.pruned.words, learned.pruned.occurrences) == (len(rare), sum(rare))
 
 
 def test_leaving_out_rare_words_is_a_setting_that_a_checkpoint_remembers() -> None:

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import leading_zeros
-from tokenizer_core.kernels.merge_pairs import COUNT, EMPTY, KEY, LENGTH, START
+from tokenizer_core.kernels.memory import leading_zeros, prefetch
+from tokenizer_core.kernels.merge_pairs import COLUMNS, COUNT, EMPTY, KEY, LENGTH, START
 from tokenizer_core.kernels.merge_state import CLASS, QUEUED, SYMBOL, Integer, Limits, MergeState
 
 SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN = 0, 1, 2
@@ -231,5 +231,7 @@ def next_pair(state: MergeState, limits: Limits) -> Integer:
         waiting[sizes[CLASS]] = EMPTY
         while pair != EMPTY:
             behind = np.int64(state.following[pair])
+            prefetch(np.int64(state.pairs.ctypes.data) + behind * (8 * COLUMNS))
+            prefetch(np.int64(state.following.ctypes.data) + behind * 4)
             queue_pair(state, limits, pair)
             pair = behind

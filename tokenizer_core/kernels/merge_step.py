@@ -22,6 +22,7 @@ from tokenizer_core.kernels.merge_pairs import (
 )
 from tokenizer_core.kernels.merge_queue import (
     GREATEST_BYTES,
+    HEAP_PAIR,
     drop_first,
     next_pair,
     prefix_tie,
@@ -41,6 +42,7 @@ from tokenizer_core.kernels.merge_state import (
     OCCURRENCES,
     PAIRS,
     PLACE,
+    QUEUED,
     RIGHT,
     RIGHT_SIDE,
     SYMBOL,
@@ -65,6 +67,14 @@ def ask_for(state: MergeState, place: Integer) -> None:
     """Start loading what is known about an occurrence."""
     position = np.int64(state.arena[place])
     prefetch(np.int64(state.cells.ctypes.data) + position * 8)
+
+
+@kernel
+def ask_for_first(state: MergeState, pair: Integer) -> None:
+    """Start loading what is known about the first occurrences of a pair."""
+    start = state.pairs[pair, START]
+    for index in range(min(AHEAD, state.pairs[pair, LENGTH])):
+        ask_for(state, start + index)
 
 
 @kernel
@@ -118,8 +128,7 @@ def replace_occurrences(state: MergeState, pair: Integer, token: Integer) -> Int
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
     left_length, right_length = state.token_lengths[left], state.token_lengths[right]
     start, length = pairs[pair, START], pairs[pair, LENGTH]
-    for index in range(min(AHEAD, length)):
-        ask_for(state, start + index)
+    ask_for_first(state, pair)
     merged, end, lost_between = 0, np.int64(0), np.int64(0)
     for begin in range(0, length, BLOCK):
         found = find_occurrences(state, pair, begin, min(begin + BLOCK, length), merged)
@@ -288,7 +297,13 @@ def learn(state: MergeState, limits: Limits, goal: Integer) -> Integer:
         if missing != DONE:
             return missing
         drop_first(state, limits.order)
+        coming = np.int64(EMPTY)
+        if state.sizes[QUEUED] > 0:  # most likely the next: its row loads during this merge
+            coming = state.heap[0, HEAP_PAIR]
+            prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
         merge(state, limits, pair)
+        if coming != EMPTY:
+            ask_for_first(state, coming)
     return DONE
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tokenizer_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
+from tokenizer_core.errors import CorruptFile, InvalidOption
 from tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
 from tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
 from tokenizer_core.trainers.options import validate_given, validate_options
@@ -26,6 +26,7 @@ from tokenizer_core.trainers.special_clashes import (
     refuse_clashes,
     refuse_special_tokens_in_words,
 )
+from tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords, prune
 from tokenizer_core.vocabulary import (
     SpecialIds,
     byte_order,
@@ -57,12 +58,14 @@ class LearnedMerges:
         left, right: int32 [n].
         counts: int64 [n]: how often each pair occurred when it was merged.
         exhausted: whether training ended early because no pair was left to merge.
+        pruned: the words that ``min_word_count`` left out.
     """
 
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     counts: NDArray[np.int64]
     exhausted: bool
+    pruned: PrunedWords = NOTHING
 
     def __len__(self) -> int:
         return len(self.left)
@@ -145,6 +148,7 @@ def learn_merges(
     )
     validate_given(given, merges)
     saved, schedule = None, None
+    frequent, pruned = prune(counts, min_word_count)
     if resume_from is not None or checkpoint is not None:
         digests = (
             counts.digest,
@@ -162,12 +166,12 @@ def learn_merges(
             if len(saved) >= merges:
                 if checkpoint is not None and not checkpoint.exists():
                     save_checkpoint(checkpoint, saved)
-                return _first_of(saved, merges)
+                return _first_of(saved, merges, pruned)
         if checkpoint is not None:
             held = len(saved) if saved is not None and resume_from == checkpoint else 0
             schedule = CheckpointSchedule(checkpoint, *digests, held, checkpoint_every)
     engine = MergeEngine(
-        byte_words(frequent_words(counts, min_word_count), tie_break),
+        byte_words(frequent, tie_break),
         tie_break=tie_break,
         min_count=min_count,
         max_length=_longest(max_token_bytes),
@@ -186,7 +190,7 @@ def learn_merges(
     reporter.finish()
     left, right, found = engine.learned.T
     return LearnedMerges(
-        left.astype(np.int32), right.astype(np.int32), found.copy(), len(found) < merges
+        left.astype(np.int32), right.astype(np.int32), found.copy(), len(found) < merges, pruned
     )
 
 
@@ -305,17 +309,6 @@ def given_for(
     return given
 
 
-def frequent_words(counts: WordCounts, min_word_count: int) -> WordCounts:
-    frequent = counts.at_least(min_word_count)
-    if min_word_count > 1 and len(counts) and not len(frequent):
-        raise EmptyCorpus(
-            f"none of {len(counts)} words occurs {min_word_count} times",
-            f"min_word_count is at most {int(counts.counts.max())}, the most frequent word's count",
-            "choose a smaller min_word_count, or leave it out",
-        )
-    return frequent
-
-
 def _run(
     engine: MergeEngine,
     goal: int,
@@ -347,8 +340,9 @@ def _resumed(source: Path | Checkpoint) -> Checkpoint:
     return source if isinstance(source, Checkpoint) else load_checkpoint(Path(source))
 
 
-def _first_of(saved: Checkpoint, merges: int) -> LearnedMerges:
-    return LearnedMerges(saved.left[:merges], saved.right[:merges], saved.counts[:merges], False)
+def _first_of(saved: Checkpoint, merges: int, pruned: PrunedWords) -> LearnedMerges:
+    columns = (saved.left[:merges], saved.right[:merges], saved.counts[:merges])
+    return LearnedMerges(*columns, False, pruned)
 
 
 def _check_replay(engine: MergeEngine, saved: Checkpoint) -> None:

@@ -17,7 +17,6 @@ from tokenizer_core.kernels.merge_score import GAIN, RATIO
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import frequent_words
 from tokenizer_core.trainers.merge_engine import MergeEngine
 from tokenizer_core.trainers.options import validate_options
 from tokenizer_core.trainers.scoring_engine import ScoringEngine
@@ -26,6 +25,7 @@ from tokenizer_core.trainers.symbol_words import (
     words_that_go_on,
     words_with_ends,
 )
+from tokenizer_core.trainers.word_pruning import prune
 from tokenizer_core.word_counts import WordCounts
 
 Score = Literal["ratio", "gain"]
@@ -66,7 +66,7 @@ def train_char_bpe(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
     """
     validate_options(merges, tie_break, min_count, min_word_count, None, 1)
-    words = words_with_ends(frequent_words(counts, min_word_count), end_of_word)
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
     given = words.ends if joined else words.ends[:0]
     engine = MergeEngine(
         words.words, tie_break=tie_break, min_count=min_count, free_application=joined
@@ -120,7 +120,7 @@ def train_wordpiece(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
     """
     validate_options(0, "smallest-ids", min_count, min_word_count, None, 1)
-    words = words_that_go_on(frequent_words(counts, min_word_count), continuation)
+    words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
     first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
     merges = vocab_size - len(first)
@@ -191,7 +191,7 @@ def train_frequency_bpe(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
     """
     validate_options(merges, "first-seen", min_count, min_word_count, None, 1)
-    frequent = frequent_words(counts, min_word_count).in_order_of_sight()
+    frequent = prune(counts, min_word_count)[0].in_order_of_sight()
     words = words_with_ends(frequent, end_of_word)
     engine = MergeEngine(words.words, tie_break="first-seen", min_count=min_count)
     engine.learn(merges)
