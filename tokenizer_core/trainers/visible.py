@@ -64,6 +64,7 @@ def steps_of(
             symbols = [([*to_printable(word)], count) for word, count in words.items()]
         case "char-bpe" | "frequency-bpe":
             usual = 2 if algorithm == "char-bpe" else 1
+            joined = joined and algorithm == "char-bpe"  # the other has no such choice
             tokenizer = train_char_bpe(
                 words,
                 merges,
