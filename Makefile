@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-fast lint bench clean
+TEXTS ?= 5000000
+SEED ?= $(shell date +%Y%m%d)
+
+.PHONY: demo test test-fast test-nightly lint bench clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
@@ -15,13 +18,18 @@ test: $(VENV)/installed-tests  ## every test, with the independent libraries the
 test-fast: $(VENV)/installed-tests  ## without the tests that start servers or take long
 	$(BIN)/python -m pytest -m "not slow and not server"
 
+test-nightly: $(VENV)/installed-tests  ## other texts every day: TEXTS=number SEED=which
+	$(BIN)/python -m pytest --numprocesses 2 -m slow tests/tokenizer_core/test_split_differential.py \
+		--texts $(TEXTS) --seed $(SEED)
+
 lint: $(VENV)/installed-tests  ## style, and types in strict mode
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/installed-tests  ## us and the peers side by side; FILE=corpus.txt
+bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side by side; FILE=corpus.txt
 	$(BIN)/python -m benchmarks $(FILE)
+	$(BIN)/python -m benchmarks.encoding $(FILE)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

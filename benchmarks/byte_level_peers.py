@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.captured_output import captured_errors
-from benchmarks.documents import SEPARATOR, batches, documents
+from benchmarks.documents import GPT2, SEPARATOR, batches, documents
 from benchmarks.stopwatch import WHOLE, Stopwatch
 
-GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _BYTES = 256
 _SPECIALS = 1  # rustbpe and bpeasy know none: their vocabulary is smaller by one
 

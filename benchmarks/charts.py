@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,53 @@ _STYLE: Any = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One panel: a bar for each name, in order."""
+
+    title: str
+    values: Sequence[tuple[str, float]]
+    colours: Sequence[str]
+    label: str
+
+
 def bars(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Seconds of every trainer, one panel per file; paler bars learn something else."""
+    panels = []
+    for result in results:
+        measured = _measured(result)
+        panels.append(
+            Bars(
+                f"{result['file']}, {result['bytes'] / 1e6:.3g} MB",
+                [(name, float(one["seconds"])) for name, one in measured],
+                [_colour(*entry) for entry in measured],
+                "{:.1f} s",
+            )
+        )
+    draw_bars(panels, path)
+
+
+def speeds(results: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """MB/s of every encoder, one panel per file and number of threads; the longer, the better."""
+    panels = []
+    for result in results:
+        measured = _measured(result)
+        threads = result["threads"]
+        panels.append(
+            Bars(
+                f"{result['file']}, {threads} thread{'s' if threads > 1 else ''}",
+                [(name, result["bytes"] / 1e6 / float(one["seconds"])) for name, one in measured],
+                [_colour(*entry) for entry in measured],
+                "{:.0f} MB/s",
+            )
+        )
+    draw_bars(panels, path)
+
+
+def draw_bars(panels: Sequence[Bars], path: Path) -> None:
+    """Panels below each other, bars lying."""
     pyplot = _pyplot()
-    panels = [_measured(result) for result in results]
-    heights = [len(panel) + 1.3 for panel in panels]
+    heights = [len(panel.values) + 1.3 for panel in panels]
     figure, axes = pyplot.subplots(
         len(panels),
         1,
@@ -39,12 +82,11 @@ def bars(results: Sequence[Mapping[str, Any]], path: Path) -> None:
         gridspec_kw={"height_ratios": heights},
         layout="constrained",
     )
-    for axis, result, panel in zip(axes[:, 0], results, panels, strict=True):
-        names = [name for name, _ in panel]
-        seconds = [float(one["seconds"]) for _, one in panel]
-        drawn = axis.barh(names, seconds, color=[_colour(*entry) for entry in panel], height=0.7)
-        axis.bar_label(drawn, [f"{value:.1f} s" for value in seconds], padding=3)
-        axis.set_title(f"{result['file']}, {result['bytes'] / 1e6:.3g} MB", loc="left", fontsize=9)
+    for axis, panel in zip(axes[:, 0], panels, strict=True):
+        names, values = zip(*panel.values, strict=True)
+        drawn = axis.barh(names, values, color=panel.colours, height=0.7)
+        axis.bar_label(drawn, [panel.label.format(value) for value in values], padding=3)
+        axis.set_title(panel.title, loc="left", fontsize=9)
         axis.invert_yaxis()
         axis.margins(x=0.12)
         axis.spines["bottom"].set_visible(False)
@@ -88,7 +130,7 @@ def _measured(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _colour(name: str, one: Mapping[str, Any]) -> str:
-    return _OURS if name == OURS else _EQUAL if one["equal"] else _OTHER
+    return _OURS if name.startswith(OURS) else _EQUAL if one["equal"] else _OTHER
 
 
 def _short(size: float) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SEPARATOR = "<|endoftext|>"
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LONGEST = 1 << 18  # characters; 200 MB of C as one string would occupy a single thread
 _READ = 1 << 20
 _CUT = re.compile(r"(?<=[!-~]) (?=[!-~])")

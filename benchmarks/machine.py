@@ -11,11 +11,16 @@ from typing import Any
 
 from benchmarks.contestants import CONTESTANTS
 
+TRAINERS = tuple(one.package for one in CONTESTANTS.values() if one.package is not None)
 _OURS = ("numpy", "numba", "llvmlite", "regex")
 
 
-def description() -> dict[str, Any]:
-    """JSON-able; without a host name or a date."""
+def description(packages: Iterable[str] = TRAINERS) -> dict[str, Any]:
+    """JSON-able; without a host name or a date.
+
+    Args:
+        packages: the distributions whose versions are told beside our own dependencies'.
+    """
     return {
         "processor": _processor(),
         "vectors": _vectors(),
@@ -23,9 +28,7 @@ def description() -> dict[str, Any]:
         "memory_gigabytes": _memory_gigabytes(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": _versions(
-            [*_OURS, *(c.package for c in CONTESTANTS.values() if c.package is not None)]
-        ),
+        "versions": _versions([*_OURS, *packages]),
     }
 
 

@@ -1,4 +1,4 @@
-"""The most memory this process ever had resident."""
+"""How much memory this process has resident, and ever had."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def peak_megabytes() -> float:
                 return int(line.split()[1]) * 1024 / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return (peak if sys.platform == "darwin" else peak * 1024) / 1e6
+
+
+def resident_megabytes() -> float:
+    """What is resident now, in 10⁶ bytes; where the system does not tell, the peak."""
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    return peak_megabytes()

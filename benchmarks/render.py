@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.charts import bars, curves
+from benchmarks import encoding_results
+from benchmarks.charts import bars, curves, speeds
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.results import OURS, RESULTS, saved
 from benchmarks.tables import markdown, title
@@ -26,10 +27,17 @@ def main() -> None:
     if not results:
         raise SystemExit("nothing to render: run `python -m benchmarks FILE` first")
     bars(results, RESULTS / "training.svg")
+    encoding = encoding_results.saved()
+    if encoding:
+        speeds(encoding, RESULTS / "encoding.svg")
     scaling = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("scaling-*.json"))]
     if scaling:
         curves(scaling[0]["panels"], RESULTS / "scaling.svg")
-    README.write_text(replaced(README.read_text(), block(results, bool(scaling))))
+    parts = [block(results, bool(scaling))]
+    if encoding:
+        parts.append(encoding_block(encoding, encoding_results.saved_loading()))
+    parts.append(_wrapped(_reproduce()))
+    README.write_text(replaced(README.read_text(), "\n\n".join(parts)))
 
 
 def replaced(readme: str, content: str) -> str:
@@ -61,7 +69,31 @@ def block(results: Sequence[Mapping[str, Any]], has_scaling: bool = False) -> st
         parts.append(
             f"![Seconds against corpus size and vocabulary size]({_relative('scaling.svg')})"
         )
-    parts += ["\n".join(_wrapped(note, "- ") for note in _notes(results)), _wrapped(_reproduce())]
+    parts.append("\n".join(_wrapped(note, "- ") for note in _notes(results)))
+    return "\n\n".join(parts)
+
+
+def encoding_block(
+    results: Sequence[Mapping[str, Any]], loading: Mapping[str, Any] | None = None
+) -> str:
+    """The same for encoders."""
+    parts = [
+        "### Encoding",
+        _wrapped(
+            "From a file to its ids, in MB/s: every encoder in a fresh process, in turn, with the "
+            "same vocabulary and as many threads. Ids are compared first."
+        ),
+        f"![MB/s on each file, by encoder]({_relative('encoding.svg')})",
+    ]
+    for result in results:
+        parts += [
+            f"**{encoding_results.title(result)}**",
+            encoding_results.markdown(result),
+        ]
+    if loading is not None:
+        parts.append(encoding_results.loading_markdown(loading))
+    notes = [*encoding_results.notes(results), *_circumstances(results)]
+    parts.append("\n".join(_wrapped(note, "- ") for note in notes))
     return "\n\n".join(parts)
 
 
@@ -82,7 +114,12 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
         if contestant.caveat and name in shown:
             by_caveat.setdefault(contestant.caveat, []).append(name)
     notes += [f"{' and '.join(names)}: {caveat}." for caveat, names in by_caveat.items()]
-    notes += [f"Measured on {machine}." for machine in _machines(results)]
+    return [*notes, *_circumstances(results)]
+
+
+def _circumstances(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The machine, and whether it was ours alone."""
+    notes = [f"Measured on {machine}." for machine in _machines(results)]
     busiest = max(float(result["load"]) for result in results)
     if busiest >= _QUIET:
         notes.append(
@@ -125,8 +162,8 @@ def _machines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _reproduce() -> str:
     return (
-        "`make bench FILE=corpus.txt` measures on your machine (peers that are not installed are "
-        "listed as such), `python -m benchmarks.render` writes this section."
+        "`make bench FILE=corpus.txt` measures both on your machine (peers that are not installed "
+        "are listed as such), `python -m benchmarks.render` writes this section."
     )
 
 

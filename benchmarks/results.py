@@ -99,25 +99,27 @@ def with_figures(result: dict[str, Any]) -> dict[str, Any]:
             continue
         runs = one["runs"]
         for name in ("seconds", "cpu_seconds", "peak_megabytes", "megabytes_before"):
-            one[name] = _median(runs, name)
-        one["process_seconds"] = _median(runs, "process_seconds")
+            one[name] = median_of(runs, name)
+        one["process_seconds"] = median_of(runs, "process_seconds")
         one["phases"] = {
             phase: statistics.median(run["phases"][phase] for run in runs)
             for phase in runs[0]["phases"]
         }
         for ratio, name in (("ratio", "seconds"), ("cpu_ratio", "cpu_seconds")):
             unlike = one["equal"] is False
-            one[ratio] = None if unlike else _paired_ratio(runs, ours, name)
+            one[ratio] = None if unlike else paired_ratio(runs, ours, name)
     return result
 
 
-def _median(runs: Sequence[Mapping[str, Any]], name: str) -> float:
+def median_of(runs: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The median of a figure over the runs that have it."""
     return statistics.median(float(run[name]) for run in runs if name in run)
 
 
-def _paired_ratio(
+def paired_ratio(
     theirs: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]], name: str
 ) -> float:
+    """The median over rounds of their figure to ours: both runs of a round saw one machine."""
     return statistics.median(
-        float(their[name]) / float(our[name]) for their, our in zip(theirs, ours, strict=True)
+        float(their[name]) / float(our[name]) for their, our in zip(theirs, ours, strict=False)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -31,23 +30,36 @@ class Run:
 def run_once(contestant: Contestant, path: Path, vocab_size: int, threads: int) -> Run:
     """Train in a new process; never raises for what the trainer does wrong."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
-        report, merges = Path(directory, "report.json"), Path(directory, "merges")
-        command = [sys.executable, "-m", "benchmarks.measure", contestant.name, os.fspath(path)]
-        command += [str(vocab_size), str(threads), os.fspath(report), os.fspath(merges)]
+        merges = Path(directory, "merges")
+        arguments = [contestant.name, path, vocab_size, threads]
+        measured, failure = measured_apart("benchmarks.measure", arguments, [merges])
+        return Run(measured, [], failure) if failure else Run(measured, read_merges(merges))
+
+
+def measured_apart(
+    module: str, arguments: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[dict[str, Any], str]:
+    """Run a module in a new process: what it reported as JSON, or why it did not.
+
+    Its command line is ``arguments``, the file for its report, and ``more``.
+    """
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        report = Path(directory, "report.json")
+        command = [sys.executable, "-m", module, *map(str, [*arguments, report, *more])]
         begin = time.perf_counter()
         try:
             finished = subprocess.run(
                 command, capture_output=True, text=True, cwd=ROOT, timeout=_PATIENCE, check=False
             )
         except subprocess.TimeoutExpired:
-            return Run({}, [], f"not finished after {_PATIENCE} s")
+            return {}, f"not finished after {_PATIENCE} s"
         process_seconds = time.perf_counter() - begin
         if finished.returncode != 0 or not report.exists():
             last = (finished.stderr.strip() or f"exit code {finished.returncode}").splitlines()[-1]
-            return Run({}, [], last[:200])
-        measured = json.loads(report.read_text())
+            return {}, last[:200]
+        measured: dict[str, Any] = json.loads(report.read_text())
         measured["process_seconds"] = process_seconds
-        return Run(measured, read_merges(merges))
+        return measured, ""
 
 
 def read_merges(path: Path) -> list[Merge]:

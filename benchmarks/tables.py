@@ -45,13 +45,7 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def plain(result: Mapping[str, Any]) -> str:
     """Aligned columns, and where each trainer differs from us."""
-    table = [HEADINGS, *rows(result)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [title(result)]
-    for row in table:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    lines = [title(result), *aligned([HEADINGS, *rows(result)])]
     for name, one in result["trainers"].items():
         if one.get("divergence"):
             index, ours, theirs = one["divergence"]
@@ -59,9 +53,25 @@ def plain(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the first and the last column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines
+
+
 def markdown(result: Mapping[str, Any]) -> str:
-    marks = ["---", *["---:"] * (len(HEADINGS) - 2), "---"]
-    return "\n".join(_piped(row) for row in (HEADINGS, marks, *rows(result)))
+    return as_markdown(HEADINGS, rows(result))
+
+
+def as_markdown(headings: Sequence[str], table: Sequence[Sequence[str]]) -> str:
+    """A table with the first and the last column to the left, the others to the right."""
+    marks = ["---", *["---:"] * (len(headings) - 2), "---"]
+    return "\n".join(_piped(row) for row in (headings, marks, *table))
 
 
 def _piped(cells: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from flows import progress
 from flows.plan_chunks import Bundle, CorpusPlan
 from flows.steps import map_step, raise_if_stopped, step
 from flows.summary import counted
+from flows.training_request import TrainingRequest
 from registry.catalogue_records import ChunkRecord, FileReading
 from registry.opening import open_registry
 from registry.word_count_store import WordCountStore
@@ -70,19 +71,23 @@ class CountedCorpus:
         return f"{said}; counts reused: {self.reused:,} of {number:,} chunks"
 
 
-def count_words(
-    plan: CorpusPlan, workspace: Workspace, reading: Reading, workers: int
-) -> CountedCorpus:
+def count_words(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest) -> CountedCorpus:
     """Count everything that is not counted yet and remember which file holds which chunks.
 
     Raises:
         CorpusError: a file that cannot be read as declared.
         DiskFull: no space; what was counted is kept.
     """
+    reading = request.reading
     if plan.bundles:
         compile_counting(reading.pattern)
     parts: list[list[CountedChunk]] = map_step(
-        count_bundle, plan.bundles, workers, workspace=workspace, reading=reading
+        count_bundle,
+        plan.bundles,
+        request.workers,
+        workspace=workspace,
+        reading=reading,
+        table_bytes=request.table_memory << 20,
     )
     found: dict[str, list[CountedChunk]] = {}
     for part in parts:
@@ -104,8 +109,12 @@ def count_words(
 
 
 @step(name=STEP, retries=1, retry_on=(CorruptFile,))
-def count_bundle(bundle: Bundle, workspace: Workspace, reading: Reading) -> list[CountedChunk]:
+def count_bundle(
+    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int
+) -> list[CountedChunk]:
     """Count the chunks of a few groups, one chunk in memory at a time.
+
+    Words that do not fit in ``table_bytes`` become several rows of the chunk's counts.
 
     Raises:
         CorpusError, DiskFull: see `count_words`.
@@ -119,7 +128,7 @@ def count_bundle(bundle: Bundle, workspace: Workspace, reading: Reading) -> list
             raise_if_stopped()
             reused = store.has(chunk.digest, digest)
             if not reused:
-                store.put(count_chunk(chunk, text, reading), digest)
+                store.put(count_chunk(chunk, text, reading, table_bytes), digest)
             record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
             counted_chunks.append(CountedChunk(group.file.path, record, reused))
             listener.step_advanced(STEP, chunk.size)

@@ -1,6 +1,6 @@
 """What could go wrong on this machine: versions, kernels, workspace, servers, disk.
 
-Looks and never mends.
+Looks and never mends; compiles when asked to.
 """
 
 from __future__ import annotations
@@ -65,6 +65,14 @@ def examine() -> list[Finding]:
     return [_python(), *_packages(), _kernels(), *_workspace(), _prefect(), _cores()]
 
 
+def compile_kernels() -> Iterator[Finding]:
+    """Compile what is not compiled yet, one kind of work after the other."""
+    from tokenizer_core.warm_up import compile_all
+
+    for name, seconds in compile_all():
+        yield Finding("ok", "compiled", f"{name}, {seconds:.1f} s")
+
+
 def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < LOWEST_PYTHON:
@@ -121,7 +129,8 @@ def _kernels() -> Finding:
     beside = others if state.others else ""
     if not state.specializations:
         found = f"none compiled yet in {state.directory}{beside}"
-        return Finding("note", "kernels", found, "the next run does, once, in about 20 seconds")
+        advice = "the next run does, once, in about 20 seconds; or type `bpeline doctor --compile`"
+        return Finding("note", "kernels", found, advice)
     kept = f"{state.specializations} compiled, {state.size / 1e6:.1f} MB"
     return Finding("ok", "kernels", f"{kept}, in {state.directory}{beside}")
 

@@ -21,7 +21,7 @@ def publish_waiting() -> list[PublishedVersion]:
     """
     from registry.publish import publish_outbox, waiting_records
 
-    registry = open_registry()
+    registry = open_registry(make=False)
     workspace, catalogue = registry.workspace, registry.catalogue
     if not waiting_records(workspace):
         return []
@@ -46,7 +46,7 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
         InvalidOption: it is finished.
         WorkspaceLocked: the only run that is not finished is at work.
     """
-    registry = open_registry()
+    registry = open_registry(make=False)
     if run_id is not None:
         return _named(registry, run_id)
     unfinished = registry.catalogue.unfinished_runs()
@@ -66,7 +66,7 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
 
 def unfinished_runs() -> list[Run]:
     """Runs that were interrupted, failed or are not published, newest first."""
-    return open_registry().catalogue.unfinished_runs()
+    return open_registry(make=False).catalogue.unfinished_runs()
 
 
 def _named(registry: Registry, run_id: str) -> Run | None:
@@ -76,5 +76,11 @@ def _named(registry: Registry, run_id: str) -> Run | None:
             f"run {run.id} ({run.name}) is finished",
             "runs that were interrupted or failed can be continued",
             f"type `bpeline versions {run.name}` to see what it made",
+        )
+    if run.workspace != registry.workspace.id:
+        raise InvalidOption(
+            f"run {run.id} ({run.name}) belongs to another workspace, on {run.host}",
+            "a run is continued where its counts and checkpoints lie",
+            "type `bpeline resume` there, or train here under the same name",
         )
     return None if run.state == "unpublished" else run

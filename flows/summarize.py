@@ -26,8 +26,8 @@ def summarize(
             f"stopped early at {evaluation.report.vocab_size:,} of {request.vocab_size:,} ids: "
             f"no pair occurs {request.min_count:,} times any more"
         )
-    if not evaluation.held_out:
-        run.note("no document was held out: evaluated on training text, which flatters")
+    if evaluation.warning:
+        run.note(evaluation.warning)
     return TrainingSummary(
         name=request.name,
         run_id=run.id,

@@ -7,6 +7,7 @@ from flows.count_words import count_words
 from flows.evaluate import evaluate
 from flows.learn_merges import learn_merges
 from flows.plan_chunks import plan_chunks
+from flows.preparation import prepared
 from flows.publish import publish
 from flows.summarize import summarize
 from flows.summary import TrainingSummary
@@ -31,6 +32,7 @@ def train_tokenizer(
     workspace: str | None = None,
     min_word_count: int = 1,
     required_tokens: list[str] | None = None,
+    table_memory: int = 256,
 ) -> TrainingSummary:
     """Train a byte-level BPE tokenizer on a corpus and register it.
 
@@ -54,6 +56,8 @@ def train_tokenizer(
         workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
         min_word_count: words that occur less often in the whole corpus are left out.
         required_tokens: texts that become tokens whatever the corpus holds.
+        table_memory: MiB that the words of one thread take at most while it counts; what does not
+            fit is added up on disk.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -63,16 +67,18 @@ def train_tokenizer(
         special_tokens=special_tokens or [], tie_break=tie_break, min_count=min_count,
         max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
         text_field=text_field, workers=workers, min_word_count=min_word_count,
-        required_tokens=required_tokens or [],
+        required_tokens=required_tokens or [], table_memory=table_memory,
     )  # fmt: skip
-    with training_run(request, workspace) as run:
+    with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
+        if remark := request.pattern_remark:
+            run.progress.note(remark)
         for attempt in run.attempts(after=CorruptFile):
             with attempt:
                 with run.step("plan chunks") as outcome:
                     plan = plan_chunks(request, run.workspace)
                     outcome(plan.outcome)
                 with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
-                    corpus = count_words(plan, run.workspace, request.reading, request.workers)
+                    corpus = count_words(plan, run.workspace, request)
                     outcome(corpus.outcome)
                 with run.step("combine counts") as outcome:
                     words = combine_counts(corpus, request, run.workspace, run.id)
@@ -85,6 +91,7 @@ def train_tokenizer(
                     outcome(evaluation.outcome)
         summary = summarize(run, corpus, words, learned, evaluation)
         with run.step("publish") as outcome:
+            preparing.join()
             version = publish(summary, learned, plan, corpus, words, request, run.workspace)
             outcome(version.reference)
         summary = summary.published(version, run.seconds)

@@ -16,6 +16,7 @@ def version_details(reference: str) -> dict[str, Any]:
 
     Raises:
         InvalidOption: the reference is misspelt or a path.
+        StorageError: there is no workspace.
         UnknownVersion: there is no such version.
     """
     parsed = parse_reference(reference)
@@ -25,7 +26,7 @@ def version_details(reference: str) -> dict[str, Any]:
             "accepted are name@alias, name/number or a digest",
             "type `bpeline versions` to see what is registered",
         )
-    registry = open_registry()
+    registry = open_registry(make=False)
     found = resolve(registry, parsed)
     row = registry.catalogue.find_version(found.name, found.digest) if found.name else None
     details: dict[str, Any] = {"reference": str(found), "digest": found.digest}

@@ -10,6 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from registry.aliases import alias_history as alias_history
+    from registry.aliases import promote as promote
+    from registry.aliases import rollback as rollback
+    from registry.comparison import compare_versions as compare_versions
     from registry.environment import configure as configure
     from registry.load import load_tokenizer as load_tokenizer
     from registry.opening import Registry as Registry
@@ -30,23 +34,19 @@ if TYPE_CHECKING:
         publish_version as publish_version,
     )
     from registry.versions import (
-        compare_versions as compare_versions,
-    )
-    from registry.versions import (
         export as export,
     )
     from registry.versions import (
         list_versions as list_versions,
     )
-    from registry.versions import (
-        promote as promote,
-    )
 
 _HOMES = {
     "load_tokenizer": "registry.load",
     "list_versions": "registry.versions",
-    "compare_versions": "registry.versions",
-    "promote": "registry.versions",
+    "compare_versions": "registry.comparison",
+    "promote": "registry.aliases",
+    "rollback": "registry.aliases",
+    "alias_history": "registry.aliases",
     "export": "registry.versions",
     "configure": "registry.environment",
     "open_registry": "registry.opening",

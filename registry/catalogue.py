@@ -41,6 +41,8 @@ class Catalogue(CorpusRecords, RunRecords):
     Args:
         url: an SQLAlchemy URL: `Workspace.catalogue_url`, or PostgreSQL. The tables are made or
             brought up to date on opening.
+        workspace: `Workspace.id` of the workspace that asks. Files, tables and versions are
+            everybody's; a run is continued where its checkpoint lies.
 
     Raises:
         InvalidOption: not a URL, or no driver for it.
@@ -49,8 +51,9 @@ class Catalogue(CorpusRecords, RunRecords):
             raise it too, as well as DiskFull and, for a server, RegistryUnreachable.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, workspace: str = "") -> None:
         self.url = url
+        self._workspace = workspace
         self._database = Database(url)
 
     def close(self) -> None:

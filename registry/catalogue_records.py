@@ -5,7 +5,7 @@ Times are UTC in ISO 8601; a text that is not known is empty. Knows no database.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -116,6 +116,7 @@ class Run:
         counts_digest: known after counting.
         step: the last step reached.
         error: why it failed or could not be published.
+        workspace: `Workspace.id` of the workspace it works in.
     """
 
     id: str
@@ -131,6 +132,7 @@ class Run:
     counts_digest: str = ""
     step: str = ""
     error: str = ""
+    workspace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +201,8 @@ class Metric:
     key: str
     step: int
     value: float
+
+
+def last_values(metrics: Iterable[Metric]) -> dict[str, float]:
+    """Of every curve its last point."""
+    return {one.key: one.value for one in sorted(metrics, key=lambda one: one.step)}

@@ -21,6 +21,7 @@ class RunRecords:
     """The part of `registry.catalogue.Catalogue` that knows runs."""
 
     _database: Database
+    _workspace: str
 
     def start_run(self, name: str, config: Mapping[str, Any]) -> Run:
         """Record that this process begins a run.
@@ -37,6 +38,7 @@ class RunRecords:
                 name=name,
                 config=dict(config),
                 state="running",
+                workspace=self._workspace,
                 pid=process.pid,
                 host=process.host,
                 birth=process.birth,
@@ -57,12 +59,19 @@ class RunRecords:
         """Take over a run that was interrupted, failed or was not published: it is running again.
 
         Raises:
-            RegistryError: no such run, or it still runs in another living process.
+            RegistryError: no such run, it still runs in another living process, or it belongs to
+                another workspace.
         """
         process = this_process()
 
         def work(session: Session) -> Run:
             row = _row(session, run_id)
+            if row.workspace != self._workspace:
+                raise RegistryError(
+                    f"run {run_id} belongs to another workspace, on {row.host}",
+                    "a run is continued where its counts and checkpoints lie",
+                    "type `bpeline resume` there, or train here under the same name",
+                )
             owner = Process(row.pid, row.host, row.birth)
             if _state(row) == "running" and owner != process:
                 raise RegistryError(
@@ -126,15 +135,20 @@ class RunRecords:
         return found[0]
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        """All runs, newest first."""
+        """All runs of all workspaces, newest first."""
         with self._database.reading() as session:
             query = select(RunRow).order_by(RunRow.number.desc()).limit(limit)
             return [_run(row) for row in session.scalars(query)]
 
     def unfinished_runs(self) -> list[Run]:
-        """Runs that run, were interrupted, failed or wait to be published; newest first."""
+        """This workspace's runs that run, were interrupted, failed or wait to be published.
+
+        Newest first.
+        """
         with self._database.reading() as session:
-            query = select(RunRow).where(RunRow.state != "finished")
+            query = select(RunRow).where(
+                RunRow.state != "finished", RunRow.workspace == self._workspace
+            )
             return [_run(row) for row in session.scalars(query.order_by(RunRow.number.desc()))]
 
     def _change(self, run_id: str, **values: str) -> None:
@@ -168,5 +182,5 @@ def _run(row: RunRow) -> Run:
     return Run(
         row.id, row.name, row.config, _state(row), row.pid, row.host, row.started_at,
         row.heartbeat_at, row.finished_at, row.corpus_digest, row.counts_digest, row.step,
-        row.error,
+        row.error, row.workspace,
     )  # fmt: skip

@@ -32,6 +32,7 @@ from sqlalchemy import (
     inspect,
     make_url,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, OperationalError
@@ -118,6 +119,7 @@ class RunRow(Base):
     counts_digest: Mapped[Digest]
     step: Mapped[str] = mapped_column(Text)
     error: Mapped[str] = mapped_column(Text)
+    workspace: Mapped[Name] = mapped_column(server_default="")
 
 
 class VersionRow(Base):
@@ -174,9 +176,19 @@ def m001_first_tables(connection: Connection) -> None:
     Base.metadata.create_all(connection)
 
 
+def m002_workspace_of_runs(connection: Connection) -> None:
+    # Those of before have none: they belong to workspaces without an id, as all were then.
+    connection.execute(
+        text("ALTER TABLE runs ADD COLUMN workspace VARCHAR(64) DEFAULT '' NOT NULL")
+    )
+
+
 # One function for each schema version, in order. A fresh catalogue gets today's tables and counts
 # as having all of them; an older one gets those it has not had.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (m001_first_tables,)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    m001_first_tables,
+    m002_workspace_of_runs,
+)
 
 _BUSY_MILLISECONDS = 30_000
 _ATTEMPTS = 8

@@ -19,6 +19,11 @@ _INK = "#20558a"
 _LONGEST_SHOWN = 32  # bytes; longer tokens share the last bar
 
 
+def load_library() -> None:
+    """Import what draws, so that the first picture does not wait for it."""
+    import matplotlib.figure  # noqa: F401
+
+
 def draw_compression_curve(curve: Sequence[tuple[int, float]], path: Path, title: str = "") -> Path:
     """Draw bytes per token over the vocab size (logarithmic).
 

@@ -14,6 +14,7 @@ from registry.tracked import TrackingSettings
 from registry.tracking import MlflowTracker
 from registry.ui_links import is_server
 from registry.workspace import Workspace
+from tokenizer_core.errors import StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +26,41 @@ class Registry:
     tracker: MlflowTracker
 
 
-def open_registry(workspace: Workspace | Path | str | None = None) -> Registry:
+def open_registry(
+    workspace: Workspace | Path | str | None = None, *, make: bool = True
+) -> Registry:
     """Open the registry of a workspace; MLflow is imported only when it is asked something.
 
     Args:
         workspace: an opened workspace or its directory; None takes the configured one
             (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here).
+        make: whether to make a workspace where there is none. Without, none is made unless
+            versions are somewhere else: a configured catalogue is read and nothing written here;
+            for a configured MLflow alone, a workspace keeps what comes from there.
 
     Raises:
         InvalidOption: the directory is not a workspace.
-        StorageError: it cannot be used.
+        StorageError: it cannot be used, or there is none and none is to be made.
     """
     chosen = addresses()
     if not isinstance(workspace, Workspace):
-        # Without a sweep: that takes the lock for an instant, which a reader must not.
         home = chosen.home if workspace is None else workspace
-        workspace = Workspace.open(home, sweep=False)
+        remote = chosen.tracking_uri is not None and chosen.catalogue_url is None
+        if make or remote or Workspace.is_at(home):
+            # Without a sweep: that takes the lock for an instant, which a reader must not.
+            workspace = Workspace.open(home, sweep=False)
+        elif chosen.catalogue_url is not None:
+            workspace = Workspace(Path(home).expanduser().absolute())
+        else:
+            raise StorageError(
+                f"there is no workspace at {Path(home).expanduser().absolute()}",
+                "a directory that `bpeline train` has made",
+                "type `bpeline train --demo` to make one, or name yours with --workspace",
+            )
     uri = chosen.tracking_uri or workspace.mlflow_uri
     return Registry(
         workspace,
-        Catalogue(chosen.catalogue_url or workspace.catalogue_url),
+        Catalogue(chosen.catalogue_url or workspace.catalogue_url, workspace.id),
         MlflowTracker(tracking_settings(uri, workspace)),
     )
 

@@ -64,6 +64,13 @@ class TrackedVersion:
     mlflow_run_id: str
     tags: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, version: Any) -> TrackedVersion:
+        """From MLflow's own value."""
+        tags = {str(key): str(value) for key, value in (version.tags or {}).items()}
+        number, digest = int(version.version), tags.get("digest", "")
+        return cls(version.name, number, digest, version.run_id or "", tags)
+
     @property
     def run_id(self) -> str:
         """Our run that made it; empty when it is not one of ours."""

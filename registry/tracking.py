@@ -55,6 +55,12 @@ class MlflowTracker:
     def __init__(self, settings: TrackingSettings) -> None:
         self.settings = settings
 
+    def prepare(self) -> None:
+        """Import MLflow and make its database or bring it up to date; asks no server anything."""
+        with self._answering("preparing MLflow"):
+            _ = self._client
+            _import_pyfunc()
+
     def record_run(self, publication: Publication, files: Sequence[Path]) -> TrackedRun:
         """Show a publication as a run: parameters, metrics, curve, inputs, files, figures, report.
 
@@ -288,7 +294,7 @@ class MlflowTracker:
                 answer = self._client.search_model_versions(
                     filter_string or None, max_results=1000, page_token=page
                 )
-                found += [_tracked_version(one) for one in answer]
+                found += [TrackedVersion.of(one) for one in answer]
                 page = answer.token
                 if not page:
                     return sorted(found, key=lambda one: (one.name, one.number))
@@ -304,7 +310,7 @@ class MlflowTracker:
 
     def _or_none(self, ask: Any) -> TrackedVersion | None:
         try:
-            return _tracked_version(ask())
+            return TrackedVersion.of(ask())
         except self._exception as error:
             if says_missing(error):
                 return None
@@ -348,12 +354,7 @@ def _lay_out_model(
     tokenizer.mkdir()
     for path in files:
         shutil.copyfile(path, tokenizer / path.name)
-    with warnings.catch_warnings():
-        # Importing mlflow.pyfunc warns about a type hint of MLflow's own.
-        warnings.filterwarnings(
-            "ignore", message=".*Any type hint is inferred as AnyType", category=UserWarning
-        )
-        import mlflow.pyfunc
+    mlflow = _import_pyfunc()
     laid_out = staging / "model"
     mlflow.pyfunc.save_model(
         str(laid_out),
@@ -372,6 +373,17 @@ def _lay_out_model(
     return laid_out
 
 
+def _import_pyfunc() -> Any:
+    # Importing it warns about a type hint of MLflow's own. The filter stays: taking filters back
+    # would race with other threads.
+    warnings.filterwarnings(
+        "ignore", message=".*Any type hint is inferred as AnyType", category=UserWarning
+    )
+    import mlflow.pyfunc
+
+    return mlflow
+
+
 def _dataset_input(source: CorpusInput) -> Any:
     # Built by hand: MLflow's own guess at what a local path is warns of ambiguity.
     from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -385,15 +397,4 @@ def _dataset_input(source: CorpusInput) -> Any:
             profile=json.dumps({"digest": source.digest}),
         ),
         [InputTag("mlflow.data.context", "training")],
-    )
-
-
-def _tracked_version(version: Any) -> TrackedVersion:
-    tags = {str(key): str(value) for key, value in (version.tags or {}).items()}
-    return TrackedVersion(
-        name=version.name,
-        number=int(version.version),
-        digest=tags.get("digest", ""),
-        mlflow_run_id=version.run_id or "",
-        tags=tags,
     )

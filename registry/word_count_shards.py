@@ -1,7 +1,8 @@
-"""One chunk's word counts as files: words in Parquet, held-out documents in Parquet, a record.
+"""One chunk's word counts as files: words in Arrow, held-out documents in Arrow, a record.
 
-The only file that imports pyarrow. A shard is immutable and may be written by any process; its
-record is written last and is what makes it exist. Which shards belong together, others know.
+A shard is immutable and may be written by any process; its record is written last and is what makes
+it exist. Arrow files are the arrays themselves: writing or reading one costs a third of Parquet,
+for twice its size. Which shards belong together, others know.
 """
 
 from __future__ import annotations
@@ -11,35 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from registry.arrow_columns import (
+    counts_as_file,
+    counts_from_file,
+    documents_as_file,
+    documents_from_file,
+)
 from registry.sealed_records import FileSeal, damaged, read_record, write_record
 from registry.workspace import Workspace
 from tokenizer_core.digests import digest_of
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile
+from tokenizer_core.errors import CorruptFile, InvalidPattern
+from tokenizer_core.split_patterns import SplitPattern
 
 if TYPE_CHECKING:
     from tokenizer_core.chunk_counts import ChunkCounts
+    from tokenizer_core.split_patterns import SplitPattern
     from tokenizer_core.word_counts import WordCounts
 
-SHARD_FORMAT = 1
-_ROWS_IN_GROUP = 122_880  # DuckDB's own: its threads share a file group by group
-# No dictionaries: words are distinct. These encodings make files 15 % smaller than plain ones and
-# are no slower to write or to read. Nobody looks for single words, so statistics help nobody.
-_COUNTS_LAYOUT = {
-    "compression": "lz4",
-    "use_dictionary": False,
-    "write_statistics": False,
-    "row_group_size": _ROWS_IN_GROUP,
-    "column_encoding": {
-        "word": "DELTA_LENGTH_BYTE_ARRAY",
-        "count": "DELTA_BINARY_PACKED",
-        "first_position": "DELTA_BINARY_PACKED",
-    },
-}
-_HELD_OUT_LAYOUT = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
-_DOCUMENTS_IN_BATCH = 256
+SHARD_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ class Shard:
 
     Attributes:
         key: digest of the chunk's and the reading's digest.
-        pattern: regex of the split pattern.
+        pattern: the split pattern.
         words: rows; distinct words unless the chunk was counted in several parts.
         total: Σ count.
         total_bytes: Σ count · length.
@@ -58,12 +49,12 @@ class Shard:
         replaced_utf8: sequences read as U+FFFD.
         held_out_documents: documents kept from counting.
         held_out_bytes: bytes of these.
-        counts_seal: of the Parquet file of words.
-        held_out_seal: of the Parquet file of held-out documents; None when there is none.
+        counts_seal: of the file of words.
+        held_out_seal: of the file of held-out documents; None when there is none.
     """
 
     key: str
-    pattern: str
+    pattern: SplitPattern
     words: int
     total: int
     total_bytes: int
@@ -100,17 +91,14 @@ class ShardFiles:
         """
         key = shard_key(counted.chunk.digest, reading_digest)
         counts, held_out = counted.counts, counted.held_out
-        counts_seal = _write_parquet(
-            self._workspace.shard_counts(key), _table_of_counts(counts), _COUNTS_LAYOUT
-        )
+        counts_seal = _write(self._workspace.shard_counts(key), counts_as_file(counts))
         held_out_seal = None
         if held_out:
-            held_out_seal = _write_parquet(
-                self._workspace.shard_held_out(key), _table_of_documents(held_out), _HELD_OUT_LAYOUT
-            )
+            path = self._workspace.shard_held_out(key)
+            held_out_seal = _write(path, documents_as_file(held_out))
         shard = Shard(
             key=key,
-            pattern=counts.pattern.regex,
+            pattern=counts.pattern,
             words=len(counts),
             total=counts.total,
             total_bytes=counts.total_bytes,
@@ -136,7 +124,7 @@ class ShardFiles:
         record = read_record(path, SHARD_FORMAT)
         try:
             shard = _from_record(record)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, InvalidPattern) as error:
             raise damaged(path) from error
         if shard.key != key:
             raise damaged(path)
@@ -148,7 +136,20 @@ class ShardFiles:
         Raises:
             CorruptFile: they are missing or have other content.
         """
-        shard.counts_seal.verify(self._workspace.shard_counts(shard.key))
+        shard.counts_seal.read(self._workspace.shard_counts(shard.key))
+
+    def counts(self, shard: Shard, pattern: SplitPattern) -> WordCounts:
+        """The shard's words, verified; first positions are bytes from the chunk's begin.
+
+        Args:
+            shard: as `read` gave it.
+            pattern: the one it names, parsed.
+
+        Raises:
+            CorruptFile: they are missing or have other content.
+        """
+        content = shard.counts_seal.read(self._workspace.shard_counts(shard.key))
+        return counts_from_file(content, pattern)
 
     def is_there(self, key: str) -> bool:
         """Whether a shard exists, as far as its record and the sizes of its files tell."""
@@ -174,53 +175,24 @@ class ShardFiles:
                 DURABLE.remove(path)
 
     def held_out(self, shard: Shard) -> Iterator[bytes]:
-        """The held-out documents of a shard, in the order of the chunk, a few in memory at a time.
+        """The held-out documents of a shard, in the order of the chunk.
 
         Raises:
             CorruptFile: they are missing or not what was written.
         """
-        if shard.held_out_seal is None:
-            return
-        import pyarrow.parquet
-
-        path = self._workspace.shard_held_out(shard.key)
-        shard.held_out_seal.verify(path)
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(_DOCUMENTS_IN_BATCH):
-                yield from batch.column(0).to_pylist()
+        if shard.held_out_seal is not None:
+            path = self._workspace.shard_held_out(shard.key)
+            yield from documents_from_file(shard.held_out_seal.read(path))
 
 
-def _table_of_counts(counts: WordCounts) -> Any:
-    """An Arrow table over the arrays of the counts themselves; nothing is copied."""
-    import pyarrow
-
-    offsets = np.ascontiguousarray(counts.offsets, np.int64)
-    word_bytes = np.ascontiguousarray(counts.word_bytes, np.uint8)
-    words = pyarrow.LargeBinaryArray.from_buffers(
-        pyarrow.large_binary(),
-        len(counts),
-        [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(word_bytes)],
-    )
-    columns = {"word": words, "count": counts.counts, "first_position": counts.first_positions}
-    return pyarrow.table(columns)
-
-
-def _table_of_documents(documents: list[bytes]) -> Any:
-    import pyarrow
-
-    return pyarrow.table({"document": pyarrow.array(documents, pyarrow.large_binary())})
-
-
-def _write_parquet(path: Path, table: Any, layout: dict[str, Any]) -> FileSeal:
-    import pyarrow.parquet
-
-    with DURABLE.writing_aside(path) as temporary:
-        pyarrow.parquet.write_table(table, temporary, **layout)
-        return FileSeal.of(temporary)
+def _write(path: Path, content: Any) -> FileSeal:
+    DURABLE.write(path, content)
+    return FileSeal.of_content(content)
 
 
 def _as_record(shard: Shard) -> dict[str, Any]:
     record: dict[str, Any] = {name: getattr(shard, name) for name in Shard.__slots__}
+    record["pattern"] = shard.pattern.as_record()
     for name in ("counts_seal", "held_out_seal"):
         seal = record[name]
         record[name] = None if seal is None else [seal.size, seal.sha256]
@@ -229,6 +201,7 @@ def _as_record(shard: Shard) -> dict[str, Any]:
 
 def _from_record(record: dict[str, Any]) -> Shard:
     values = {name: record[name] for name in Shard.__slots__}
+    values["pattern"] = SplitPattern.from_record(values["pattern"])
     for name in ("counts_seal", "held_out_seal"):
         values[name] = None if values[name] is None else FileSeal(*values[name])
     return Shard(**values)

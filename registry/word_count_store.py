@@ -8,28 +8,35 @@ were counted.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from registry.sealed_records import damaged, read_record, write_record
 from registry.word_count_shards import Shard, ShardFiles, shard_key
-from registry.word_count_tables import TablePart, build_table, log_of, read_table
+from registry.word_count_sums import sum_in_memory
+from registry.word_count_tables import build_table, log_of, read_table, write_table
 from registry.workspace import Workspace
-from tokenizer_core.digests import digest_of
+from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
+from tokenizer_core.errors import (
+    CorruptFile,
+    EmptyCorpus,
+    InvalidOption,
+    InvalidPattern,
+    StorageError,
+)
 from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.word_counts import COUNT_LIMIT, WordCounts
 
 if TYPE_CHECKING:
     from tokenizer_core.chunk_counts import ChunkCounts
 
 __all__ = ["ShardRef", "ShardStatistics", "TableHandle", "WordCountStore", "shard_key"]
 
-TABLE_FORMAT = 1
+TABLE_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class ShardRef:
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """A finished word-count table; small enough to be passed between steps.
+    """A finished word-count table: what is passed between steps.
 
     Attributes:
         key: digest of the shards, weights and bases it was made from.
@@ -59,6 +66,8 @@ class TableHandle:
         total_bytes: Σ count · length.
         counts_digest: `WordCounts.digest` of its content.
         reused: whether it had been made before.
+        counts: its content, where the handle comes from the process that has just made it; spares
+            that process from reading what it wrote.
     """
 
     key: str
@@ -68,6 +77,7 @@ class TableHandle:
     total_bytes: int
     counts_digest: str
     reused: bool = False
+    counts: WordCounts | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +96,23 @@ class ShardStatistics:
     held_out_bytes: int = 0
 
 
+class _Limits(TypedDict):
+    threads: int
+    memory_limit: int
+
+
 class WordCountStore:
     """Shards and tables of one workspace. Many may write shards; one process at a time combines.
 
     Args:
         workspace: where they lie.
-        memory_limit: how much memory DuckDB may use before it spills to the workspace's disk.
-        threads: DuckDB's threads; None takes one for each processor.
+        memory_limit: bytes for adding up. What does not fit is added up by DuckDB, which spills
+            to the workspace's disk beyond them.
+        threads: for that; None takes one for each processor.
     """
 
     def __init__(
-        self, workspace: Workspace, *, memory_limit: str = "2GB", threads: int | None = None
+        self, workspace: Workspace, *, memory_limit: int = 2 << 30, threads: int | None = None
     ) -> None:
         self._workspace = workspace
         self._shards = ShardFiles(workspace)
@@ -206,7 +222,7 @@ class WordCountStore:
                 "a corpus has at least one chunk",
                 "name files that hold text",
             )
-        shards = self._read_shards([ref.key for ref in refs], verify=True)
+        shards = self._read_shards([ref.key for ref in refs], verify=False)
         patterns = {shard.pattern for shard in shards.values()}
         if len(patterns) > 1:
             raise InvalidOption(
@@ -214,65 +230,51 @@ class WordCountStore:
                 "one table holds counts of one pattern",
                 "count the whole corpus with the same pattern",
             )
-        pattern = SplitPattern(patterns.pop())
         path = self._workspace.table(key)
         with DURABLE.writing_aside(path) as temporary:
-            self._build(temporary, refs)
-            counts, rows_digest = read_table(
-                temporary, pattern, threads=self._threads, memory_limit=self._memory_limit
-            )
-            if all(ref.weight == 1 for ref in refs) and counts.total != sum(
-                shards[ref.key].total for ref in refs
-            ):
-                raise StorageError(
-                    f"DuckDB lost counts while combining {len(refs)} shards",
-                    "the table's total equals the sum of its shards' totals",
-                    "run the same command again; if it happens again, report it",
-                )
+            counts = self._make_table(temporary, refs, shards, patterns.pop())
         handle = TableHandle(
-            key, path, len(counts), counts.total, counts.total_bytes, counts.digest
+            key, path, len(counts), counts.total, counts.total_bytes, counts.digest, counts=counts
         )
         record = {
             "format": TABLE_FORMAT,
             "key": key,
-            "pattern": pattern.regex,
+            "pattern": counts.pattern.as_record(),
             "rows": handle.rows,
             "total": handle.total,
             "total_bytes": handle.total_bytes,
             "counts_digest": handle.counts_digest,
-            "rows_digest": rows_digest,
+            "positions_digest": digest_of_bytes(counts.first_positions),
             "shards": len(shards),
         }
         write_record(self._workspace.table_manifest(key), record)
         return handle
 
     def open_table(self, handle: TableHandle) -> WordCounts:
-        """Read a table; rows are in the order of the words' bytes.
+        """Read a table; rows are in order of sight. One that was just made is not read again.
 
         Raises:
             CorruptFile: it is missing or not what was written; it is forgotten, so that
                 `combine` makes it anew.
         """
+        if handle.counts is not None:
+            return handle.counts
         path = self._workspace.table(handle.key)
         try:
             record = read_record(self._workspace.table_manifest(handle.key), TABLE_FORMAT)
             log = log_of(path)
             if not path.exists() or log.exists():
                 raise damaged(log if log.exists() else path)
-            pattern = SplitPattern(record["pattern"])
-            counts, rows_digest = read_table(
-                path, pattern, threads=self._threads, memory_limit=self._memory_limit
-            )
-            if (rows_digest, len(counts), counts.total, handle.counts_digest) != (
-                record["rows_digest"],
-                record["rows"],
-                record["total"],
+            counts = read_table(path, SplitPattern.from_record(record["pattern"]), **self._limits)
+            if (counts.digest, digest_of_bytes(counts.first_positions), handle.counts_digest) != (
+                record["counts_digest"],
+                record["positions_digest"],
                 record["counts_digest"],
             ):
                 raise damaged(path)
-        except (CorruptFile, KeyError) as error:
+        except (CorruptFile, KeyError, InvalidPattern) as error:
             self.forget_table(handle.key)
-            raise damaged(path) if isinstance(error, KeyError) else error from error
+            raise error if isinstance(error, CorruptFile) else damaged(path) from error
         return counts
 
     def forget_table(self, key: str) -> None:
@@ -324,16 +326,57 @@ class WordCountStore:
             self._shards.forget(key)
             raise
 
-    def _build(self, path: Path, refs: Sequence[ShardRef]) -> None:
-        with self._workspace.temporary_directory("duckdb") as spill:
-            build_table(
-                path,
-                [
-                    TablePart(self._workspace.shard_counts(ref.key), ref.weight, ref.position_base)
-                    for ref in refs
-                ],
-                readable=self._workspace.shards,
-                spill=spill,
-                threads=self._threads,
-                memory_limit=self._memory_limit,
+    def _make_table(
+        self,
+        path: Path,
+        refs: Sequence[ShardRef],
+        shards: Mapping[str, Shard],
+        pattern: SplitPattern,
+    ) -> WordCounts:
+        """Write the table of some shards; its content, in order of sight."""
+        total = sum(shards[ref.key].total for ref in refs)
+        unweighted = all(ref.weight == 1 for ref in refs)
+        counts = None
+        if unweighted and total <= COUNT_LIMIT:
+            counts = self._sum_in_memory(refs, shards, pattern)
+        if counts is not None:
+            write_table(path, counts, **self._limits)
+        else:
+            self._read_shards(list(shards), verify=True)
+            parts = (
+                (
+                    self._shards.counts(shards[ref.key], pattern).shifted(ref.position_base),
+                    ref.weight,
+                )
+                for ref in refs
             )
+            with self._workspace.temporary_directory("duckdb") as spill:
+                build_table(path, parts, weighted=not unweighted, spill=spill, **self._limits)
+            counts = read_table(path, pattern, **self._limits)
+        if unweighted and counts.total != total:
+            raise StorageError(
+                f"counts were lost while combining {len(refs)} shards",
+                "the table's total equals the sum of its shards' totals",
+                "run the same command again; if it happens again, report it",
+            )
+        return counts
+
+    def _sum_in_memory(
+        self, refs: Sequence[ShardRef], shards: Mapping[str, Shard], pattern: SplitPattern
+    ) -> WordCounts | None:
+        places: dict[str, list[int]] = {}
+        for ref in refs:
+            places.setdefault(ref.key, []).append(ref.position_base)
+
+        def read(key: str) -> WordCounts:
+            return self._shards.counts(shards[key], pattern)
+
+        try:
+            return sum_in_memory(places, read, pattern, **self._limits)
+        except CorruptFile:
+            self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
+            raise
+
+    @property
+    def _limits(self) -> _Limits:
+        return {"threads": self._threads, "memory_limit": self._memory_limit}

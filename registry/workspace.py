@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 FORMAT = 1
 _KIND = "bpeline workspace"
 _PRIVATE = 0o700
+_ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
 _WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
 
@@ -85,6 +87,22 @@ class Workspace:
             ) from error
         return workspace
 
+    @staticmethod
+    def is_at(root: Path | str) -> bool:
+        """Whether there is a workspace at ``root``; nothing is made."""
+        return Workspace(Path(root).expanduser().absolute()).manifest.exists()
+
+    @property
+    def id(self) -> str:
+        """What tells this workspace from others in a catalogue they share; moves along with it.
+
+        Empty for workspaces made before they had one.
+        """
+        try:
+            return str(json.loads(self.manifest.read_bytes()).get("id", ""))
+        except (OSError, ValueError, AttributeError):
+            return ""
+
     # ---- paths -----------------------------------------------------------------------------
 
     @property
@@ -138,10 +156,10 @@ class Workspace:
         return self.shards / key[:2] / f"{key}.json"
 
     def shard_counts(self, key: str) -> Path:
-        return self.shards / key[:2] / f"{key}.parquet"
+        return self.shards / key[:2] / f"{key}.arrow"
 
     def shard_held_out(self, key: str) -> Path:
-        return self.shards / key[:2] / f"{key}.held-out.parquet"
+        return self.shards / key[:2] / f"{key}.held-out.arrow"
 
     def table(self, key: str) -> Path:
         return self.tables / f"{key}.duckdb"
@@ -221,7 +239,8 @@ class Workspace:
         try:
             if not self.manifest.exists():
                 self.root.chmod(_PRIVATE)
-                DURABLE.write(self.manifest, canonical_json({"kind": _KIND, "format": FORMAT}))
+                manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
+                DURABLE.write(self.manifest, canonical_json(manifest))
         finally:
             workspace_lock.release(descriptor)
 

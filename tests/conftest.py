@@ -24,6 +24,19 @@ for inherited in INHERITED:
 LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--texts", type=int, default=1_000_000, help="how many texts each slow differential takes"
+    )
+    parser.addoption("--seed", type=int, default=1, help="which texts these are")
+
+
+@pytest.fixture(scope="session")
+def many_texts(request: pytest.FixtureRequest) -> tuple[int, int]:
+    """How many texts a slow differential test takes, and the seed they are made from."""
+    return request.config.getoption("--texts"), request.config.getoption("--seed")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _only_loopback() -> Iterator[None]:
     """Nothing in this project needs the network at run time: any such attempt is a failure."""

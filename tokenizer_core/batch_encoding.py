@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from tokenizer_core.encoder import Encoder
 from tokenizer_core.encoding import spans_of_lengths
-from tokenizer_core.errors import InvalidOption
+from tokenizer_core.processors import thread_count
 from tokenizer_core.special_policy import SpecialPolicy, spans_between
 from tokenizer_core.text import Text
 from tokenizer_core.text_input import utf8_of
@@ -24,12 +23,7 @@ def encode_batch(
     encoder: Encoder, texts: Iterable[str], policy: SpecialPolicy, threads: int | None = None
 ) -> list[list[int]]:
     """Token ids of each text; see `Tokenizer.encode_batch`."""
-    if threads is not None and threads < 1:
-        raise InvalidOption(
-            f"{threads} threads were asked for",
-            "one thread or more",
-            "leave it out for one per processor",
-        )
+    threads = thread_count(threads)
     if isinstance(texts, str | bytes):
         raise TypeError("encode_batch takes many texts; encode takes one")
     batches = list(_batches(_contents(texts, policy)))
@@ -39,7 +33,7 @@ def encode_batch(
         listed = ids.tolist()
         return [listed[begin:end] for begin, end in pairwise(edges.tolist())]
 
-    workers = min(threads or available_processors(), len(batches))
+    workers = min(threads, len(batches))
     if workers <= 1:
         return [ids for batch in batches for ids in encode(batch)]
     with ThreadPoolExecutor(workers) as pool:
@@ -88,10 +82,3 @@ def _batches(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def available_processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -14,37 +14,13 @@ from numpy.typing import NDArray
 from tokenizer_core.chunking import Chunk
 from tokenizer_core.documents import ChunkText
 from tokenizer_core.held_out import hold_out
-from tokenizer_core.kernels.word_table import (
-    DISTINCT_BYTES,
-    FRESH,
-    QUEUE,
-    STATE,
-    USED,
-    WAITING,
-    WORD,
-    count_marked,
-    empty_front,
-    gather_rows,
-    list_entries,
-)
-from tokenizer_core.pretokenization import mark_kept_and_dropped
 from tokenizer_core.reading import Reading
 from tokenizer_core.special_tokens import find_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
+from tokenizer_core.text_counter import TABLE_BYTES, TextCounter
 from tokenizer_core.word_counts import WordCounts, concatenated
-from tokenizer_core.word_tables import FULL, bits_of, empty_table, grown_table
-
-TABLE_BYTES = 128 << 20
-"""Most memory that the table of one worker takes. Text with more different words than fit, some
-2.5 million, is counted in several parts, which others add up."""
-
-# The front table fits the second-level cache of a core; the main table begins as large as the text
-# suggests, but not so large that touching its fresh memory costs more than growing later.
-_ENTRY_BYTES = 32
-_FRONT_BITS = 13
-_MAIN_BITS = 10, 19
-_BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
+from tokenizer_core.word_tables import WordTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +60,9 @@ def count_chunk(
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
     training, held_out = hold_out(
-        text.text, documents, reading.held_out_below, reading.pattern.cuts_at_spaces
+        text.text, documents, reading.held_out_below, reading.pattern.cut_pairs
     )
-    counts = count_spans(text.text, training, reading.pattern, table_bytes)
-    counts.first_positions[:] = text.chunk_positions(counts.first_positions)
+    counts = count_spans(text.text, training, reading.pattern, table_bytes, text.anchors)
     return ChunkCounts(
         chunk=chunk,
         counts=counts,
@@ -129,83 +104,27 @@ def count_spans(
     spans: NDArray[np.int64],
     pattern: SplitPattern,
     table_bytes: int = TABLE_BYTES,
+    anchors: NDArray[np.int64] | None = None,
 ) -> WordCounts:
-    """Distinct pre-tokens of spans of a text; first positions are bytes of the text.
+    """Distinct pre-tokens of spans of a text.
 
     Args:
         text: UTF-8, at least within the spans.
         spans: int64 ``[n, 2]``, half-open, ascending, each pre-tokenized by itself.
         pattern: what cuts them into pre-tokens.
-        table_bytes: when the table of words would exceed it, what is counted so far becomes rows
-            and counting goes on with an empty table: a word may then have several rows. At least
-            1 MiB is used.
+        table_bytes: when the words would take more memory, what is counted so far becomes rows
+            and counting goes on with an empty table: a word may then have several rows.
+        anchors: where bytes of the text stand, see `ChunkText`; None means where they are.
 
     Returns:
-        Rows in order of sight (within each part).
+        Rows in order of first position (within each part).
     """
-    starts, dropped = mark_kept_and_dropped(text, spans, pattern)
-    counter = _Counter(text, pattern, table_bytes)
     parts: list[WordCounts] = []
-    while not count_marked(
-        text.data,
-        starts,
-        dropped,
-        spans,
-        counter.table,
-        counter.front,
-        counter.queue,
-        counter.state,
-        counter.limit,
-    ):
-        if not counter.grow():
-            parts.append(counter.take_rows())
-    parts.append(counter.take_rows())
+
+    def take_rows(table: WordTable) -> None:
+        parts.append(table.rows(pattern))
+
+    counter = TextCounter(pattern, take_rows, text.size, table_bytes)
+    counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
+    take_rows(counter.table)
     return parts[0] if len(parts) == 1 else concatenated(parts)
-
-
-class _Counter:
-    """The arrays that `count_marked` works on."""
-
-    def __init__(self, text: Text, pattern: SplitPattern, table_bytes: int) -> None:
-        fewest, most = _MAIN_BITS
-        bits = min(max((text.size // _BYTES_PER_WORD).bit_length(), fewest), most)
-        self._text, self._pattern = text, pattern
-        self._most_bits = max((table_bytes // _ENTRY_BYTES).bit_length() - 1, _FRONT_BITS + 2)
-        self.table = empty_table(min(bits, self._most_bits))
-        self.front = empty_table(min(bits, _FRONT_BITS))
-        self.queue = np.zeros(4 * QUEUE, np.uint64)
-        self.state = np.zeros(STATE, np.int64)
-        self.state[WORD] = FRESH
-
-    @property
-    def limit(self) -> int:
-        return int(FULL * (1 << bits_of(self.table)))
-
-    def grow(self) -> bool:
-        """Double the main table; False when it may not be larger."""
-        if bits_of(self.table) >= self._most_bits:
-            return False
-        self.table = grown_table(self.table, bits_of(self.table) + 1)
-        return True
-
-    def take_rows(self) -> WordCounts:
-        """All words counted so far, in order of sight; the table is empty afterwards."""
-        hot = np.count_nonzero(self.front[1::4])
-        if self.state[USED] + self.state[WAITING] + hot > self.limit:
-            # Beyond the most bits only by what the front holds: a quarter of the smallest such
-            # table, which linear probing bears.
-            self.grow()
-        empty_front(self._text.data, self.front, self.queue, self.table, self.state)
-        words = int(self.state[USED])
-        entries, places = np.empty(words, np.int64), np.empty(words, np.int64)
-        list_entries(self.table, entries, places)
-        entries = entries[np.argsort(places)]
-        word_bytes = np.empty(int(self.state[DISTINCT_BYTES]), np.uint8)
-        offsets = np.empty(words + 1, np.int64)
-        counts, first_positions = np.empty(words, np.int64), np.empty(words, np.int64)
-        gather_rows(
-            self._text.data, self.table, entries, word_bytes, offsets, counts, first_positions
-        )
-        self.table[:] = 0
-        self.state[USED] = self.state[DISTINCT_BYTES] = 0
-        return WordCounts(word_bytes, offsets, counts, first_positions, self._pattern)

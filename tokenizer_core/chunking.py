@@ -8,6 +8,7 @@ grows keeps all its chunks but the last.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -121,10 +122,10 @@ def read_chunks(
     file, cuts = group.file, reading.cuts(group.file.format)
     source = open_source(file, cuts.behind)
     try:
-        begin = _first_cut(source, cuts, group.begin)
+        begin = first_cut(source, cuts, group.begin)
         while group.end is None or begin < group.end:
             ordinal = begin // chunk_bytes
-            end = _first_cut(source, cuts, (ordinal + 1) * chunk_bytes)
+            end = first_cut(source, cuts, (ordinal + 1) * chunk_bytes)
             if end == begin:
                 return
             raw = source.take(begin, end)
@@ -142,12 +143,12 @@ def _digest_of(raw: Text, file: SourceFile) -> str:
     return digest_of_bytes(*mark, raw.data.data[: raw.size])
 
 
-def _first_cut(source: SourceBytes, cuts: Cuts, position: int) -> int:
+def first_cut(source: SourceBytes, cuts: Cuts, position: int) -> int:
     """The first legal cut at or after ``position``: 0 for 0, the end of the file if none."""
-    end = source.reach(position)
-    if position == 0 or end < position:
+    end = source.reach(position if cuts.possible or position == 0 else sys.maxsize)
+    if position == 0 or end < position or not cuts.possible:
         return end
-    look = _FIRST_LOOK if cuts.possible else _LONGEST_LOOK
+    look = _FIRST_LOOK
     while True:
         begin = max(0, position - cuts.behind)
         size = position + look + cuts.ahead - begin

@@ -6,7 +6,7 @@ import difflib
 import glob
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -78,6 +78,16 @@ class SourceFile:
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+
+AnyPath = str | os.PathLike[str] | Source
+
+
+def sources_of(paths: AnyPath | Iterable[AnyPath]) -> list[Source]:
+    """Sources from paths, globs and sources, or from a single one of them."""
+    if isinstance(paths, str | os.PathLike | Source):
+        paths = [paths]
+    return [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
 
 
 def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:

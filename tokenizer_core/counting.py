@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokenizer_core.chunk_counts import count_chunk, count_spans
-from tokenizer_core.chunking import CHUNK_BYTES, ChunkGroup, plan_chunk_groups, read_chunks
+from tokenizer_core.chunk_counts import documents_between
+from tokenizer_core.chunking import ChunkGroup, plan_chunk_groups, read_chunks
 from tokenizer_core.corpus import Source, SourceFile, find_source_files
 from tokenizer_core.errors import EmptyCorpus, InvalidOption
+from tokenizer_core.held_out import hold_out
+from tokenizer_core.processors import available_processors
 from tokenizer_core.reading import Reading
-from tokenizer_core.special_tokens import validate_special_tokens
+from tokenizer_core.special_tokens import find_special_tokens, validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from tokenizer_core.text import Text, invalid_utf8_at
+from tokenizer_core.text_counter import TABLE_BYTES, TextCounter
 from tokenizer_core.word_counts import WordCounts
-from tokenizer_core.word_sums import WordSum
+from tokenizer_core.word_order import compile_sorting
+from tokenizer_core.word_tables import FEWEST_BITS, WordTable
 
-# Each chunk begins with an empty table, so few large ones are faster than many small ones.
-_SMALLEST_CHUNK = 4 << 20
-_CHUNKS_PER_WORKER = 4  # enough for all threads to end at about the same time
+# Read, checked, marked and counted while it is still in the last cache that cores share; memory
+# of this size is used again and again by the allocator, where larger pieces go back to the system.
+_CHUNK_BYTES = 4 << 20
 
 AnyPath = str | os.PathLike[str] | Source
 
@@ -37,7 +42,8 @@ def count_words(
     *,
     invalid_utf8: Literal["strict", "replace"] = "strict",
     text_field: str = "text",
-    chunk_bytes: int | None = None,
+    chunk_bytes: int = _CHUNK_BYTES,
+    table_bytes: int = TABLE_BYTES,
 ) -> WordCounts:
     """Count the words of files, exactly, on all processors.
 
@@ -48,8 +54,11 @@ def count_words(
         workers: threads; None means one for each processor this process may use.
         invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
         text_field: the member of a JSON line that holds its document.
-        chunk_bytes: how much one thread reads at a time; None means a size that suits the
-            corpus. The result does not depend on it, nor on ``workers``.
+        chunk_bytes: how much one thread reads at a time.
+        table_bytes: most memory that the words of one thread take, apart from the result: when
+            they would take more, they are added to the result early. At least 2 MiB are used.
+
+    The result depends neither on ``workers`` nor on the last two.
 
     Returns:
         Words in order of their first occurrence; first positions are bytes of the decompressed
@@ -75,95 +84,157 @@ def count_words(
             f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
         )
     files = find_source_files(sources)
-    if chunk_bytes is None:
-        shares = workers * _CHUNKS_PER_WORKER if workers > 1 else 1
-        share = sum(file.size for file in files) // shares
-        chunk_bytes = min(max(share, _SMALLEST_CHUNK), CHUNK_BYTES)
+    share = sum(file.size for file in files) // workers
     compile_counting(reading.pattern)
-    counts = _count_files(files, reading, workers, chunk_bytes)
+    settings = _Settings(reading, chunk_bytes, table_bytes, share)
+    counts = _count_files(files, settings, workers)
     if not len(counts):
         raise EmptyCorpus(
             f"{', '.join(source.label for source in sources)} holds no words",
             "files with some text beside special tokens",
             f"wc -c {sources[0].pattern}",
         )
-    return counts.in_order_of_sight()
-
-
-def available_processors() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return counts
 
 
 def compile_counting(pattern: SplitPattern) -> None:
-    """Compile, or load, the kernels of counting; to be called before worker threads start."""
-    words = WordSum(pattern)
-    words.add(count_spans(Text.of(b"a word"), np.array([[0, 6]], np.int64), pattern))
+    """Compile, or load, every kernel that counting can call; before worker threads start."""
+    text, anchors = Text.of(b"a word, another"), np.zeros((1, 2), np.int64)
+    spans = np.array([[0, text.size]], np.int64)
+    invalid_utf8_at(text)
+    find_special_tokens(text, 0, text.size, (b"<|endoftext|>",))
+    training, _ = hold_out(text, spans, 1, pattern.cut_pairs)
+    total = WordTable()
+    counter = TextCounter(pattern, total.absorb, text.size)
+    counter.count(text, training, anchors)
+    counter.table.make_room(1 << FEWEST_BITS, 0)
+    total.absorb(counter.table)
+    total.add(total.rows(pattern))
+    _ = total.rows(pattern).digest
+    compile_sorting()
 
 
 @dataclass(frozen=True, slots=True)
-class _GroupCounts:
-    """The words of one group; first positions are bytes of its file, read up to ``end``."""
+class _Settings:
+    """What all workers share and nobody changes."""
 
-    file: SourceFile
-    counts: WordCounts
-    end: int
-
-
-def _count_group(group: ChunkGroup, reading: Reading, chunk_bytes: int) -> _GroupCounts:
-    only: WordCounts | None = None
-    several: WordSum | None = None
-    end = group.begin
-    for chunk, text in read_chunks(group, reading, chunk_bytes, with_digests=False):
-        part = count_chunk(chunk, text, reading).counts.shifted(chunk.begin)
-        end = chunk.end
-        if only is None:
-            only = part  # most groups are one chunk, whose words are distinct already
-            continue
-        if several is None:
-            several = WordSum(reading.pattern)
-            several.add(only)
-        several.add(part)
-    if several is not None:
-        only = several.result()
-    return _GroupCounts(group.file, only or WordCounts.empty(reading.pattern), end)
+    reading: Reading
+    chunk_bytes: int
+    table_bytes: int
+    text_bytes: int  # about what one worker will read
 
 
-def _count_files(
-    files: Sequence[SourceFile], reading: Reading, workers: int, chunk_bytes: int
-) -> WordCounts:
-    groups = plan_chunk_groups(files, chunk_bytes)
-    words = WordSum(reading.pattern)
-    earlier = 0  # bytes of all files before the present one
-    file, end = None, 0
+class _Corpus:
+    """The groups of a corpus, handed out in order, and the places of their words.
+
+    While workers count, nobody knows how long the text of a compressed file is. So the bits of a
+    position are shared out between the number of the file and the byte in it, and become bytes
+    of the corpus in the end.
+    """
+
+    def __init__(self, files: Sequence[SourceFile], groups: Sequence[ChunkGroup]) -> None:
+        number = {id(file): index for index, file in enumerate(files)}
+        self._groups = [(number[id(group.file)], group) for group in groups]
+        self._lengths = np.array([0 if file.compression else file.size for file in files], np.int64)
+        self._byte_bits = 62 - len(files).bit_length()
+        self._next = 0
+        self._failed = len(groups)  # the first group with an error
+        self._lock = threading.Lock()
+
+    def take(self) -> int | None:
+        """The number of the next group; None when there is no more, or no more is wanted."""
+        with self._lock:
+            if self._next >= self._failed:
+                return None
+            self._next += 1
+            return self._next - 1
+
+    def group(self, number: int) -> tuple[ChunkGroup, int]:
+        """A group, and the position of its file's first byte."""
+        file, group = self._groups[number]
+        return group, file << self._byte_bits
+
+    def is_wanted(self, number: int) -> bool:
+        """Whether a group must be counted to its end: no earlier one has failed."""
+        return number < self._failed
+
+    def counted(self, number: int, end: int) -> None:
+        """A group was counted up to byte ``end`` of its file."""
+        file, group = self._groups[number]
+        if group.file.compression is not None:
+            self._lengths[file] = end
+
+    def fail(self, number: int = 0) -> None:
+        """End the work, but for groups before this one: the first error is the one to tell."""
+        with self._lock:
+            self._failed = min(self._failed, number)
+
+    def bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions as bytes of all files one after the other, in the same order."""
+        begins = np.cumsum(self._lengths) - self._lengths
+        byte = positions & np.int64((1 << self._byte_bits) - 1)
+        byte += begins[positions >> np.int64(self._byte_bits)]
+        return byte
+
+
+class _Total:
+    """The words of all workers."""
+
+    def __init__(self) -> None:
+        self._table: WordTable | None = None
+        self._lock = threading.Lock()
+
+    def add(self, table: WordTable) -> None:
+        """Add a table, which belongs to the total from now on."""
+        with self._lock:
+            if self._table is None:
+                self._table = table.unbounded()
+            else:
+                self._table.absorb(table)
+
+    def table(self) -> WordTable:
+        return self._table or WordTable()
+
+
+def _count_files(files: Sequence[SourceFile], settings: _Settings, workers: int) -> WordCounts:
+    groups = plan_chunk_groups(files, settings.chunk_bytes)
+    corpus, total = _Corpus(files, groups), _Total()
+    errors: list[tuple[int, Exception]] = []
     with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
-        for group in _in_order(threads, groups, reading, workers, chunk_bytes):
-            if file is not group.file:
-                earlier += end
-                file, end = group.file, 0
-            words.add(group.counts.shifted(earlier))
-            end = max(end, group.end)
-    return words.result()
+        try:
+            shares = [
+                threads.submit(_count_share, corpus, settings, total, errors)
+                for _ in range(workers)
+            ]
+            for share in shares:
+                share.result()
+        except BaseException:
+            corpus.fail()
+            raise
+    if errors:
+        raise min(errors, key=lambda error: error[0])[1]
+    pattern = settings.reading.pattern
+    return total.table().rows(pattern, corpus.bytes_of_corpus if len(files) > 1 else None)
 
 
-def _in_order(
-    threads: ThreadPoolExecutor,
-    groups: Sequence[ChunkGroup],
-    reading: Reading,
-    workers: int,
-    chunk_bytes: int,
-) -> Iterator[_GroupCounts]:
-    """Results in the order of groups; only a few are ever waiting in memory."""
-    running: deque[Future[_GroupCounts]] = deque()
-    try:
-        for group in groups:
-            running.append(threads.submit(_count_group, group, reading, chunk_bytes))
-            if len(running) > 2 * workers:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        for future in running:
-            future.cancel()
+def _count_share(
+    corpus: _Corpus, settings: _Settings, total: _Total, errors: list[tuple[int, Exception]]
+) -> None:
+    """What one worker does: count one group after the other into a table of its own."""
+    reading = settings.reading
+    counter = TextCounter(reading.pattern, total.add, settings.text_bytes, settings.table_bytes)
+    while (number := corpus.take()) is not None:
+        group, origin = corpus.group(number)
+        try:
+            for chunk, text in read_chunks(
+                group, reading, settings.chunk_bytes, with_digests=False
+            ):
+                if not corpus.is_wanted(number):
+                    return
+                documents, _ = documents_between(text, reading.special_bytes)
+                counter.count(text.text, documents, text.anchors, origin + chunk.begin)
+                corpus.counted(number, chunk.end)
+        except Exception as error:
+            errors.append((number, error))
+            corpus.fail(number)
+    total.add(counter.table)

@@ -6,15 +6,17 @@ import codecs
 from array import array
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption, UnknownToken
-from tokenizer_core.kernels.decode_ids import copy_tokens, decoded_size
+from tokenizer_core.kernels.decode_ids import join_tokens
 
-_FEW = 200  # ids up to which joining Python objects is quicker than a kernel
+_FEW = 64  # ids up to which joining Python objects is quicker than a kernel
+_LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
 
 OnInvalid = Literal["replace", "strict"]
@@ -56,14 +58,16 @@ class Decoder:
         """
         if isinstance(ids, np.ndarray):
             if ids.dtype == np.uint32 and len(ids) > _FEW and self._is_dense:
-                return self._decode_array(ids)
+                return self._decode_array(np.require(ids, requirements=["C", "W"]))
             ids = ids.tolist()
         listed = ids if isinstance(ids, list) else list(ids)
-        if len(listed) > _FEW and self._is_dense:
+        if len(listed) > 1 and self._is_dense:
             try:
+                if len(listed) <= _FEW:
+                    return b"".join(itemgetter(*listed)(self._listed))
                 return self._decode_array(np.frombuffer(array("I", listed), np.uint32))
-            except (TypeError, OverflowError):
-                pass  # the slow way says which one it is
+            except (IndexError, TypeError, OverflowError):
+                pass  # the slow way takes what equals an id, and says which one does not
         try:
             return b"".join(map(self._vocab.__getitem__, listed))
         except (KeyError, TypeError):
@@ -85,15 +89,24 @@ class Decoder:
 
     def _decode_array(self, ids: NDArray[np.uint32]) -> bytes:
         offsets, tokens = self._table
-        ids = np.require(ids, requirements=["C", "W"])
-        size = int(decoded_size(ids, offsets))
+        content = np.empty(_LIKELY * len(ids) + 8, np.uint8)
+        size = join_tokens(ids, offsets, tokens, content)
         if size < 0:
             raise self._unknown([int(ids[-1 - size])])
-        content = np.empty(size + 8, np.uint8)
-        copy_tokens(ids, offsets, tokens, content)
-        return content[:size].tobytes()
+        if size + 8 > len(content):
+            content = np.empty(size + 8, np.uint8)
+            join_tokens(ids, offsets, tokens, content)
+        return content.data[:size].tobytes()
 
-    @property
+    @cached_property
+    def _listed(self) -> list[bytes | None]:
+        """Tokens by id. Gaps are None, which cannot be joined, and so is what negative ids find."""
+        listed: list[bytes | None] = [None] * (2 * (self._highest + 1))
+        for id_, token in self._vocab.items():
+            listed[id_] = token
+        return listed
+
+    @cached_property
     def _is_dense(self) -> bool:
         return max(self._highest, len(self._vocab)) < max(_SPARSE, 4 * len(self._vocab))
 

@@ -46,14 +46,6 @@ class ChunkText:
         """A text that is one document."""
         return cls(text, np.array([[0, text.size]], np.int64), np.zeros((1, 2), np.int64))
 
-    def chunk_positions(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where bytes of the text (int64) stand in the chunk."""
-        if len(self.anchors) < 2:
-            return positions + np.int64(self.anchors[0, 1] - self.anchors[0, 0])
-        anchor = np.searchsorted(self.anchors[:, 0], positions, side="right") - 1
-        moved: NDArray[np.int64] = positions + (self.anchors[:, 1] - self.anchors[:, 0])[anchor]
-        return moved
-
 
 def read_documents(raw: Text, file: SourceFile, begin: int, reading: Reading) -> ChunkText:
     """The documents in the bytes of a chunk.

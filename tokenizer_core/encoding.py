@@ -1,6 +1,6 @@
 """Merges applied to spans of text by kernels, in many threads at once.
 
-Knows tables, caches and scratch memory; nothing of strings, special tokens' names or files.
+Knows tables and workspaces; nothing of strings, special tokens' names or files.
 """
 
 from __future__ import annotations
@@ -8,99 +8,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.encoder import Encoder
+from tokenizer_core.encoding_memory import Workspace
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.kernels.encode_gains import add_gains
-from tokenizer_core.kernels.encode_machine import (
-    ARENA,
-    ARENA_BYTES,
-    BYTE_IDS,
-    CACHE,
-    LONG_CACHE,
-    LONGEST,
-    MACHINE,
-    PAIRS,
-    SCRATCH,
-    SHIFT,
-    SLOTS,
-    WHOLE,
-    WHOLE_SHIFT,
-    WHOLE_TEXT,
-)
-from tokenizer_core.kernels.encode_text import NEEDED, encode_spans
-from tokenizer_core.kernels.encode_word import (
-    LONG_SCRATCH,
-    NO_MERGE,
-    SHORT_SCRATCH,
-    SHORT_WORD,
-    fill_pair_table,
-)
+from tokenizer_core.kernels.encode_machine import MACHINE, WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from tokenizer_core.kernels.encode_text import DONE, NEEDED, NEEDS_SCRATCH, encode_spans
 from tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
 from tokenizer_core.kernels.whole_words import fill_whole_words
-from tokenizer_core.kernels.word_cache import (
-    ARENA_PER_SLOT,
-    ENTRY_WORDS,
-    LONG_ENTRY_WORDS,
-    ROOM,
-)
+from tokenizer_core.kernels.word_cache import ROOM
+from tokenizer_core.merge_tables import MergeTables, empty_pair_table, pair_table
 from tokenizer_core.pretokenization import mark_pre_tokens
-from tokenizer_core.short_texts import SHORT_TEXT, ShortBuffers, marking
+from tokenizer_core.short_texts import marking
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.word_counts import WordCounts
 
-DEFAULT_CACHE_WORDS = 1 << 16  # 144 bytes each: 9 MiB per thread, touched only as it fills
+DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB per thread, as they fill
 MAX_CACHE_WORDS = 1 << 24
-_KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
-_LEAST_SCRATCH = (SHORT_SCRATCH + LONG_SCRATCH * SHORT_TEXT) // 8  # uint64: 66 KiB
 _NO_IDS_BEHIND = np.full(1, -1, np.int64)
-
-
-class Workspace:
-    """What one thread at a time writes to while it encodes: caches of words and scratch.
-
-    Attributes:
-        machine: int64 ``[MACHINE]``: the addresses of all of it, as kernels want them.
-        scratch: uint64; always enough for a short text.
-        short: buffers for short texts.
-    """
-
-    __slots__ = ("_caches", "machine", "scratch", "short")
-
-    def __init__(self, machine: NDArray[np.int64], slots: int) -> None:
-        self.machine = machine.copy()
-        self.short = ShortBuffers()
-        self._caches: tuple[NDArray[np.uint64], ...] = (
-            # Four words more: the last entry is copied 16 bytes at a time.
-            np.zeros(ENTRY_WORDS * slots + 4, np.uint64),
-            np.zeros(LONG_ENTRY_WORDS * slots, np.uint64),
-            np.empty(ARENA_PER_SLOT * slots // 8 + 2, np.uint64),
-        )
-        for place, array in zip((CACHE, LONG_CACHE, ARENA), self._caches, strict=True):
-            self.machine[place] = array.ctypes.data
-        self.machine[SLOTS] = slots
-        self.machine[ARENA_BYTES] = ARENA_PER_SLOT * slots
-        self._take(_LEAST_SCRATCH)
-
-    def _take(self, words: int) -> None:
-        self.scratch = np.empty(words, np.uint64)
-        self.machine[SCRATCH] = self.scratch.ctypes.data
-        self.machine[LONGEST] = max(SHORT_WORD, (8 * words - SHORT_SCRATCH) // LONG_SCRATCH)
-
-    def grow(self, longest: int) -> None:
-        """Make scratch large enough for a pre-token of ``longest`` bytes."""
-        wanted = (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
-        if wanted > len(self.scratch):
-            self._take(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
-
-    def shrink(self) -> None:
-        if self.scratch.nbytes > _KEPT_SCRATCH:
-            self._take(_LEAST_SCRATCH)
 
 
 class BytePairEncoder(Encoder):
@@ -115,7 +47,8 @@ class BytePairEncoder(Encoder):
         left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
             Pairs are distinct.
         pattern: how spans are cut into pre-tokens.
-        cache_words: how many words a workspace remembers, rounded up to a power of two; 0: none.
+        cache_words: how many words a workspace remembers, rounded up to a power of two (at least
+            128); then it forgets them all and begins anew. 0: none.
     """
 
     def __init__(
@@ -136,14 +69,10 @@ class BytePairEncoder(Encoder):
         self.pattern = pattern
         self.byte_ids = byte_ids
         self.merges = len(results)
-        self._slots = 0 if cache_words == 0 else max(2, 1 << (cache_words - 1).bit_length())
-        self._byte_ids = byte_ids.astype(np.uint32)
-        self._shift, self._pairs = _empty_pair_table(len(results))
-        fill_pair_table(left, right, results, self._shift, self._pairs)
-        self._machine = np.zeros(MACHINE, np.int64)
-        self._machine[BYTE_IDS] = self._byte_ids.ctypes.data
-        self._machine[PAIRS] = self._pairs.ctypes.data
-        self._machine[SHIFT] = self._shift
+        self._cache_words = cache_words
+        self._columns = (left, right, results)
+        self._tables = MergeTables(byte_ids, left, right, results)
+        self._machine = self._tables.machine
         self._mark_short = marking(pattern)
         self._whole_words: tuple[NDArray[Any], ...] = ()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
@@ -178,7 +107,7 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._machine, self._slots)
+            workspace = Workspace(self._machine, self._cache_words)
         try:
             yield workspace
         finally:
@@ -219,17 +148,15 @@ class BytePairEncoder(Encoder):
         ends = np.empty(len(spans), np.int64)
         state = np.array([0, -1, 0, 0], np.int64)
         with self._workspace() as workspace:
-            while encode_spans(
-                text.data,
-                marks,
-                spans,
-                behind,
-                workspace.machine,
-                ids,
-                ends,
-                state,
-            ):
-                workspace.grow(int(state[NEEDED]))
+            while True:
+                machine = workspace.machine
+                reason = encode_spans(text.data, marks, spans, behind, machine, ids, ends, state)
+                if reason == DONE:
+                    break
+                if reason == NEEDS_SCRATCH:
+                    workspace.grow_scratch(int(state[NEEDED]))
+                else:
+                    workspace.make_room()
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
@@ -237,9 +164,12 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._machine, self._slots)
+            workspace = Workspace(self._machine, self._cache_words)
         # On any exception the workspace is lost, not the text of another call in it.
         ids = workspace.short.encode(content, self._mark_short, workspace.machine)
+        while ids is None:
+            workspace.make_room()
+            ids = workspace.short.encode(content, self._mark_short, workspace.machine)
         self._idle.append(workspace)
         return ids
 
@@ -255,22 +185,27 @@ class BytePairEncoder(Encoder):
         gains = np.zeros(self.merges, np.int64)
         begins = words.offsets[:-1]
         ends = words.offsets[1:]
-        longest = int((ends - begins).max(initial=0))
         filled = begins < ends
-        with self._workspace() as workspace:
-            workspace.grow(longest)
-            add_gains(
-                np.require(words.word_bytes, np.uint8, ["C", "W"]),
-                begins[filled],
-                ends[filled],
-                words.counts[filled],
-                self._byte_ids,
-                self._pairs,
-                self._shift,
-                workspace.scratch,
-                gains,
-            )
+        shift, pairs = self._pairs
+        merging = Workspace(np.zeros(MACHINE, np.int64), 0)
+        merging.grow_scratch(int((ends - begins).max(initial=0)))
+        add_gains(
+            np.require(words.word_bytes, np.uint8, ["C", "W"]),
+            begins[filled],
+            ends[filled],
+            words.counts[filled],
+            self.byte_ids.astype(np.uint32),
+            pairs,
+            shift,
+            merging.scratch,
+            gains,
+        )
         return gains
+
+    @cached_property
+    def _pairs(self) -> tuple[np.uint64, NDArray[np.uint64]]:
+        """`merge_word`'s table: gains ask which merges fire, not only what they leave."""
+        return pair_table(*self._columns)
 
 
 def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
@@ -295,9 +230,9 @@ def derive_merges(
         left and right ids, int64 ``[n]``; and −1, or the first token that is no merge of two.
     """
     left, right = np.empty((2, len(tokens)), np.int64)
-    shift, pairs = _empty_pair_table(len(tokens))
+    shift, pairs = empty_pair_table(len(tokens))
     workspace = Workspace(np.zeros(MACHINE, np.int64), 0)
-    workspace.grow(max(map(len, tokens), default=0))
+    workspace.grow_scratch(max(map(len, tokens), default=0))
     failed = derive_merges_by_kernel(
         np.frombuffer(bytearray(b"".join(tokens)), np.uint8),
         np.ascontiguousarray(spans_of_lengths(tokens)[:, 1]),
@@ -310,9 +245,3 @@ def derive_merges(
         right,
     )
     return left, right, int(failed)
-
-
-def _empty_pair_table(merges: int) -> tuple[np.uint64, NDArray[np.uint64]]:
-    """The shift and the empty slots of a table that will be at most half full."""
-    bits = max(4, (2 * merges).bit_length())
-    return np.uint64(64 - bits), np.full(2 << bits, NO_MERGE, np.uint64)

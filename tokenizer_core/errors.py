@@ -4,6 +4,7 @@
     ├── InvalidInput            something the caller gave cannot be used as it is
     │   ├── InvalidOption           a parameter out of range, a bad name, an unknown choice
     │   ├── InvalidPattern          a split pattern that does not compile or loses text
+    │   │   └── PatternExceedsLimit     a regex that takes too much time or memory on a text
     │   ├── InvalidSpecialToken     empty, duplicate, or not allowed in this text
     │   ├── InvalidTokenizer        vocab and merges that contradict each other or exceed the limits
     │   └── UnknownToken            an id or token that the vocab does not hold
@@ -17,6 +18,7 @@
     │   ├── DiskFull                no space left
     │   ├── CorruptFile             a stored file fails its digest
     │   └── WorkspaceLocked         another run holds the workspace
+    ├── WorkerLost              a process that works for this one cannot be started or was killed
     └── RegistryError           a version cannot be found, published or loaded
         ├── UnknownVersion          no such name, alias, number or digest
         └── RegistryUnreachable     the tracking server does not answer
@@ -55,6 +57,10 @@ class InvalidOption(InvalidInput):
 
 
 class InvalidPattern(InvalidInput):
+    pass
+
+
+class PatternExceedsLimit(InvalidPattern):
     pass
 
 
@@ -110,12 +116,20 @@ class WorkspaceLocked(StorageError):
     pass
 
 
+class WorkerLost(BpelineError):
+    pass
+
+
 class RegistryError(BpelineError):
     pass
 
 
 class UnknownVersion(RegistryError):
     pass
+
+
+class PromotionRefused(RegistryError):
+    """A version breaks a rule of promotion."""
 
 
 class RegistryUnreachable(RegistryError):

@@ -44,6 +44,27 @@ class ExplainedPreToken:
     tokens: tuple[bytes, ...]
     whole: bool = False
 
+    def trees(self) -> tuple[MergeTree, ...]:
+        """One tree for each token: what it was joined of, down to bytes."""
+        if self.whole:
+            return (MergeTree(self.word),)
+        trees = {self.begin + at: MergeTree(bytes([byte])) for at, byte in enumerate(self.word)}
+        for merge in self.merges:
+            left = trees[merge.begin]
+            right = trees.pop(merge.begin + len(merge.left))
+            joined = MergeTree(merge.left + merge.right, merge.rank, (left, right))
+            trees[merge.begin] = joined
+        return tuple(trees[place] for place in sorted(trees))
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTree:
+    """A token and the two it was joined of; a byte has no parts and no rank."""
+
+    token: bytes
+    rank: int | None = None
+    parts: tuple[MergeTree, ...] = ()
+
 
 class Explainer:
     """Merges words as the encoder does, and writes down what fired.
@@ -82,9 +103,20 @@ class Explainer:
         edges = pairwise([*begins, len(content)])
         return [self._word(content[begin:end], begin) for begin, end in edges]
 
+    def token(self, content: bytes) -> ExplainedPreToken:
+        """How merges make a token of its bytes, whatever the pattern would cut.
+
+        The result has other ids than the token's when merges do not lead to it: a special token,
+        or one that only ``ignore_merges`` gives.
+        """
+        return self._merged(content, 0)
+
     def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
         if self._ignore_merges and word in self._ids:
             return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
+        return self._merged(word, begin)
+
+    def _merged(self, word: bytes, begin: int) -> ExplainedPreToken:
         symbols: list[int | None] = [self._byte_ids[byte] for byte in word]
         merges = tuple(
             FiredMerge(rank, self._tokens[left], self._tokens[right], begin + at)

@@ -5,7 +5,6 @@ Knows nothing of how documents were held out or where the figures go.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,16 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.batch_encoding import encode_contents
+from tokenizer_core.chunk_counts import count_spans
+from tokenizer_core.encoding import spans_of_lengths
 from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.pretokenization import mark_pre_tokens
 from tokenizer_core.reachability import undecodable_tokens, unreachable_tokens
 from tokenizer_core.special_policy import SpecialPolicy
 from tokenizer_core.text import Text
 from tokenizer_core.text_input import refuse_invalid_utf8
+from tokenizer_core.token_distribution import (
+    RARE,
+    RENYI_ORDER,
+    TokenDistribution,
+    token_distribution,
+)
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.word_sums import WordSum
 
-RENYI_ORDER = 2.5
 WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
 _FIRST_SIZE = 512
 _PART_BYTES = 1 << 22  # documents encoded at a time
@@ -46,14 +51,20 @@ class CompressionReport:
         unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
         undecodable_tokens: ordinary tokens that are not UTF-8 alone, so that nothing can be said.
         roundtrip_failures: documents d with decode(encode(d)) ≠ d; anything but 0 is a defect.
-        renyi_efficiency: H₂.₅ / log₂|V|, where H_α = log₂(Σ p_v^α) / (1 − α) (Zouhar et al. 2023).
-        renyi_efficiency_observed: H₂.₅ / log₂|V⁺|. Both are 0 when only one token occurs.
+        continued_words: share of pre-tokens that take several tokens (Rust et al. 2021, who
+            speak of words).
+        single_token_words: share of distinct pre-tokens that take one (Nayeem et al. 2025).
+        distribution: how evenly the vocab is used; see there.
+        unigram_bits_per_byte: code length of the tokens under their own distribution, per byte:
+            comparable between vocabs of any size.
+        mean_token_bytes, median_token_bytes, longest_token_bytes: of the ordinary tokens of V.
         encode_mb_per_second: 10⁶ bytes per second, one thread, caches warm, ids as NumPy arrays.
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
             training had stopped there (the size itself alone for one with ``ignore_merges``
             whose merges do not make every token).
         bytes, chars, words, tokens, documents: the denominators.
-        distinct_tokens, vocab_size: |V⁺| and |V|.
+        pre_tokens, distinct_pre_tokens: further denominators.
+        vocab_size: |V|.
     """
 
     bytes_per_token: float
@@ -64,8 +75,13 @@ class CompressionReport:
     unreachable_tokens: int
     undecodable_tokens: int
     roundtrip_failures: int
-    renyi_efficiency: float
-    renyi_efficiency_observed: float
+    continued_words: float
+    single_token_words: float
+    distribution: TokenDistribution
+    unigram_bits_per_byte: float
+    mean_token_bytes: float
+    median_token_bytes: float
+    longest_token_bytes: int
     encode_mb_per_second: float
     curve: tuple[tuple[int, float], ...]
     bytes: int
@@ -73,7 +89,8 @@ class CompressionReport:
     words: int
     tokens: int
     documents: int
-    distinct_tokens: int
+    pre_tokens: int
+    distinct_pre_tokens: int
     vocab_size: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,6 +98,7 @@ class CompressionReport:
         return asdict(self) | {
             "curve": [list(point) for point in self.curve],
             "renyi_order": RENYI_ORDER,
+            "rare_below": RARE,
             "word_definition": WORD_DEFINITION,
         }
 
@@ -104,8 +122,8 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
             "hold out more, or name files to evaluate on",
         )
     occurrences = np.zeros(max(tokenizer.vocab) + 1, np.int64)
-    gains = np.zeros(len(tokenizer.merges), np.int64)
-    chars = words = failures = 0
+    distinct_words = WordSum(tokenizer.pattern)
+    seen = chars = words = failures = 0
     seconds = 0.0
     for part in _parts(documents):
         text = Text.of(b"".join(part))
@@ -121,22 +139,32 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
             tokenizer.decode_bytes(ids[edges[i] : edges[i + 1]]) != document
             for i, document in enumerate(part)
         )
-        gains += tokenizer.merge_gains(_words_of(part, tokenizer))
+        counted = count_spans(text, spans_of_lengths(part), tokenizer.pattern)
+        distinct_words.add(counted.shifted(seen))
+        seen += text.size
     tokens = int(occurrences.sum())
-    distinct = int(np.count_nonzero(occurrences))
+    pre_tokens = distinct_words.result()
+    gains = tokenizer.merge_gains(pre_tokens)
+    tokens_of = np.diff(tokenizer.encoder.encode_words(pre_tokens.words())[1], prepend=0)
+    distribution = token_distribution(occurrences, tokenizer.vocab_size)
     ordinary = _ordinary_tokens(tokenizer)
-    entropy = _renyi_entropy(occurrences)
+    lengths = np.fromiter(map(len, ordinary), np.int64, len(ordinary))
     return CompressionReport(
         bytes_per_token=size / tokens,
         chars_per_token=chars / tokens,
         fertility=tokens / words if words else 0.0,
         compression_ratio_vs_bytes=1 - tokens / size,
-        vocab_utilization=distinct / tokenizer.vocab_size,
+        vocab_utilization=distribution.distinct_tokens / tokenizer.vocab_size,
         unreachable_tokens=len(unreachable_tokens(tokenizer.encoder, ordinary)),
         undecodable_tokens=undecodable_tokens(ordinary),
         roundtrip_failures=failures,
-        renyi_efficiency=entropy / math.log2(tokenizer.vocab_size),
-        renyi_efficiency_observed=entropy / math.log2(distinct) if distinct > 1 else 0.0,
+        continued_words=int(pre_tokens.counts[tokens_of > 1].sum()) / pre_tokens.total,
+        single_token_words=int((tokens_of == 1).sum()) / len(pre_tokens),
+        distribution=distribution,
+        unigram_bits_per_byte=distribution.unigram_bits(tokens) / size,
+        mean_token_bytes=float(lengths.mean()),
+        median_token_bytes=float(np.median(lengths)),
+        longest_token_bytes=int(lengths.max()),
         encode_mb_per_second=size / 1e6 / max(seconds, 1e-9),
         # Words that are taken whole take no merges, so gains say nothing about smaller sizes.
         curve=((tokenizer.vocab_size, size / tokens),)
@@ -147,7 +175,8 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         words=words,
         tokens=tokens,
         documents=len(documents),
-        distinct_tokens=distinct,
+        pre_tokens=pre_tokens.total,
+        distinct_pre_tokens=len(pre_tokens),
         vocab_size=tokenizer.vocab_size,
     )
 
@@ -182,27 +211,6 @@ def _parts(documents: Sequence[bytes]) -> list[list[bytes]]:
     return parts
 
 
-def _words_of(documents: Sequence[bytes], tokenizer: Tokenizer) -> WordCounts:
-    """The distinct pre-tokens of documents."""
-    counted: dict[bytes, int] = {}
-    for document in documents:
-        text = Text.of(document)
-        spans = np.array([[0, text.size]], np.int64)
-        marks = mark_pre_tokens(text, spans, tokenizer.pattern)
-        starts = np.flatnonzero(np.unpackbits(marks.view(np.uint8), bitorder="little")).tolist()
-        for begin, end in zip(starts, [*starts[1:], text.size], strict=False):
-            word = document[begin:end]
-            counted[word] = counted.get(word, 0) + 1
-    return WordCounts.from_mapping(counted, tokenizer.pattern)
-
-
 def _ordinary_tokens(tokenizer: Tokenizer) -> dict[bytes, int]:
     special = set(tokenizer.special_tokens.values())
     return {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}
-
-
-def _renyi_entropy(occurrences: NDArray[np.int64]) -> float:
-    """Rényi entropy of order `RENYI_ORDER` in bits of the distribution of counts."""
-    counts = occurrences[occurrences > 0]
-    shares = counts / counts.sum()
-    return float(np.log2((shares**RENYI_ORDER).sum()) / (1 - RENYI_ORDER))

@@ -27,8 +27,37 @@ _O200K = (
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
+# Mistral's tekken.json (v3, v7, v11) and tokenizer.json of Mistral Nemo: o200k without contractions
+# and with one number to a pre-token.
+_TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WHITE_SPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+# bigcode/starcoder tokenizer.json (SmolLM, Command R and CodeShell have the same): each number is
+# cut off first, then gpt2 cuts what lies between. So a text may end before a number.
+_STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+
+# moonshotai/Kimi-K2 tokenization_kimi.py: o200k, but runs of Han are pre-tokens of their own, and
+# no slash follows a line break. It says `[…&&[^\p{Han}]]`, which only some engines understand.
+_CAPITALS = r"(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+_SMALL = r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+_KIMI = (
+    rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{_CONTRACTIONS}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITE_SPACE
+)
+_KIMI_AS_PUBLISHED = (
+    r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 # meta-llama/Meta-Llama-3-8B tokenizer.json and llama3/tokenizer.py. Where a text ends in white
 # space with a line break in it, this cuts behind the break and cl100k does not; else they agree.
@@ -80,17 +109,21 @@ NAMED_PATTERNS = {
     "gpt2": _GPT2,
     "cl100k": _CL100K,
     "o200k": _O200K,
+    "tekken": _TEKKEN,
     "llama3": _LLAMA3,
     "qwen2": _QWEN2,
     "qwen3.5": _QWEN35,
     "deepseek-v3": _DEEPSEEK_V3,
+    "kimi": _KIMI,
+    "starcoder": _STARCODER,
 }
 # What lies between pre-tokens is dropped: white space. NLTK's `wordpunct_tokenize`.
 DROPPING_PATTERNS = {"whitespace": r"\S+", "wordpunct": r"\w+|[^\w\s]+"}
 # Several published tokenizers, one pattern.
-SAME_PATTERNS = {"qwen2.5": "qwen2", "qwen3": "qwen2"}
+SAME_PATTERNS = {"qwen2.5": "qwen2", "qwen3": "qwen2", "llama4": "o200k", "glm4": "llama3"}
 
 OTHER_SPELLINGS = {
+    _KIMI_AS_PUBLISHED: "kimi",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?[\p{L}]+| ?[\p{N}]+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",

@@ -64,6 +64,16 @@ def encoding_with_places(
     return EncodingWithOffsets(ids.tolist(), byte_offsets, char_offsets)
 
 
+def beginning_of(text: str, characters: int) -> str:
+    """The prefix of ``text`` that is so many characters of what is encoded.
+
+    Surrogates stay as the caller gave them; no pair is split.
+    """
+    if text.isascii():
+        return text[:characters]
+    return text[: int(_positions_with_pairs(text)[characters])]
+
+
 def _positions_with_pairs(text: str) -> NDArray[np.int64]:
     """Where each character of the encoded text begins in ``text``, and where the last one ends.
 

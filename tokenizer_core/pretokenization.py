@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidPattern
 from tokenizer_core.kernels.scan_cl100k import mark_cl100k
 from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from tokenizer_core.kernels.scan_o200k import mark_o200k
+from tokenizer_core.regex_processes import mark_by_regex
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
-from tokenizer_core.unicode_classes import class_table, class_table_with_marks
+from tokenizer_core.unicode_classes import class_table
 
-_MATCHES_AT_ONCE = 1 << 16
-# How many numbers make a pre-token; whether white space at the end of a span is one pre-token.
-_LIKE_CL100K = {
-    "cl100k": (3, True),
-    "llama3": (3, False),
-    "qwen2": (1, False),
-    "qwen3.5": (1, False),
+# How many numbers make a pre-token; whether white space at the end of a span is one pre-token;
+# whether combining marks are letters.
+LIKE_CL100K = {
+    "cl100k": (3, True, False),
+    "llama3": (3, False, False),
+    "qwen2": (1, False, False),
+    "qwen3.5": (1, False, True),
 }
+# How many numbers make a pre-token; whether contractions belong to the word before.
+LIKE_O200K = {"o200k": (3, True), "tekken": (1, False)}
 
 
 def mark_pre_tokens(
@@ -43,13 +46,9 @@ def mark_pre_tokens(
     Raises:
         IndexError: a span lies outside of the text, or ends before it begins.
         InvalidPattern: the pattern drops text: see `mark_kept_and_dropped`.
+        PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
     """
-    if pattern.drops_gaps:
-        raise InvalidPattern(
-            f"the split pattern {pattern.name!r} drops the text between its pre-tokens",
-            "here every byte must belong to a pre-token",
-            f"use another pattern, or the regex {pattern.regex!r}, which keeps what lies between",
-        )
+    pattern.require_every_byte()
     return mark_kept_and_dropped(text, spans, pattern)[0]
 
 
@@ -68,50 +67,26 @@ def mark_kept_and_dropped(
 
     Raises:
         IndexError: a span lies outside of the text, or ends before it begins.
+        PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
     """
     spans = np.ascontiguousarray(spans, np.int64)
     starts = np.zeros(text.size // 64 + 2, np.uint64)
     dropped = np.zeros(starts.size if pattern.drops_gaps else 0, np.uint64)
     if pattern.name == "gpt2":
         within = mark_gpt2(text.data, text.size, spans, class_table(), starts)
-    elif pattern.name in _LIKE_CL100K:
-        table = class_table_with_marks() if pattern.name == "qwen3.5" else class_table()
-        options = _LIKE_CL100K[pattern.name]
-        within = mark_cl100k(text.data, text.size, spans, table, starts, *options)
+    elif pattern.name in LIKE_CL100K:
+        options = LIKE_CL100K[pattern.name]
+        within = mark_cl100k(text.data, text.size, spans, class_table(), starts, *options)
+    elif pattern.name in LIKE_O200K:
+        settings = LIKE_O200K[pattern.name]
+        within = mark_o200k(text.data, text.size, spans, class_table(), starts, *settings)
     elif (automaton := pattern.automaton) is not None:
         within = automaton.mark(text, spans, starts, dropped)
     else:
-        within = _mark_by_regex(text, spans, pattern, starts)
+        within = mark_by_regex(text, spans, pattern.regex, starts)
     if not within:
         raise IndexError(f"a span lies outside of the text of {text.size} bytes")
     return starts, dropped
-
-
-def _mark_by_regex(
-    text: Text, spans: NDArray[np.int64], pattern: SplitPattern, starts: NDArray[np.uint64]
-) -> bool:
-    """Mark by the ``regex`` package: exact for every pattern, 5 to 20 MB/s."""
-    marked = np.zeros(text.size + 1, np.bool_)
-    for begin, end in spans.tolist():
-        if not 0 <= begin <= end <= text.size:
-            return False
-        if begin == end:
-            continue
-        characters = text.bytes(begin, end).decode()
-        is_lead = (text.data[begin:end] & 0xC0) != 0x80
-        byte_positions = np.flatnonzero(is_lead) + begin
-        marked[begin] = True
-        matches = pattern.compiled.finditer(characters)
-        while batch := [
-            edge for match in islice(matches, _MATCHES_AT_ONCE) for edge in match.span()
-        ]:
-            matched = np.array(batch, np.int64).reshape(-1, 2)
-            edges = matched[matched[:, 0] < matched[:, 1]].ravel()
-            edges = edges[edges < len(characters)]
-            marked[byte_positions[edges]] = True
-    packed = np.packbits(marked, bitorder="little")
-    starts.view(np.uint8)[: packed.size] |= packed
-    return True
 
 
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:

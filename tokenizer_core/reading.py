@@ -11,7 +11,7 @@ from tokenizer_core.errors import InvalidOption
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.split_patterns import SplitPattern
 
-_COUNTING = 2  # raised whenever the same bytes and settings give other counts than before
+_COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Reading:
         """Where files of this format (``text`` or ``jsonl``) may be cut."""
         if format == "jsonl":
             return Cuts(at_line_feeds=True)
-        return Cuts(at_spaces=self.pattern.cuts_at_spaces, special_tokens=self.special_bytes)
+        return Cuts(pairs=self.pattern.cut_pairs, special_tokens=self.special_bytes)
 
     @property
     def held_out_below(self) -> int:

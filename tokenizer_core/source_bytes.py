@@ -41,6 +41,9 @@ class SourceBytes(Protocol):
     def take(self, begin: int, end: int) -> Text:
         """A copy of the bytes in [begin, end); later calls never ask for what lies before."""
 
+    def spent(self, position: int) -> int:
+        """Bytes on disk that were read to know the text up to ``position``."""
+
     def close(self) -> None:
         """Release the file."""
 
@@ -127,6 +130,9 @@ class PlainBytes:
         refuse_change(self._file, self._opened)
         return Text(data, end - begin)
 
+    def spent(self, position: int) -> int:
+        return position
+
     def _read_into(self, view: memoryview) -> int:
         try:
             return self._opened.readinto(view) or 0
@@ -164,6 +170,9 @@ class StreamedBytes:
         del self._window[: kept - self._begin]
         self._begin = kept
         return text
+
+    def spent(self, position: int) -> int:
+        return self._opened.tell()
 
     def _read_up_to(self, end: int) -> None:
         while self._begin + len(self._window) < end:

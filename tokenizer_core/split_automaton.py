@@ -71,6 +71,8 @@ class SplitAutomaton:
         last_line_feed: column of a line feed that is the last character of its span.
         end: column of the end of the span.
         states: number of states.
+        can_fail: bool of shape [columns], whether an attempt may begin with a character of the
+            column and find no match.
     """
 
     class_of_point: NDArray[np.uint8]
@@ -79,6 +81,7 @@ class SplitAutomaton:
     last_line_feed: int
     end: int
     states: int
+    can_fail: NDArray[np.bool_]
 
     def mark(
         self,
@@ -306,8 +309,8 @@ class _Determinization:
         sure = _sure_to_match(behind, matched)
 
         # Whether unmatched text stood before matters only where an attempt could fail.
-        can_fail = (started >= 0).any() and not sure[started[started >= 0]].all()
-        behind_gap = CUT | AFTER_GAP if can_fail else CUT
+        can_fail = np.append(_may_fail(behind, matched), False)[started]  # -1: none began
+        behind_gap = CUT | AFTER_GAP if can_fail.any() else CUT
         # A move as one number: the row, then the flags.
         to_first = (started + _FIRST_ROW) * _FLAGS
         gap_row = _GAP_ROW * _FLAGS
@@ -325,7 +328,9 @@ class _Determinization:
         moves[_FIRST_ROW:, end] = np.where(matched[:, end], STOP, DEAD)
 
         # Classes that no state tells apart share a column.
-        different, column_of = np.unique(moves, axis=1, return_inverse=True)
+        different, first_of, column_of = np.unique(
+            moves, axis=1, return_index=True, return_inverse=True
+        )
         column_of = column_of.reshape(-1)
         width = different.shape[1]
         rows, flags = np.divmod(different, _FLAGS)
@@ -336,6 +341,7 @@ class _Determinization:
             last_line_feed=int(column_of[self._nfa.last_line_feed]),
             end=int(column_of[end]),
             states=number + _FIRST_ROW,
+            can_fail=can_fail[first_of],
         )
 
 
@@ -351,3 +357,14 @@ def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDA
         if (still == sure).all():
             return sure
         sure = still
+
+
+def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """States from which some text leads to no match: the smallest set."""
+    unmatched = ~matched & (behind >= 0)
+    fails: NDArray[np.bool_] = np.any(~matched & (behind < 0), axis=1)
+    while True:
+        more: NDArray[np.bool_] = fails | np.any(unmatched & fails[behind], axis=1)
+        if (more == fails).all():
+            return fails
+        fails = more

@@ -6,10 +6,11 @@ import difflib
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import regex as regex_package
 
+from tokenizer_core.cut_pairs import CutPairs, cut_pairs
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import InvalidOption, InvalidPattern
 from tokenizer_core.named_patterns import (
@@ -18,18 +19,19 @@ from tokenizer_core.named_patterns import (
     OTHER_SPELLINGS,
     SAME_PATTERNS,
 )
-from tokenizer_core.regex_export import respelled_for_export
+from tokenizer_core.regex_export import respelled_for_export, with_gaps_matched
 from tokenizer_core.split_automaton import SplitAutomaton, split_automaton
 from tokenizer_core.unicode_classes import unicode_classes_digest
 
 __all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
 
 MAX_REGEX_BYTES = 4096
-_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5")
+_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekken")
 # These look into no other class than letters, numbers and white space, so that the digest of
 # those alone says which characters they mean.
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
 
+_BETWEEN = {False: "kept", True: "dropped"}  # text between matches
 _NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS)
 _LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
 
@@ -106,6 +108,41 @@ class SplitPattern:
             return cls.named(pattern)
         return cls(pattern)
 
+    def as_record(self) -> dict[str, str | None]:
+        """The pattern as JSON values, for files; `from_record` gives an equal one back.
+
+        Beside what makes the pattern it holds ``digest``, which tells the Unicode tables it was
+        used with.
+        """
+        return {
+            "name": self.name,
+            "regex": self.regex,
+            "between": _BETWEEN[self.drops_gaps],
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_record(cls, record: Any) -> SplitPattern:
+        """The pattern that `as_record` wrote down.
+
+        Raises:
+            InvalidPattern: not what `as_record` writes, or made with other Unicode tables.
+        """
+        if not isinstance(record, dict) or not isinstance(record.get("regex"), str):
+            _refuse_record("is no record of one")
+        name = record.get("name")
+        if not isinstance(name, str | None):
+            _refuse_record("has a name that is none")
+        pattern = cls(record["regex"], name)
+        if record.get("between", _BETWEEN[pattern.drops_gaps]) != _BETWEEN[pattern.drops_gaps]:
+            _refuse_record(f"says otherwise than its name what lies between matches: {name!r}")
+        if record.get("digest") != pattern.digest:
+            _refuse_record(
+                "was used with other Unicode tables than those of the installed `regex`",
+                "install the version of `regex` it was used with, or train again",
+            )
+        return pattern
+
     @property
     def compiled(self) -> Any:
         """The compiled ``regex.Pattern``."""
@@ -139,6 +176,20 @@ class SplitPattern:
         """Whether text between matches is dropped; otherwise it is a pre-token of its own."""
         return self.name in DROPPING_PATTERNS
 
+    def require_every_byte(self) -> None:
+        """Refuse to be used where every byte of a text must belong to a pre-token.
+
+        Raises:
+            InvalidPattern: the pattern drops what lies between matches.
+        """
+        if self.drops_gaps:
+            raise InvalidPattern(
+                f"the split pattern {self.name!r} drops the text between its pre-tokens",
+                "byte-level tokenizers keep every byte: gpt2, cl100k, o200k, llama3, qwen2, "
+                "deepseek-v3 or a regex",
+                f"use 'gpt2', or the regex {self.regex!r}, which keeps what lies between",
+            )
+
     @property
     def cuts_at_spaces(self) -> bool:
         """Whether text may be cut before a single U+0020 between two non-space characters.
@@ -147,6 +198,11 @@ class SplitPattern:
         known of a user's regex.
         """
         return self.name is not None
+
+    @property
+    def cut_pairs(self) -> CutPairs | None:
+        """Between which characters text may be cut; None where nothing is known."""
+        return cut_pairs(self.regex)
 
     @property
     def digest(self) -> str:
@@ -163,11 +219,34 @@ class SplitPattern:
 
     @property
     def regex_for_export(self) -> str:
-        """An equal regex for Oniguruma (``tokenizers``) and fancy-regex (``tiktoken``).
+        """An equal regex for Oniguruma (``tokenizers``), where what lies between is kept.
 
         Each engine has its own Unicode version. See `respelled_for_export`.
+
+        Raises:
+            InvalidPattern: the pattern drops text, or holds what other engines read differently.
         """
-        return respelled_for_export(self.regex)
+        self.require_every_byte()
+        return self.regex if self.name else respelled_for_export(self.regex)
+
+    @property
+    def regex_for_tiktoken(self) -> str:
+        """An equal regex for fancy-regex (``tiktoken``), which forgets what lies between matches.
+
+        Raises:
+            InvalidPattern: as `regex_for_export`.
+        """
+        exported = self.regex_for_export
+        return exported if self.name else with_gaps_matched(exported)
+
+
+def _refuse_record(problem: str, next_step: str = "fetch or make the file again") -> NoReturn:
+    raise InvalidPattern(
+        f"the split pattern in a file {problem}",
+        "name, regex, what becomes of text between matches, and a digest of all that with the "
+        "Unicode tables",
+        next_step,
+    )
 
 
 def _regex_of(name: str) -> str:

@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from tokenizer_core.algorithms.word_encoder import PlacedIds, WordEncoder
 from tokenizer_core.algorithms.word_truncation import longest_prefix_of_words
 from tokenizer_core.explanation import ExplainedPreToken, Explainer
-from tokenizer_core.offsets import EncodingWithOffsets, encoding_with_offsets, encoding_with_places
+from tokenizer_core.long_texts import encode_long
+from tokenizer_core.offsets import (
+    EncodingWithOffsets,
+    beginning_of,
+    encoding_with_offsets,
+    encoding_with_places,
+)
 from tokenizer_core.special_policy import SpecialPolicy, spans_between
 from tokenizer_core.text import Text
-from tokenizer_core.text_input import utf8_of
+from tokenizer_core.text_input import refuse_invalid_utf8, utf8_of
 from tokenizer_core.tokenizer_model import TokenizerModel
 from tokenizer_core.truncation import longest_prefix
 
@@ -47,7 +53,7 @@ class TextEncoding(TokenizerModel):
         if self.words is not None:
             placed = self._placed(self.words, utf8_of(text), allowed_special, on_special)
             return encoding_with_places(text, placed.ids, placed.places)
-        ids = self._ids_of(utf8_of(text), allowed_special, on_special)
+        ids = self._ids_of(text, allowed_special, on_special)
         return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
 
     def truncate(
@@ -79,14 +85,17 @@ class TextEncoding(TokenizerModel):
             def count(prefix: bytes) -> int:
                 return len(self._ids_of(prefix, allowed, "text"))
 
-            return longest_prefix_of_words(content, max_tokens, placed, count)
+            prefix = longest_prefix_of_words(content, max_tokens, placed, count)
+            return beginning_of(text, len(prefix))
 
         def ends_of(part: bytes) -> NDArray[np.int64]:
             ids = self._ids_of(part, tuple(policy.allowed), "text")
             return np.cumsum(self._decoder.lengths(ids))
 
         cuts_at_spaces = self._pattern.cuts_at_spaces
-        return longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts_at_spaces)
+        longest = self._decoder.longest
+        prefix = longest_prefix(content, max_tokens, ends_of, longest, cuts_at_spaces)
+        return beginning_of(text, len(prefix))
 
     def explain(self, text: str) -> list[ExplainedPreToken]:
         """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
@@ -96,20 +105,27 @@ class TextEncoding(TokenizerModel):
         Raises:
             TypeError: ``text`` is not a string.
         """
-        return self._explainer.explain(utf8_of(text))
+        return self.explainer.explain(utf8_of(text))
 
     def _ids_of(
-        self, content: bytes, allowed_special: AllowedSpecial, on_special: OnSpecial
+        self,
+        text: str | bytes,
+        allowed_special: AllowedSpecial,
+        on_special: OnSpecial,
+        threads: int | None = 1,
     ) -> NDArray[np.uint32]:
-        whole = Text.of(content)
+        """Token ids of a string, or of bytes, which are checked to be UTF-8."""
+        unchecked = isinstance(text, bytes)
+        content = text if isinstance(text, bytes) else utf8_of(text)
         if allowed_special == "none" and on_special == "text":
-            return self.encoder.encode_whole(whole)
+            return encode_long(self.encoder, content, self._cuts_at_spaces, threads, unchecked)
+        whole = Text.of(content)
+        if unchecked:
+            refuse_invalid_utf8(whole)
         policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        if policy.forbidden:
-            policy.refuse_forbidden(content.decode())
-        if not policy.allowed:
-            return self.encoder.encode_whole(whole)
-        return self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))[0]
+        policy.refuse_forbidden(content.decode() if policy.forbidden else "")
+        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))
+        return ids.copy()  # the array it is cut from is much larger
 
     def _placed(
         self,
@@ -130,7 +146,12 @@ class TextEncoding(TokenizerModel):
         return self._pattern.cuts_at_spaces and not in_sentences
 
     @cached_property
-    def _explainer(self) -> Explainer:
+    def explainer(self) -> Explainer:
+        """Shows how texts and single tokens came about, by merges of bytes.
+
+        Raises:
+            InvalidOption: this tokenizer follows another algorithm.
+        """
         return Explainer(
             self.byte_pairs.byte_ids,
             *self._merge_ids,

@@ -24,21 +24,11 @@ def utf8_of(text: str) -> bytes:
         return paired.decode("utf-16-le", "replace").encode()
 
 
-def valid_utf8(text: str | bytes) -> bytes:
-    """``text`` in UTF-8; bytes are taken as they are.
-
-    Raises:
-        TypeError: neither a string nor bytes.
-        InvalidUtf8: bytes that are not UTF-8.
-    """
-    if not isinstance(text, bytes):
-        return utf8_of(text)
-    refuse_invalid_utf8(Text.of(text))
-    return text
-
-
-def refuse_invalid_utf8(text: Text) -> None:
+def refuse_invalid_utf8(text: Text, begin: int = 0) -> None:
     """Raise when the bytes are not UTF-8.
+
+    Args:
+        begin: where the text begins in the one that the caller gave.
 
     Raises:
         InvalidUtf8: naming the position.
@@ -46,7 +36,7 @@ def refuse_invalid_utf8(text: Text) -> None:
     at = invalid_utf8_at(text)
     if at >= 0:
         raise InvalidUtf8(
-            f"the text is not UTF-8 at byte {at} (0x{text.data[at]:02x})",
+            f"the text is not UTF-8 at byte {begin + at} (0x{text.data[at]:02x})",
             "bytes are encoded when they are UTF-8",
             "decode them yourself: content.decode(errors='replace')",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -11,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.batch_encoding import encode_batch
-from tokenizer_core.corpus import Source, find_source_files
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.file_encoding import SHARD_BYTES, FileEncoding, encode_files
+from tokenizer_core.collection_pause import garbage_collection_paused
+from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
+from tokenizer_core.file_encoding import file_encoding_of
 from tokenizer_core.padding import Side, pad
-from tokenizer_core.reading import Reading
+from tokenizer_core.shard_formats import ShardFormat, shard_format
+from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
 from tokenizer_core.short_texts import SHORT_TEXT
 from tokenizer_core.special_policy import SpecialPolicy
 from tokenizer_core.text_encoding import AllowedSpecial, OnSpecial, TextEncoding
-from tokenizer_core.text_input import utf8_of, valid_utf8
+from tokenizer_core.text_input import utf8_of
 from tokenizer_core.text_stream import cut_stream
 from tokenizer_core.token_shards import ShardRecord, TokenShards
 from tokenizer_core.word_counts import WordCounts
 
-AnyPath = str | os.PathLike[str] | Source
 Format = Literal["bpeline", "hf", "gpt2", "tiktoken", "subword-nmt", "wordpiece", "frequency-bpe"]
 
 
@@ -50,7 +49,7 @@ class Tokenizer(TextEncoding):
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
             are not among these: they are found where they are allowed, and nowhere else.
-        cache_words: how many words each thread remembers (144 bytes each); 0 turns caches off.
+        cache_words: how many words each thread remembers (up to 128 bytes each); 0: none.
 
     Raises:
         InvalidTokenizer: vocab, merges and special tokens contradict each other.
@@ -107,18 +106,21 @@ class Tokenizer(TextEncoding):
         text: str | bytes,
         allowed_special: AllowedSpecial = "none",
         on_special: OnSpecial = "text",
+        threads: int | None = None,
     ) -> NDArray[np.uint32]:
         """Token ids as uint32 ``[n]``, without a Python object for each.
 
         Args:
             text: a string, or bytes in UTF-8.
             allowed_special, on_special: as for `encode`.
+            threads: how many encode at once; by default one per available processor. Texts below
+                two megabytes, or with special tokens to look for, take one.
 
         Raises:
             InvalidUtf8: bytes that are not UTF-8.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        return self._ids_of(valid_utf8(text), allowed_special, on_special).copy()
+        return self._ids_of(text, allowed_special, on_special, threads)
 
     def count(
         self,
@@ -127,7 +129,7 @@ class Tokenizer(TextEncoding):
         on_special: OnSpecial = "text",
     ) -> int:
         """How many ids `encode` would give."""
-        return len(self._ids_of(valid_utf8(text), allowed_special, on_special))
+        return len(self._ids_of(text, allowed_special, on_special))
 
     def encode_batch(
         self,
@@ -209,26 +211,30 @@ class Tokenizer(TextEncoding):
         end_of_text: str | None = None,
         invalid_utf8: Literal["strict", "replace"] = "strict",
         text_field: str = "text",
+        format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
         on_shard: Callable[[ShardRecord], None] | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> TokenShards:
         """Encode files into a directory of token shards, on all processors, in bounded memory.
 
-        Killed or interrupted, the same call goes on behind the last shard it finished; with files
-        added, it encodes these. Special tokens in the text are ordinary text.
+        Killed or interrupted, the same call verifies the shards it finished and goes on behind
+        them; with files added, it encodes these. Special tokens in the text are ordinary text.
 
         Args:
             paths: files, directories or globs, as for `count_words`, or one of them.
             out: the directory: see `token_shards` for what is in it.
-            threads: how many; by default one per available processor.
+            threads: how many; by default one per available processor. Shards are the same.
             separator: what stands between the documents of a text file, such as
                 ``<|endoftext|>``; without it each text file is one document. Each line of a .jsonl
                 file is one anyway. Empty documents are left out.
             end_of_text: the special token whose id is put behind each document.
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
             text_field: the member of a JSON line that holds its document.
-            shard_bytes: bytes of files that make a shard; a file is never divided.
+            format: ``bin``, ``npy``, or a format of your own: see `shard_formats`.
+            shard_bytes: bytes of text that make a shard, about; no document is divided.
             on_shard: told of each shard when it is there.
+            on_progress: told how many more bytes of the files (on disk) are done.
 
         Returns:
             The documents; `TokenShards(out)` gives them again.
@@ -237,27 +243,13 @@ class Tokenizer(TextEncoding):
             MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
             InvalidOption: numbers below 1, or ``out`` holds tokens of another tokenizer.
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
+            WorkspaceLocked: another process writes to ``out``.
             DiskFull: no space left; shards that were finished stay.
         """
-        if self.words is not None and self.words.sentences is not None:
-            raise InvalidOption(
-                "files in bulk were to be encoded sentence by sentence",
-                "files are read in parts, which may begin and end within a sentence",
-                "encode each file as a text: tokenizer.encode(path.read_text())",
-            )
-        if isinstance(paths, str | os.PathLike | Source):
-            paths = [paths]
-        sources = [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
-        separators = () if separator is None else (separator,)
-        reading = Reading(self._pattern, separators, invalid_utf8, text_field)
-        named = SpecialPolicy.of(self._special_tokens, {end_of_text} if end_of_text else (), "text")
-        end = next(iter(named.allowed.values()), -1)
-        dtype = "uint16" if max(self._vocab) < 1 << 16 else "uint32"
-        encoding = FileEncoding(self.encoder, self.digest, reading, end, dtype)
-        files = find_source_files(sources)
-        return encode_files(encoding, files, Path(out), threads, shard_bytes, on_shard)
-
-    # What merges are worth
+        encoding = file_encoding_of(self, separator, end_of_text, invalid_utf8, text_field)
+        layout, files = shard_format(format), find_source_files(sources_of(paths))
+        job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
+        return job.run(threads)
 
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
         """How often each merge fires on counted words: int64 ``[n_merges]``.
@@ -308,12 +300,10 @@ class Tokenizer(TextEncoding):
         """
         from tokenizer_core.formats import format_named, format_of
 
-        loaded: Tokenizer = format_named(format or format_of(Path(path))).load(
-            Path(path), **details
-        )
+        with garbage_collection_paused():
+            named = format_named(format or format_of(Path(path)))
+            loaded: Tokenizer = named.load(Path(path), **details)
         return loaded
-
-    # Inside
 
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
         for text in cut_stream(pieces, policy, self._cuts_at_spaces):

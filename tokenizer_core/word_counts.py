@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tokenizer_core.digests import canonical_json, digest_of_bytes
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.word_order import gather_words, order_of_words
+from tokenizer_core.word_order import gather_words, order_of_positions, order_of_words
 
 if TYPE_CHECKING:
     from tokenizer_core.split_patterns import SplitPattern
@@ -141,7 +141,7 @@ class WordCounts:
         """The same counts with rows sorted by first position."""
         if np.all(self.first_positions[1:] > self.first_positions[:-1]):
             return self
-        return self.take(np.argsort(self.first_positions, kind="stable").astype(np.int64))
+        return self.take(order_of_positions(self.first_positions))
 
     def at_least(self, min_word_count: int) -> WordCounts:
         """The rows whose count is ``min_word_count`` or more."""
@@ -154,28 +154,22 @@ class WordCounts:
         return replace(self, first_positions=self.first_positions + np.int64(distance))
 
     @property
-    def _is_sorted(self) -> bool:
-        from tokenizer_core.kernels.word_sums import words_ascend
-
-        word_bytes = np.require(self.word_bytes, np.uint8, ["C", "W"])
-        return bool(words_ascend(word_bytes, np.require(self.offsets, np.int64, ["C", "W"])))
-
-    @property
     def digest(self) -> str:
         """SHA-256 of what training can see: words, counts, order of sight, pattern.
 
         Independent of the order of rows and of the scale of positions: two corpora with the same
         words, counts and order of first occurrence have the same digest however they were cut.
+        Rows are hashed in order of sight, in which counting and adding up leave them.
         """
-        rows = self if self._is_sorted else self.sorted()
-        sight = np.empty(len(self), np.int64)
-        sight[_order_of_positions(rows.first_positions)] = np.arange(len(self))
-        head = canonical_json({"words": len(self), "pattern": self.pattern.digest, "format": 1})
-        columns = (rows.offsets, rows.counts, sight)
+        rows = self.in_order_of_sight()
+        if np.any(rows.first_positions[1:] == rows.first_positions[:-1]):
+            rows = self.sorted().in_order_of_sight()  # no counted text: words decide
+        head = canonical_json({"words": len(self), "pattern": self.pattern.digest, "format": 2})
         return digest_of_bytes(
             head,
             np.ascontiguousarray(rows.word_bytes),
-            *(np.ascontiguousarray(column, "<i8") for column in columns),
+            np.ascontiguousarray(rows.offsets, "<i8"),
+            np.ascontiguousarray(rows.counts, "<i8"),
         )
 
 
@@ -208,7 +202,7 @@ def combine_word_counts(
             source was cut into parts. Words whose weighted count is 0 are left out.
 
     Returns:
-        Each word once, rows in order of first insertion; no part at all gives empty counts.
+        Each word once, rows in order of first position; no part at all gives empty counts.
 
     Raises:
         InvalidOption: different patterns, a negative or endless weight, or a sum above 2⁶³ − 1.
@@ -259,15 +253,6 @@ def scaled(counts: WordCounts, weight: float) -> WordCounts:
         )
     changed = replace(counts, counts=products.astype(np.int64))
     return changed.take(np.flatnonzero(changed.counts).astype(np.int64))
-
-
-def _order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.intp]:
-    """A stable argsort; the unstable one is faster and the same where positions differ."""
-    order = np.argsort(positions)
-    ascending = positions[order]
-    if np.all(ascending[1:] > ascending[:-1]):
-        return order
-    return np.argsort(positions, kind="stable")
 
 
 def _parsed(pattern: SplitPattern | str | None) -> SplitPattern:

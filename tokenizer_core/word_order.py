@@ -1,4 +1,4 @@
-"""Sorting and regrouping of words stored as one byte array with offsets; no counts, no kernels."""
+"""Sorting and regrouping of words stored as one byte array with offsets; knows no counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,39 @@ from numpy.typing import NDArray
 
 _STEP = 7  # bytes of a word that one 64-bit sort key holds, beside their number
 _ROUNDS = 8  # after so many keys the few words still tied are compared as Python bytes
+_FEWEST_FOR_DIGITS = 1 << 12  # positions; below, NumPy is quick enough
 _BLOCK = 1 << 22  # bytes gathered at a time: bounds the index array of a gather to 32 MiB
+
+
+def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A stable argsort of int64 ``[n]``.
+
+    Where a position and a row number fit 64 bits together they are sorted as one number, digit by
+    digit, lowest first: linear, and several times faster than NumPy's sorts of random numbers.
+    """
+    number = len(positions)
+    bits = number.bit_length()
+    if (
+        number < _FEWEST_FOR_DIGITS
+        or int(positions.min()) < 0
+        or (length := int(positions.max()).bit_length()) + bits > 63
+    ):
+        return np.argsort(positions, kind="stable").astype(np.int64)
+    from tokenizer_core.kernels.word_rows import DIGIT_BITS, sort_by_digit
+
+    both = positions << np.int64(bits)
+    both |= np.arange(number, dtype=np.int64)
+    other, places = np.empty_like(both), np.empty(1 << DIGIT_BITS, np.int64)
+    for shift in range(bits, bits + length, DIGIT_BITS):
+        sort_by_digit(both, other, shift, places)
+        both, other = other, both
+    both &= np.int64((1 << bits) - 1)
+    return both
+
+
+def compile_sorting() -> None:
+    """Compile, or load, what sorts long lists of positions; before worker threads start."""
+    order_of_positions(np.arange(_FEWEST_FOR_DIGITS, dtype=np.int64))
 
 
 def order_of_words(word_bytes: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:

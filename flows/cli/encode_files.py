@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flows.cli.options import echo_json
+from flows.progress import for_stream
 
 if TYPE_CHECKING:
     from tokenizer_core.token_shards import ShardRecord
@@ -26,24 +27,46 @@ def encode_files(
         files: files, directories or globs.
         output: the directory of the shards.
         as_json: print the manifest instead of a sentence.
-        options: keyword arguments of `Tokenizer.encode_files`.
+        options: ``format``, ``shard_megabytes``, and others of `Tokenizer.encode_files`.
     """
     from registry import load_tokenizer
+    from tokenizer_core.corpus import find_source_files, sources_of
+
+    keywords = dict(options)
+    keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
+    if keywords["format"] == "parquet":
+        from registry.token_parquet import PARQUET
+
+        keywords["format"] = PARQUET
+    tokenizer = load_tokenizer(reference)
+    total = sum(file.size for file in find_source_files(sources_of(files)))
+    progress = for_stream(sys.stderr)
 
     def say(shard: ShardRecord) -> None:
-        click.echo(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens", err=True)
+        progress.note(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens")
 
-    tokenizer = load_tokenizer(reference)
     begun = time.monotonic()
-    shards = tokenizer.encode_files(files, output, on_shard=say, **options)
+    progress.step_started("encode", total, "bytes")
+    try:
+        shards = tokenizer.encode_files(
+            files,
+            output,
+            on_shard=say,
+            on_progress=lambda amount: progress.step_advanced("encode", amount),
+            **keywords,
+        )
+        counts = shards.manifest
+        said = f"{counts['tokens']} tokens of {counts['documents']} documents"
+        progress.step_finished("encode", time.monotonic() - begun, said)
+    finally:
+        progress.closed()
     if as_json:
-        echo_json(shards.manifest)
+        echo_json(counts)
         return
-    counts = shards.manifest
     click.echo(
         f"{output}: {counts['documents']} documents, {counts['tokens']} tokens, "
-        f"{counts['bytes']} bytes in {len(shards.records)} shards of {counts['dtype']}, "
-        f"{time.monotonic() - begun:.1f} s"
+        f"{counts['bytes']} bytes in {len(shards.records)} shards "
+        f"({counts['shard_format']}, {counts['dtype']})"
     )
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and counts["shard_format"] != "parquet":
         click.echo(f'read them with: TokenShards("{output}") from tokenizer_core.token_shards')

@@ -13,9 +13,14 @@ from typing import Any
 
 import click
 
+from flows.cli.aliases import history, promote, rollback
+from flows.cli.compare import compare
 from flows.cli.compress import compress, expand
+from flows.cli.count import count
+from flows.cli.decode import decode
 from flows.cli.doctor import doctor
-from flows.cli.encode import decode, encode
+from flows.cli.encode import encode
+from flows.cli.explain import explain
 from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
@@ -102,19 +107,9 @@ def cli() -> None:
 
 
 for command in (
-    train,
-    resume,
-    versions,
-    show,
-    encode,
-    decode,
-    export,
-    compress,
-    expand,
-    steps,
-    ui,
-    doctor,
-):
+    train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
+    explain, export, compress, expand, steps, ui, doctor,
+):  # fmt: skip
     cli.add_command(command)
 
 

@@ -30,6 +30,27 @@ def workspace_option(command: Command) -> Command:
     )(command)
 
 
+def bulk_options(command: Command) -> Command:
+    """How whole files are read, for the commands that encode or count them."""
+    for option in (
+        click.option(
+            "--invalid-utf8",
+            type=click.Choice(["strict", "replace"]),
+            default="strict",
+            show_default=True,
+            help="What bytes mean that are not UTF-8, in files: an error, or U+FFFD.",
+        ),
+        click.option(
+            "--text-field", default="text", show_default=True, help="Field of .jsonl files."
+        ),
+        click.option("--threads", type=int, help="For files.  [default: one per processor]"),
+        click.option("--end-of-text", help="The special token to put behind each document."),
+        click.option("--separator", help="What stands between the documents of a text file."),
+    ):
+        command = option(command)
+    return command
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

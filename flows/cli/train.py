@@ -82,6 +82,13 @@ Examples:
     "--text-field", default="text", show_default=True, help="Field of .jsonl lines with the text."
 )
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@click.option(
+    "--table-memory",
+    type=int,
+    default=256,
+    show_default=True,
+    help="MiB for the words of one thread; what does not fit is added up on disk.",
+)
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
 @workspace_option
 @json_option

@@ -108,9 +108,13 @@ def export(reference: str, format_name: Format, output: Path) -> None:
 
     REF is name@alias, name/number, a digest or a path.
     """
+    from registry.load import load_tokenizer
     from registry.versions import export as export_version
+    from tokenizer_core.formats import format_named
 
     click.echo(f"wrote {export_version(reference, output, format_name)}")
+    for argument, value in format_named(format_name).left_out(load_tokenizer(reference)).items():
+        click.echo(f"not in it, so tell its reader: {argument} = {value!r}")
 
 
 def _text(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,7 @@ CASES = {
     ),
     "tokens of one byte": (["good.txt", "--max-token-bytes", "1"], INPUT, "max-token-bytes"),
     "no workers": (["good.txt", "--workers", "0"], INPUT, "workers"),
+    "no memory": (["good.txt", "--table-memory", "1"], INPUT, "--table-memory is 1"),
     "fewer merges than none": (["good.txt", "--merges", "-5"], INPUT, "--merges is -5"),
     "special that reads like bytes": (["good.txt", "--special-token", "Ġthe"], INPUT, "'Ġthe'"),
     "pattern that drops text": (["good.txt", "--pattern", "whitespace"], INPUT, "drops the text"),
@@ -222,8 +224,14 @@ def test_a_full_disk_is_said_and_survived(
     ],
 )
 def test_questions_about_what_does_not_exist(
-    arguments: tuple[str, ...], code: int, mentioned: str, bpeline: Command
+    arguments: tuple[str, ...],
+    code: int,
+    mentioned: str,
+    bpeline: Command,
+    fresh_workspace: Path,
+    tmp_path: Path,
 ) -> None:
+    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
     result = bpeline(*arguments)
     assert result.exit_code == code, result.output
     assert mentioned in result.stderr

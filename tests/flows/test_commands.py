@@ -142,6 +142,9 @@ def test_an_unknown_id_is_named(here: Path, bpeline: Command) -> None:
 def test_exports_load_again(format_name: str, output: str, here: Path, bpeline: Command) -> None:
     result = bpeline("export", "news/2", "--format", format_name, "--output", output)
     assert result.exit_code == 0, result.output
+    told = {"hf": "", "bpeline": "", "gpt2": "pattern = ", "tiktoken": "pat_str = "}[format_name]
+    assert ("tell its reader" in result.stdout) == bool(told)
+    assert told in result.stdout
     details = {} if format_name in {"hf", "bpeline"} else {"special_tokens": {"<|end|>": 0}}
     loaded = Tokenizer.load(output, **details)
     text = "def main() -> None: return  3.14"
@@ -254,3 +257,13 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     )
     assert not any("refect" in line for line in others)
     assert ended.stdout.endswith("PREFECT False\n")
+
+
+def test_a_pattern_without_a_kernel_is_named_once(here: Path, bpeline: Command) -> None:
+    arguments = ("train", "corpus.txt", "--name", "slow", "--merges", "5", "--json")
+    slow = bpeline(*arguments, "--pattern", r"\b\w+|\W")
+    assert slow.exit_code == 0, slow.output
+    assert slow.stderr.count("without a kernel") == 1
+    assert "a word boundary at position 0" in slow.stderr
+    assert load_tokenizer("slow/1").pattern.regex == r"\b\w+|\W"
+    assert "without a kernel" not in bpeline(*arguments, "--pattern", r"\w+|\W").stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from click.testing import Result
 
 import flows
 from flows import diagnosis
-from flows.diagnosis import KNOWN_GOOD, within
+from flows.diagnosis import KNOWN_GOOD, Finding, within
 from registry.opening import open_registry
 
 Command = Callable[..., Result]
@@ -129,3 +129,27 @@ def test_the_state_of_the_kernels_cache_is_told(
     older.mkdir()
     (older / "kernel.nbc").write_bytes(b"x" * 2_000_000)
     assert "1 of other versions, 2.0 MB" in told().found
+
+
+def test_what_is_not_compiled_yet_is_compiled_on_request(
+    bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+
+    def compile_all() -> Iterator[tuple[str, float]]:
+        done.append("all of it")
+        yield "all of it", 1.25
+
+    def examine() -> list[Finding]:
+        return [Finding("ok", "before this", str(len(done)))]
+
+    monkeypatch.setattr("tokenizer_core.warm_up.compile_all", compile_all)
+    monkeypatch.setattr(diagnosis, "examine", examine)
+    assert bpeline("doctor").stdout.split() == ["ok", "before", "this", "0"]
+    said = bpeline("doctor", "--compile").stdout.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in said] == [
+        "compiled         all of it, 1.2 s",
+        "before this      1",
+    ]
+    findings = json.loads(bpeline("doctor", "--compile", "--json").stdout)
+    assert [finding["subject"] for finding in findings] == ["compiled", "before this"]

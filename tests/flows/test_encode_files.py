@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from registry.token_parquet import PARQUET
 from tokenizer_core.token_shards import TokenShards
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -44,13 +45,32 @@ def test_files_become_shards_and_documents_again(here: Tokenizer, bpeline: Comma
     assert again["end_of_text"] == 257
 
 
+@pytest.mark.parametrize("format", ["bin", "npy", "parquet"])
+def test_every_format_holds_the_same_documents(
+    here: Tokenizer, bpeline: Command, format: str
+) -> None:
+    named = ("encode", "./kept", "a.txt", "-o", "out", "--separator", END, "--format", format)
+    result = bpeline(*named, "--shard-megabytes", "1")
+    assert result.exit_code == 0, result.output
+    shards = TokenShards("out", PARQUET if format == "parquet" else None)
+    shards.verify()
+    assert [here.decode(ids) for ids in shards] == ["to the", "two", "three"]
+    assert shards.manifest["shard_format"] == format
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("-o", "out"), "files are named"),
         (("a.txt", "-o", "out", "--allow-special"), "files are named"),
         (("a.txt", "-o", "out", "--file", "a.txt"), "files are named"),
+        (("a.txt", "-o", "out", "--offsets"), "files are named"),
+        (("a.txt", "-o", "out", "--special", END), "files are named"),
+        (("a.txt", "-o", "out", "--format", "csv"), "--format"),
+        (("a.txt", "-o", "out", "--shard-megabytes", "0"), "--shard-megabytes"),
+        (("a.txt", "-o", "out", "--threads", "0"), "threads is 0"),
         (("one", "two"), "2 texts"),
+        (("one", "--separator", END, "--threads", "2"), "for files only"),
         (("gone.txt", "-o", "out"), "gone.txt"),
         (("a.txt", "-o", "out", "--end-of-text", "<no>"), "<no>"),
     ],
@@ -61,4 +81,4 @@ def test_what_makes_no_sense_is_said(
     result = bpeline("encode", "./kept", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
-    assert not Path("out").exists()
+    assert not Path("out").exists() or not list(Path("out").iterdir())

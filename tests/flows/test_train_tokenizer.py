@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -16,6 +18,7 @@ from flows.version_details import version_details
 from registry import load_tokenizer
 from registry.opening import open_registry
 from tokenizer_core import reference
+from tokenizer_core.chunk_counts import ChunkCounts, count_chunk
 from tokenizer_core.errors import CorpusError, EmptyCorpus, InvalidOption, WorkspaceLocked
 from tokenizer_core.split_patterns import SplitPattern
 
@@ -234,6 +237,33 @@ def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
+def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
+    tmp_path: Path, fresh_workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = str.maketrans("0123456789", "ghijklmnop")  # the pattern would cut at digits
+    known = [f"{number:x}".translate(letters) for number in range(60_000)]
+    words = random.Random(1).choices(known, k=120_000)
+    (tmp_path / "many.txt").write_text(" ".join(words))
+    digests, rows = [], list[tuple[int, int]]()
+    settings: tuple[dict[str, Any], ...] = ({}, {"table_memory": 2})
+
+    def counted(*arguments: Any) -> ChunkCounts:
+        counts = count_chunk(*arguments)
+        rows.append((arguments[-1] >> 20, len(counts.counts)))
+        return counts
+
+    monkeypatch.setattr("flows.count_words.count_chunk", counted)
+    for number, more in enumerate(settings):
+        workspace = shutil.copytree(fresh_workspace, tmp_path / f"workspace-{number}")
+        path = str(tmp_path / "many.txt")
+        summary = train_tokenizer([path], "news", 300, workspace=str(workspace), **more)
+        digests.append(summary.digest)
+    assert digests[0] == digests[1]
+    (default, distinct), (bounded, several) = rows
+    assert (default, bounded) == (256, 2)
+    assert several > 1.2 * distinct
+
+
 def test_a_smaller_vocabulary_than_bytes_is_refused_before_anything_is_read() -> None:
     with pytest.raises(InvalidOption, match="255"):
         train_tokenizer(["missing.txt"], "news", 255)
@@ -245,7 +275,7 @@ def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str)
     workspace = open_registry().workspace
     checkpoints = list(workspace.runs.rglob("checkpoint*"))
     damaged = {
-        "shards": list(workspace.shards.rglob("*.parquet")),
+        "shards": list(workspace.shards.rglob("*.arrow")),
         "tables": list(workspace.tables.glob("*.duckdb")),
         "checkpoints": checkpoints,
     }[damage]
@@ -272,7 +302,7 @@ def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     first = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
     assert first.held_out
     shards = open_registry().workspace.shards
-    damaged = [path for path in shards.rglob("*.parquet") if "held" in path.name]
+    damaged = [path for path in shards.rglob("*.arrow") if "held" in path.name]
     assert damaged
     for path in damaged:
         content = bytearray(path.read_bytes())

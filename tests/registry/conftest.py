@@ -1,4 +1,8 @@
-"""A registry of one's own for every test: its workspace, its catalogue, a real MLflow on SQLite."""
+"""A registry of one's own for every test: its workspace, its catalogue, a real MLflow on SQLite.
+
+And a catalogue and a word-count store of their own; the path of this one SQL and globs would read
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from registry import environment
+from registry.catalogue import Catalogue
 from registry.opening import Registry, open_registry
 from registry.publication import CorpusInput, Publication
 from registry.tracking import MlflowTracker, TrackingSettings
+from registry.word_count_store import WordCountStore
+from registry.workspace import Workspace
 from tokenizer_core.tokenizer import Tokenizer
 
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -98,3 +105,26 @@ def made(tmp_path: Path) -> Callable[..., Publication]:
         )
 
     return make
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace.open(tmp_path / "it's a [home]*")
+
+
+@pytest.fixture
+def store(workspace: Workspace) -> WordCountStore:
+    return WordCountStore(workspace, threads=2)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Of a catalogue that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'catalogue.sqlite'}"
+
+
+@pytest.fixture
+def catalogue(url: str) -> Iterator[Catalogue]:
+    catalogue = Catalogue(url)
+    yield catalogue
+    catalogue.close()

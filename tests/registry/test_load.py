@@ -215,8 +215,8 @@ def test_versions_are_compared_by_metrics_and_vocab(
     publish_version(registry.workspace, registry.catalogue, registry.tracker, third)
     compared = compare_versions("news@champion", "news/3")
     assert (compared.first, compared.second) == ("news/1", "news/3")
-    assert (compared.tokens_added, compared.tokens_removed) == (2, 0)
-    assert (compared.tokens_shared, compared.ids_changed) == (258, 0)
+    assert (len(compared.vocab.added), len(compared.vocab.removed)) == (2, 0)
+    assert (compared.vocab.shared, compared.vocab.moved) == (258, ())
     pairs = {one.key: (one.first, one.second, one.difference) for one in compared.metrics}
     assert pairs == {
         "compression/bytes_per_token": (2.5, 2.75, 0.25),

@@ -14,10 +14,12 @@ from tokenizer_core import reference
 from tokenizer_core.chunk_counts import count_chunk, count_spans, documents_between
 from tokenizer_core.chunking import Chunk
 from tokenizer_core.corpus import SourceFile
+from tokenizer_core.cuts import Cuts
 from tokenizer_core.documents import ChunkText
 from tokenizer_core.held_out import SECTION_BYTES, hold_out, sections_of
 from tokenizer_core.kernels.fingerprint import fingerprint_spans
 from tokenizer_core.kernels.word_keys import find_entry, table_shift
+from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.reading import Reading
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
@@ -243,6 +245,10 @@ def test_the_fingerprint_equals_its_twin() -> None:
     fingerprints = np.empty(len(spans), np.uint64)
     fingerprint_spans(Text.of(content).data, np.array(spans, np.int64), fingerprints)
     assert fingerprints.tolist() == [twin_fingerprint(content[a:b]) for a, b in spans]
+    for number in (1, 2, 4, 5):  # they are taken three at a time
+        few = fingerprints[:number].copy()
+        fingerprint_spans(Text.of(content).data, np.array(spans[:number], np.int64), few)
+        assert few.tolist() == fingerprints[:number].tolist()
     assert len(set(fingerprints[-40:].tolist())) == 40  # zeros of different lengths differ
 
 
@@ -250,17 +256,56 @@ def test_sections_cover_a_document_and_end_at_legal_cuts() -> None:
     raw = prose(1, 60_000).encode()
     text = Text.of(raw)
     document = np.array([[5, len(raw)]], np.int64)
-    sections = sections_of(text, document, at_spaces=True).tolist()
+    legal = set(np.cumsum([len(word.encode()) for word in pre_tokens(raw.decode(), GPT2)]).tolist())
+    sections = sections_of(text, document, GPT2.cut_pairs).tolist()
     assert len(sections) == -(-(len(raw) - 5) // (SECTION_BYTES + 8))
     assert [begin for begin, _ in sections[1:]] == [end for _, end in sections[:-1]]
     assert (sections[0][0], sections[-1][1]) == (5, len(raw))
-    assert all(raw[begin : begin + 1] == b" " for begin, _ in sections[1:])
-    assert sections_of(text, document, at_spaces=False).tolist() == [[5, len(raw)]]
+    assert all(begin in legal for begin, _ in sections[1:])
+    assert sections_of(text, document, None).tolist() == [[5, len(raw)]]
 
 
-def test_text_without_spaces_is_one_section() -> None:
+def test_sections_end_where_the_rules_of_cuts_allow_it() -> None:
+    source = random.Random(31)
+    pieces = [
+        b"word",
+        b" ",
+        b"  ",
+        b"\n ",
+        b"\xc3\xa9",
+        b" \xc3\xa9",
+        b"\t",
+        b"x y ",
+        b"\0 ",
+        b"\x7f",
+    ]
+    raw = b"".join(source.choices(pieces, [9, 1, 2, 2, 2, 2, 1, 1, 1, 1], k=40_000))
+    edges = sorted(source.sample(range(len(raw)), 11))
+    documents = np.array(edges[:-1] + edges[1:], np.int64).reshape(2, 10).T
+    cuts, expected = Cuts(pairs=GPT2.cut_pairs), list[list[int]]()
+    for begin, end in documents.tolist():
+        while end - begin > SECTION_BYTES:
+            known = begin + SECTION_BYTES - cuts.behind
+            cut = cuts.first(raw[known:end], cuts.behind, end - known - cuts.ahead + 1)
+            if cut < 0:
+                break
+            expected.append([begin, known + cut])
+            begin = known + cut
+        expected.append([begin, end])
+    assert sections_of(Text.of(raw), documents, GPT2.cut_pairs).tolist() == expected
+    assert len(expected) > 20
+
+
+def test_chinese_text_has_sections_too() -> None:
+    raw = "他们赋有理性和良心，并应以兄弟关系的精神相对待。".encode() * 1_000
+    sections = sections_of(Text.of(raw), np.array([[0, len(raw)]], np.int64), GPT2.cut_pairs)
+    sizes = np.diff(sections, axis=1).ravel()[:-1]
+    assert SECTION_BYTES <= sizes.min() <= sizes.max() < SECTION_BYTES + 100
+
+
+def test_text_without_any_cut_is_one_section() -> None:
     raw = b"\xe6\x97\xa5" * 50_000
-    sections = sections_of(Text.of(raw), np.array([[0, len(raw)]], np.int64), at_spaces=True)
+    sections = sections_of(Text.of(raw), np.array([[0, len(raw)]], np.int64), GPT2.cut_pairs)
     assert sections.tolist() == [[0, len(raw)]]
 
 
@@ -285,7 +330,7 @@ def test_equal_documents_are_never_on_both_sides() -> None:
     edges = np.flatnonzero(np.frombuffer(raw + b"\n", np.uint8) == 10)
     begins = np.concatenate(([0], edges[:-1] + 1))
     spans = np.stack((begins, edges), axis=1).astype(np.int64)
-    training, held_out = hold_out(Text.of(raw), spans, 2**63, at_spaces=True)
+    training, held_out = hold_out(Text.of(raw), spans, 2**63, GPT2.cut_pairs)
     left = {raw[begin:end] for begin, end in training.tolist()}
     right = {raw[begin:end] for begin, end in held_out.tolist()}
     assert left
@@ -300,7 +345,7 @@ def test_the_held_out_share_is_about_what_was_asked_for(share: float) -> None:
     spans = np.arange(40_001, dtype=np.int64)[: 40_000 // 10 * 10 : 10].repeat(2).reshape(-1, 2)
     spans[:, 1] += 10
     below = Reading(GPT2, held_out=share).held_out_below
-    _, held_out = hold_out(Text.of(raw), spans, below, at_spaces=False)
+    _, held_out = hold_out(Text.of(raw), spans, below, None)
     assert abs(len(held_out) / len(spans) - share) < 0.03
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import string
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,13 @@ from tokenizer_core.counting import count_words
 from tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
+    InvalidPattern,
     InvalidSpecialToken,
     InvalidUtf8,
     MissingSource,
 )
 from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.trainers.bpe import train_bpe
 
 GPT2 = SplitPattern.named("gpt2").regex
 SPECIALS = ["<|endoftext|>"]
@@ -60,6 +65,26 @@ def test_neither_threads_nor_grid_change_the_digest(
         assert counts.words() == expected.words()
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_positions_count_the_decompressed_bytes_of_all_files(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "1.txt").write_text("one")
+    (tmp_path / "2.txt.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "3.txt.gz").write_bytes(gzip.compress(b"one" + b"\n" * 500 + b" three"))
+    (tmp_path / "4.txt").write_text("")
+    (tmp_path / "5.jsonl").write_text('{"text": "one"}\n{"text": "five"}\n')
+    (tmp_path / "6.txt").write_text("six")
+    counts = count_words(tmp_path, workers=workers)
+    places = dict(zip(counts.words(), counts.first_positions.tolist(), strict=True))
+    assert places == {
+        b"one": 0,
+        b"\n" * 500: 3 + 3,
+        b" three": 3 + 503,
+        b"five": 3 + 509 + 16,
+        b"six": 3 + 509 + 33,
+    }
+    assert list(places) == sorted(places, key=places.__getitem__)
+
+
 def test_a_file_end_is_a_boundary(tmp_path: Path) -> None:
     (tmp_path / "1.txt").write_text("news")
     (tmp_path / "2.txt").write_text("paper")
@@ -94,8 +119,129 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
         count_words(tmp_path, special_tokens="<|endoftext|>")
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_that_leave_a_full_table_early_are_counted_once(tmp_path: Path, workers: int) -> None:
+    source = random.Random(21)
+    for number in range(3):
+        words = (
+            source.choice(["", "long" * 4]) + f"w{source.getrandbits(19)}" for _ in range(60_000)
+        )
+        (tmp_path / f"{number}.txt").write_text(" ".join(words))
+    whole = count_words(tmp_path, workers=1)
+    bounded = count_words(tmp_path, workers=workers, table_bytes=0, chunk_bytes=100_000)
+    assert len(whole) > 100_000  # six times what two MiB hold
+    assert bounded.digest == whole.digest
+    assert bounded.words() == whole.words()
+    assert (bounded.first_positions == whole.first_positions).all()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_the_first_of_several_errors_is_told(tmp_path: Path, workers: int) -> None:
+    for number in range(40):
+        content = b"good words" * 50 + (b" bad \xff" if number > 11 else b"")
+        (tmp_path / f"{number:02}.txt").write_bytes(content)
+    with pytest.raises(InvalidUtf8, match=r"12\.txt is not UTF-8 at byte 505"):
+        count_words(tmp_path, workers=workers, chunk_bytes=64)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a" * 10**7, "漢" * (10**7 // 3), "a-1" * (10**7 // 3), "  \t" * (10**7 // 3)],
+    ids=["one word", "one word of Han", "no space", "only white space"],
+)
+def test_a_line_of_ten_megabytes_is_counted_in_linear_time(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "line.txt"
+    path.write_text("some words\n" + line)
+    counts = count_words(path, workers=2)
+    assert counts.total_bytes == path.stat().st_size
+    assert counts.to_mapping()[b" words"] == 1
+
+
+@pytest.mark.slow
+def test_a_line_of_a_hundred_megabytes_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "line.txt"
+    path.write_bytes(b"a" * 10**8 + b" b " + b"a" * 10**7)
+    counts = count_words(path)
+    assert counts.lengths.tolist() == [10**8, 2, 10**7 + 1]
+    assert counts.counts.tolist() == [1, 1, 1]
+
+
+COUNT_EVERYTHING = """
+import numpy, sys
+from importlib import import_module
+from pkgutil import iter_modules
+from numba.core.dispatcher import Dispatcher
+from tokenizer_core import kernels
+from tokenizer_core.counting import compile_counting, count_words
+from tokenizer_core.split_patterns import SplitPattern
+
+names = [f"tokenizer_core.kernels.{module.name}" for module in iter_modules(kernels.__path__)]
+modules = [import_module(name) for name in names]
+
+def compiled():
+    found = {}
+    for module in modules:
+        for name, value in vars(module).items():
+            if isinstance(value, Dispatcher):
+                found[value.py_func.__module__, name] = len(value.signatures)
+    return found
+
+pattern, corpus = sys.argv[1:]
+compile_counting(SplitPattern.parse(pattern))
+before = compiled()
+assert sum(before.values()) > 10
+for workers in (1, 2):
+    for table_bytes in (0, 1 << 28):
+        counts = count_words(
+            corpus, pattern, ["<|end|>", "x"], workers,
+            invalid_utf8="replace", chunk_bytes=100_000, table_bytes=table_bytes,
+        )
+        counts.digest
+print(len(counts), {key: after for key, after in compiled().items() if after != before[key]})
+"""
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "whitespace", "[a-z]+|[^a-z]+"])
+def test_nothing_is_left_to_compile_when_counting_begins(tmp_path: Path, pattern: str) -> None:
+    source = random.Random(3)
+    letters = string.ascii_lowercase
+    words = ("".join(source.choices(letters, k=n)) for n in range(1, 40) for _ in range(900))
+    prose = " ".join(words) + " é <|end|> "
+    (tmp_path / "a.txt").write_bytes(prose.encode() + b"\xff" + prose.encode())
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(prose.encode()))
+    (tmp_path / "c.jsonl").write_text((json.dumps({"text": prose[:5000]}) + "\n") * 30)
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT_EVERYTHING, pattern, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    number, late = done.stdout.split(maxsplit=1)
+    assert int(number) > 25_000  # more than the smaller table holds
+    assert late.strip() == "{}"
+
+
 def test_an_error_in_one_file_ends_the_call(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / f"{number:02}.txt").write_bytes(b"bad \xff" if number == 3 else b"good words")
     with pytest.raises(InvalidUtf8, match=r"03\.txt"):
         count_words(tmp_path, workers=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("whitespace", {b"low": 2, b"lower,": 1, "größe!".encode(): 1}),
+        ("wordpunct", {b"low": 2, b"lower": 1, b",": 1, "größe".encode(): 1, b"!": 1}),
+    ],
+)
+def test_patterns_that_drop_white_space_count_and_do_not_train_bytes(
+    name: str, expected: dict[bytes, int], tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("low lower,  größe!\n low\n")
+    counts = count_words(tmp_path / "a.txt", name)
+    assert counts.to_mapping() == expected
+    assert counts.pattern.drops_gaps
+    with pytest.raises(InvalidPattern, match=f"'{name}' drops the text"):
+        train_bpe(counts, 300)

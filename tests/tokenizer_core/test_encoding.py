@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
+from tokenizer_core import long_texts, reference
 from tokenizer_core.encoding import BytePairEncoder, derive_merges
+from tokenizer_core.errors import InvalidUtf8
+from tokenizer_core.kernels.encode_machine import LIMIT, USED
 from tokenizer_core.kernels.encode_text import next_start
-from tokenizer_core.kernels.word_cache import cache_slot, find_cached, word_key
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
@@ -147,6 +148,64 @@ def test_scratch_grows_in_the_middle_of_a_text_and_is_given_back() -> None:
     assert all(workspace.scratch.nbytes <= 1 << 20 for workspace in encoder._idle)
 
 
+def random_merges(random_: random.Random, letters: str, proper: bool) -> list[reference.Pair]:
+    """Merges that nobody trained: many of their tokens fall apart when they are merged anew.
+
+    Proper ones make every token once; the others make some in two ways.
+    """
+    tokens = [letter.encode() for letter in letters]
+    merges: dict[reference.Pair, None] = {}
+    made = set(tokens)
+    for _ in range(random_.randint(1, 60)):
+        left, right = random_.choice(tokens), random_.choice(tokens)
+        if len(left + right) > 40 or (proper and left + right in made):
+            continue
+        merges[left, right] = None
+        if left + right not in made:
+            tokens.append(left + right)
+        made.add(left + right)
+    return list(merges)
+
+
+@pytest.mark.parametrize("proper", [True, False])
+def test_any_merges_give_what_the_reference_gives(proper: bool) -> None:
+    random_ = random.Random(29)
+    unstable = made_twice = 0
+    for _ in range(150):
+        letters = random_.choice(["a", "ab", "abc", "ab\0"])
+        merges = random_merges(random_, letters, proper)
+        results = [left + right for left, right in merges]
+        made_twice += len(results) > len(set(results))
+        unstable += sum(len(ids_by_reference(token, merges)) > 1 for token in results)
+        encoder = encoder_of(merges, random_.choice([0, 64]))
+        words = ["".join(random_.choices(letters, k=n)).encode() for n in range(1, 90, 3)]
+        words += [letters.encode() * n for n in range(1, 40)] + results
+        for _ in range(2):
+            ids, ends = encoder.encode_words(words)
+            begin = 0
+            for word, end in zip(words, ends.tolist(), strict=True):
+                assert ids[begin:end].tolist() == ids_by_reference(word, merges), (
+                    f"REPRO: {word!r} with {merges}"
+                )
+                begin = end
+    assert unstable > 100, "the merges must tempt"
+    assert (made_twice == 0) is proper
+
+
+def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
+    random_ = random.Random(31)
+    encoder = encoder_of([(b"a", b"b"), (b"ab", b"a")], cache_words=5_000)
+    words = [bytes(random_.choices(b"abcdefgh", k=random_.randint(1, 30))) for _ in range(20_000)]
+    content = b" ".join(words)
+    text = Text.of(content)
+    without = encoder_of([(b"a", b"b"), (b"ab", b"a")], cache_words=0)
+    expected = without.encode_whole(text)
+    for _ in range(3):
+        assert np.array_equal(encoder.encode_whole(text), expected)
+    (workspace,) = encoder._idle
+    assert 0 < workspace.machine[USED] <= workspace.machine[LIMIT] == 8_192
+
+
 def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None:
     encoder = trained("gpt2").encoder
     for _ in range(5):
@@ -221,22 +280,33 @@ def test_the_next_start_is_the_next_set_bit(starts: set[int], after: int, size: 
     assert next_start(marks, after, end) == min(expected, end)
 
 
-@given(word=st.binary(min_size=1, max_size=15), rest=st.binary(max_size=20))
-def test_a_key_holds_the_word_and_nothing_behind_it(word: bytes, rest: bytes) -> None:
-    text = Text.of(word + rest)
-    low, high = word_key(text.data.ctypes.data, len(word))
-    expected = int.from_bytes(word + bytes(15 - len(word)) + bytes([len(word)]), "little")
-    assert (int(high) << 64 | int(low)) == expected
+# Long texts
 
 
-def test_slots_are_even_and_inside_the_cache() -> None:
-    random_ = random.Random(1)
-    cache = np.zeros(8 * 16 + 4, np.uint64)
-    base = cache.ctypes.data
-    slots = set()
-    for _ in range(500):
-        low, high = np.uint64(random_.getrandbits(64)), np.uint64(random_.getrandbits(64))
-        entry = cache_slot(base, 16, low, high)
-        slots.add((entry - base) / 64)
-        assert find_cached(entry, low, high) == 0
-    assert slots == set(range(0, 16, 2))
+def test_long_texts_have_the_ids_of_one_piece_with_any_number_of_threads(
+    trained: MakeTokenizer, mixed_text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_texts, "PART", 300)
+    content = mixed_text.encode()
+    for pattern in ("gpt2", "cl100k", "o200k"):
+        tokenizer = trained(pattern)
+        whole = tokenizer.encoder.encode_whole(Text.of(content))
+        assert len(list(long_texts._edges(content, True))) > 500, "the text must be cut often"
+        for threads in (1, 3):
+            assert np.array_equal(tokenizer.encode_to_numpy(mixed_text, threads=threads), whole)
+    regex = trained(r"\p{L}+|[^\p{L}]{1,3}")
+    ids = regex.encoder.encode_whole(Text.of(content))
+    assert np.array_equal(regex.encode_to_numpy(content, threads=2), ids)
+
+
+def test_broken_utf8_is_found_wherever_it_stands(
+    trained: MakeTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_texts, "PART", 64)
+    content = "one дом 漢字 more ".encode() * 40
+    for at in range(5, len(content), 37):
+        broken = content[:at] + b"\xff" + content[at:]
+        with pytest.raises(UnicodeDecodeError) as expected:
+            broken.decode()
+        with pytest.raises(InvalidUtf8, match=rf"at byte {expected.value.start} "):
+            trained("gpt2").encode_to_numpy(broken, threads=2)

@@ -6,14 +6,12 @@ import gzip
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tokenizer_core.corpus import Source, find_source_files
-from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import (
     CorruptFile,
     InvalidOption,
@@ -22,8 +20,10 @@ from tokenizer_core.errors import (
     InvalidUtf8,
     MissingSource,
 )
-from tokenizer_core.file_encoding import FileEncoding, encode_files, plan_shards
+from tokenizer_core.file_encoding import FileEncoding
 from tokenizer_core.reading import Reading
+from tokenizer_core.shard_formats import BIN
+from tokenizer_core.shard_job import ShardJob
 from tokenizer_core.token_shards import TokenShards
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -68,7 +68,7 @@ def test_documents_between_separators_come_back(
         tokenizer.encoder, tokenizer.digest, reading, end, "uint16", chunk_bytes
     )
     files = find_source_files([Source(os.fspath(tmp_path / "in"))])
-    shards = encode_files(encoding, files, tmp_path / "out", threads=2, shard_bytes=1 << 20)
+    shards = ShardJob(encoding, files, tmp_path / "out", BIN).run(threads=2)
     by_method = tokenizer.encode_files(
         tmp_path / "in", tmp_path / "out", separator=END, end_of_text=END
     )
@@ -79,7 +79,7 @@ def test_documents_between_separators_come_back(
     assert len(shards) == len(expected)
     assert shards[len(shards) - 1].tolist() == expected[-1]
     assert shards.manifest["tokens"] == sum(map(len, expected))
-    assert shards.manifest["bytes"] >= sum(len(text.encode()) for text in filled) * 2
+    assert shards.manifest["bytes"] == sum(len(text.encode()) for text in filled) * 2
     assert shards.tokenizer_digest == tokenizer.digest
     with pytest.raises(IndexError):
         shards[len(shards)]
@@ -111,54 +111,6 @@ def test_a_file_without_separator_is_one_document(
     assert shards[0].dtype == np.uint32
 
 
-def test_finished_shards_are_kept_and_the_rest_is_made(
-    tokenizer: Tokenizer, documents: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for i in range(6):
-        written(tmp_path / f"in/{i}.txt", END.join(documents[i::6]).encode())
-    whole = tokenizer.encode_files(
-        tmp_path / "in", tmp_path / "whole", separator=END, shard_bytes=1
-    )
-    out = tmp_path / "out"
-    made: list[str] = []
-
-    class Killed(BaseException):
-        pass
-
-    publish = type(DURABLE).publish
-
-    def killed_at_last(self: object, temporary: Path, path: Path) -> None:
-        if len(made) == 10:
-            raise Killed
-        made.append(path.name)
-        publish(DURABLE, temporary, path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(DURABLE), "publish", killed_at_last)
-        with pytest.raises(Killed):
-            tokenizer.encode_files(tmp_path / "in", out, separator=END, shard_bytes=1)
-    with pytest.raises(MissingSource):
-        TokenShards(out)
-    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("*.json")}
-    assert len(kept) == 3
-    again = tokenizer.encode_files(tmp_path / "in", out, separator=END, shard_bytes=1)
-    assert {name: (out / name).stat().st_mtime_ns for name in kept} == kept
-    assert again.records == whole.records
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        path.name for path in (tmp_path / "whole").iterdir()
-    )
-    assert [ids.tolist() for ids in again] == [ids.tolist() for ids in whole]
-    # a file more, and one that changed
-    written(tmp_path / "in/7.txt", b"one more")
-    written(tmp_path / "in/5.txt", b"changed")
-    grown = tokenizer.encode_files(tmp_path / "in", out, separator=END, shard_bytes=1)
-    assert grown.records[:5] == whole.records[:5]
-    assert [ids.tolist() for ids in grown][-2:] == [
-        tokenizer.encode("changed"), tokenizer.encode("one more"),
-    ]  # fmt: skip
-    assert len(list(out.iterdir())) == 7 * 3 + 1
-
-
 def test_other_settings_make_other_shards(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", b"text")
     plain = tokenizer.encode_files([path], tmp_path / "out")
@@ -177,6 +129,12 @@ def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
         TokenShards(out)
     repaired = tokenizer.encode_files([path], out)
     assert repaired[0].tolist() == tokenizer.encode("some text")
+    repaired.verify()
+    ids.write_bytes(bytes([ids.read_bytes()[0] ^ 1]) + ids.read_bytes()[1:])
+    damaged = TokenShards(out)
+    with pytest.raises(CorruptFile, match=ids.name):
+        damaged.verify()
+    tokenizer.encode_files([path], out).verify()
     manifest = json.loads((out / "manifest.json").read_text())
     for change, error in (
         ({"format": "x"}, CorruptFile),
@@ -185,6 +143,10 @@ def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
         ({"shards": [{"name": "a"}]}, CorruptFile),
         ({"shards": [{**manifest["shards"][0], "name": "../a"}]}, CorruptFile),
         ({"shards": [{**manifest["shards"][0], "tokens": -1}]}, CorruptFile),
+        ({"shards": [{**manifest["shards"][0], "files": []}]}, CorruptFile),
+        ({"shards": [{**manifest["shards"][0], "files": [{"name": "../a"}]}]}, CorruptFile),
+        ({"shards": None}, CorruptFile),
+        ({"shard_format": "parquet"}, InvalidOption),
     ):
         (out / "manifest.json").write_text(json.dumps({**manifest, **change}))
         with pytest.raises(error):
@@ -211,12 +173,3 @@ def test_what_cannot_be_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None
     with pytest.raises(InvalidOption, match="another tokenizer"):
         other.encode_files([path], out)
     assert tokenizer.decode(TokenShards(out)[0]) == "a\ufffd"
-
-
-def test_shards_are_runs_of_files(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.txt", b"x")
-    (file,) = find_source_files([Source(os.fspath(path))])
-    sizes = [5, 5, 5, 100, 1, 1]
-    shards = plan_shards([replace(file, size=size) for size in sizes], 10)
-    assert [[one.size for one in shard] for shard in shards] == [[5, 5], [5, 100], [1, 1]]
-    assert plan_shards([], 10) == []

@@ -293,10 +293,8 @@ def huggingface_file(tokenizer: Tokenizer, path: Path, change: Change) -> Path:
         (lambda d: d["pre_tokenizer"].update(new_flag=1), "'new_flag' of ByteLevel"),
         (lambda d: d["model"].update(type="Unigram"), "model Unigram"),
         (lambda d: d["model"].update(dropout=0.1), "dropout"),
-        (lambda d: d["model"].update(unk_token="<unk>"), "unk_token"),
         (lambda d: d["model"].update(continuing_subword_prefix="##"), "continuing_subword_prefix"),
         (lambda d: d["model"].update(end_of_word_suffix="</w>"), "end_of_word_suffix"),
-        (lambda d: d["model"].update(byte_fallback=True), "byte_fallback"),
         (lambda d: d["model"].update(new_flag=1), "'new_flag' of BPE"),
         (lambda d: d["model"].pop("merges"), "without vocab or merges"),
         (lambda d: d["model"].update(merges={"a": 1}), "merges"),
@@ -317,6 +315,16 @@ def huggingface_file(tokenizer: Tokenizer, path: Path, change: Change) -> Path:
         (lambda d: d["added_tokens"][0].update(id="1"), "without an id"),
         (lambda d: d["added_tokens"][0].update(id=299), "two ids"),
         (lambda d: d["added_tokens"].append(5), "without content"),
+        (lambda d: d["added_tokens"][0].update(rstrip=True), "rstrip"),
+        (lambda d: d["added_tokens"][0].update(single_word=True), "single_word"),
+        (lambda d: d["added_tokens"][0].update(new_flag=True), "'new_flag' of an added token"),
+        (lambda d: d["decoder"].update(new_flag=True), "'new_flag' of ByteLevel"),
+        (lambda d: d.update(normalizer={"type": "Prepend", "prepend": "▁"}), "normalizer Prepend"),
+        (lambda d: d.update(normalizer={"type": "NFC", "new_flag": 1}), "'new_flag' of NFC"),
+        (lambda d: d.update(post_processor={"type": "RobertaProcessing"}), "RobertaProcessing"),
+        (lambda d: d.update(post_processor={"type": "Sequence", "new": []}), "'new' of Sequence"),
+        (lambda d: d["model"].update(dropout=True), "dropout"),
+        (lambda d: d["model"].update(ignore_merges="yes"), "ignore_merges"),
     ],
 )
 def test_parts_not_understood_are_refused_by_name(
@@ -331,6 +339,11 @@ def test_parts_not_understood_are_refused_by_name(
     "change",
     [
         lambda split: split.update(behavior="Removed"),
+        lambda split: split.update(behavior="MergedWithNext"),
+        lambda split: split.update(behavior="Removed", invert=True, pattern={"Regex": r"\p{L}+"}),
+        lambda split: split.update(pattern={"Regex": r"\w+"}),
+        lambda split: split.update(pattern={"Regex": r"\bx"}),
+        lambda split: split.update(pattern={"Regex": 5}),
         lambda split: split.update(invert=True),
         lambda split: split.update(pattern={"String": " "}),
         lambda split: split.update(pattern={"Regex": r"\p{N}{1,3}+|\p{L}+"}),
@@ -344,7 +357,7 @@ def test_splits_of_another_kind_are_refused(
         tmp_path / "tokenizer.json",
         lambda d: change(d["pre_tokenizer"]["pretokenizers"][0]),
     )
-    with pytest.raises(InvalidTokenizer):
+    with pytest.raises((InvalidTokenizer, InvalidPattern)):
         Tokenizer.load(path)
 
 

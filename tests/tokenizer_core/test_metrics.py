@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from tokenizer_core import metrics, reference
 from tokenizer_core.errors import EmptyCorpus, InvalidUtf8
 from tokenizer_core.metrics import CompressionReport, evaluate
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -49,12 +51,22 @@ def test_figures_follow_their_formulas(
     assert report.chars_per_token == chars / tokens
     assert report.fertility == tokens / words
     assert report.compression_ratio_vs_bytes == pytest.approx(1 - tokens / size)
-    assert report.distinct_tokens == len(occurrences)
     assert report.vocab_utilization == len(occurrences) / tokenizer.vocab_size
-    shares = [count / tokens for count in occurrences.values()]
-    entropy = math.log2(sum(share**2.5 for share in shares)) / (1 - 2.5)
-    assert report.renyi_efficiency == pytest.approx(entropy / math.log2(tokenizer.vocab_size))
-    assert report.renyi_efficiency_observed == pytest.approx(entropy / math.log2(len(occurrences)))
+    pieces = Counter(
+        piece for text in texts for piece in reference.split(text, tokenizer.pattern.regex)
+    )
+    several = {piece for piece in pieces if len(tokenizer.encode(piece)) > 1}
+    assert (report.pre_tokens, report.distinct_pre_tokens) == (pieces.total(), len(pieces))
+    assert report.continued_words == sum(pieces[piece] for piece in several) / pieces.total()
+    assert report.single_token_words == (len(pieces) - len(several)) / len(pieces)
+    assert report.distribution.distinct_tokens == len(occurrences)
+    bits = -sum(count * math.log2(count / tokens) for count in occurrences.values())
+    assert report.unigram_bits_per_byte == pytest.approx(bits / size)
+    special = set(tokenizer.special_tokens.values())
+    lengths = [len(token) for id_, token in tokenizer.vocab.items() if id_ not in special]
+    assert report.mean_token_bytes == pytest.approx(statistics.fmean(lengths))
+    assert report.median_token_bytes == statistics.median(lengths)
+    assert report.longest_token_bytes == max(lengths)
     assert report.roundtrip_failures == 0
     assert report.encode_mb_per_second > 0
 
@@ -90,13 +102,13 @@ def test_equal_shares_of_all_tokens_are_fully_efficient() -> None:
     only_bytes = Tokenizer(BYTES, [])
     ascii_once = bytes(range(128))
     report = evaluate(only_bytes, [ascii_once])
-    assert report.renyi_efficiency_observed == pytest.approx(1)
-    assert report.renyi_efficiency == pytest.approx(7 / 8)
+    assert report.distribution.renyi_efficiency_observed == pytest.approx(1)
+    assert report.distribution.renyi_efficiency == pytest.approx(7 / 8)
     assert report.bytes_per_token == 1
     assert report.compression_ratio_vs_bytes == 0
     assert report.undecodable_tokens == 128
     assert report.curve == ((256, 1.0),)
-    assert evaluate(only_bytes, [b"aaaa"]).renyi_efficiency_observed == 0
+    assert evaluate(only_bytes, [b"aaaa"]).distribution.renyi_efficiency_observed == 0
 
 
 def test_tokens_out_of_reach_are_counted() -> None:
@@ -142,7 +154,12 @@ def test_nothing_to_measure_is_refused(tokenizer: Tokenizer) -> None:
 def test_gains_are_not_negative_and_sum_to_what_was_saved(
     tokenizer: Tokenizer, report: CompressionReport, documents: list[bytes]
 ) -> None:
-    gains = tokenizer.merge_gains(metrics._words_of(documents, tokenizer))
+    words = Counter(
+        piece.encode()
+        for document in documents
+        for piece in reference.split(document.decode(), tokenizer.pattern.regex)
+    )
+    gains = tokenizer.merge_gains(WordCounts.from_mapping(words, tokenizer.pattern))
     assert gains.dtype == np.int64
     assert gains.min() >= 0
     assert report.bytes - gains.sum() == report.tokens

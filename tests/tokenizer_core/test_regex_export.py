@@ -10,6 +10,7 @@ from tokenizer_core import reference
 from tokenizer_core.errors import InvalidPattern
 from tokenizer_core.regex_export import respelled_for_export
 
+WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
 TEXTS = [
     "",
     "aaaa a aa",
@@ -36,7 +37,16 @@ def cut_by_oniguruma(text: str, pattern: str) -> list[str]:
         (r"\x41{2}+", r"(?>\x41{2})"),
         (r"(?<n>a(?=b)b){2}+", r"(?>(?<n>a(?=b)b){2})"),
         (r"\(\({2}+", r"\((?>\({2})"),
-        (r"(a)(?#{2}+)b", r"(a)(?#{2}+)b"),
+        (r"(a)(?#{2}+)b", r"(a)b"),
+        (r"a{,2}b", r"a{0,2}b"),
+        (r"[[a]|[&~][^&&]", r"[\[a]|[\&\~][^\&\&]"),
+        (r"\pL+|\PL", r"\p{L}+|\P{L}"),
+        (r"(?P<n>a)b|(?i:'s|d)", r"(?<n>a)b|(?i:'s|d)"),
+        (r"\U0001F600|\u4e00|\x41", "😀|\\u4e00|\\x41"),
+        (r"[\w-]+|[a-z-]", rf"[{WORD}\-]+|[a-z\-]"),
+        (r"[^\W\d]+|[^\W]", rf"(?:(?![\d])[{WORD}])+|[{WORD}]"),
+        (r"[\W_]++|[\W]", rf"(?:[_]|[^{WORD}])++|[^{WORD}]"),
+        (r"\w+|[^\w\s]+|\W", rf"[{WORD}]+|[^{WORD}\s]+|[^{WORD}]"),
         (r"^a|b\Z", r"(?<![\s\S])a|b(?![\s\S])"),
         (r"b$", r"b(?!\n[\s\S]|[^\n])"),
         (r"a\{1,3}+", r"a\{1,3}+"),
@@ -75,8 +85,17 @@ def test_oniguruma_would_indeed_misread_the_original(pattern: str) -> None:
     assert misread
 
 
-@pytest.mark.parametrize("pattern", [r"(?x) a {2}+ $", r"(?V1)[a--[b]]{2}+"])
-def test_what_cannot_be_told_apart_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?x) a {2}+ $", r"(?V1)[a--[b]]{2}+", r"\bab", r"a\B", r"(a)\1", r"(?<n>a)(?P=n)",
+        r"a(?R)?b", r"(a)(?1)", r"\X", r"\R", r"a\Kb", r"\h+", r"[[:alpha:]]+", r"[^[:punct:]]",
+        r"\Aa", r"\G.", r"(?i:i)", r"(?i:é)", r"(?i)[a-z]+", r"(?i:\p{Lu})", r"(?s).", r"(?m)a.",
+        r"a|(?s:.)", r"(?|a|b)", r"(?(?=a)a|b)", r"\N{DIGIT ONE}", r"(?:abc){e<=1}",
+        r"a*", r"a|", r"(?=a)", r"(?<=a)b?", r"$|a", r"\m\w+", r"(?<!a)(?:b*|c)",
+    ],
+)  # fmt: skip
+def test_what_others_read_differently_is_refused(pattern: str) -> None:
     regex.compile(pattern)
     with pytest.raises(InvalidPattern, match="cannot be written for other engines"):
         respelled_for_export(pattern)

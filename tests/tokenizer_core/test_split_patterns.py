@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from tokenizer_core import reference, split_patterns
 from tokenizer_core.errors import InvalidOption, InvalidPattern
-from tokenizer_core.named_patterns import NAMED_PATTERNS
+from tokenizer_core.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
 from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.split_patterns import MAX_REGEX_BYTES, SplitPattern
 
@@ -51,7 +52,8 @@ def test_what_runs_a_pattern_is_told() -> None:
         "gpt2": "kernel",
         "llama3": "kernel",
         "qwen3.5": "kernel",
-        "o200k": "automaton",
+        "o200k": "kernel",
+        "tekken": "kernel",
         "deepseek-v3": "automaton",
         "wordpunct": "automaton",
         r"\w+|.": "automaton",
@@ -67,10 +69,34 @@ def test_what_runs_a_pattern_is_told() -> None:
     assert patterns[r"ab\b"].automaton is None
 
 
-@pytest.mark.parametrize("name", ["qwen2.5", "qwen3"])
-def test_tokenizers_that_share_a_pattern_share_its_name(name: str) -> None:
-    assert SplitPattern.parse(name) == SplitPattern.named("qwen2")
-    assert SplitPattern(regex=SplitPattern.named("qwen2").regex, name=name).name == "qwen2"
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [("qwen2.5", "qwen2"), ("qwen3", "qwen2"), ("llama4", "o200k"), ("glm4", "llama3")],
+)
+def test_tokenizers_that_share_a_pattern_share_its_name(name: str, shared: str) -> None:
+    assert SplitPattern.parse(name) == SplitPattern.named(shared)
+    assert SplitPattern(regex=SplitPattern.named(shared).regex, name=name).name == shared
+
+
+def test_kimi_as_published_is_not_read_by_an_engine_that_knows_no_intersections() -> None:
+    published = SplitPattern.named("kimi").regex
+    for case in ("LuLtLmLoM", "LlLmLoM"):
+        properties = "".join(rf"\p{{{p}}}" for p in regex.findall("L[ultmo]|M", case))
+        published = published.replace(
+            rf"(?:(?!\p{{Han}})[{properties}])", rf"[{properties}&&[^\p{{Han}}]]"
+        )
+    assert published.count("&&") == 4
+    assert SplitPattern(regex=published) == SplitPattern.named("kimi")
+
+
+def test_starcoder_is_what_its_two_steps_are_in_tokenizers() -> None:
+    steps = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True),
+         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    )  # fmt: skip
+    for text in tempting_texts(5000):
+        spans = [span for _, span in steps.pre_tokenize_str(text)]
+        assert [text[begin:end] for begin, end in spans] == pre_tokens(text, "starcoder")
 
 
 def test_a_pattern_that_drops_text_is_not_the_same_regex_that_keeps_it() -> None:
@@ -82,6 +108,40 @@ def test_a_pattern_that_drops_text_is_not_the_same_regex_that_keeps_it() -> None
     assert dropping.digest != keeping.digest
     assert SplitPattern(dropping.regex, dropping.name) == dropping
     assert [name for name in NAMED_PATTERNS if SplitPattern.named(name).drops_gaps] == []
+
+
+EVERY_KIND = [
+    *map(SplitPattern.named, [*NAMED_PATTERNS, *DROPPING_PATTERNS]),
+    *map(SplitPattern, [r"\S+", r"\w+|[^\w\s]+", r"\b\w+", "and", PUBLISHED[0][1]]),
+]
+
+
+@pytest.mark.parametrize("pattern", EVERY_KIND, ids=repr)
+def test_a_record_gives_an_equal_pattern_back(pattern: SplitPattern) -> None:
+    again = SplitPattern.from_record(json.loads(json.dumps(pattern.as_record())))
+    assert again == pattern
+    assert (again.digest, again.drops_gaps) == (pattern.digest, pattern.drops_gaps)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"digest": "0" * 64}, "other Unicode tables"),
+        ({"digest": None}, "other Unicode tables"),
+        ({"regex": None}, "no record"),
+        ({"regex": r"\w+"}, "not that of"),
+        ({"regex": "(", "name": None}, "does not compile"),
+        ({"name": 5}, "name that is none"),
+        ({"name": None}, "between matches"),
+        ({"between": "kept"}, "between matches"),
+    ],
+)
+def test_a_changed_record_is_refused(change: dict[str, object], message: str) -> None:
+    record = SplitPattern.named("whitespace").as_record()
+    with pytest.raises(InvalidPattern, match=message):
+        SplitPattern.from_record({**record, **change})
+    with pytest.raises(InvalidPattern, match="no record"):
+        SplitPattern.from_record(r"\S+")
 
 
 def test_o200k_is_what_the_installed_tiktoken_has() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.word_sums import words_ascend
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.word_counts import WordCounts, combine_word_counts
 
@@ -74,30 +73,12 @@ def test_words_sort_as_python_sorts_bytes(seed: int) -> None:
     assert counts.to_mapping() == words
 
 
-@pytest.mark.parametrize(
-    ("words", "ascend"),
-    [
-        ([], True),
-        ([b"a"], True),
-        ([b"a", b"ab", b"b"], True),
-        ([b"ab", b"a"], False),
-        ([b"a", b"a"], False),
-        ([b"a", b"b", b"ab"], False),
-        ([b"a\x00", b"a\x00\x00", b"a\x01"], True),
-        ([b"\x7f", b"\x80", b"\xff"], True),
-        ([b"same stem 1", b"same stem 2", b"same stem 10"], False),
-    ],
-)
-def test_sorted_rows_are_recognised(words: list[bytes], ascend: bool) -> None:
-    offsets = np.cumsum([0, *map(len, words)]).astype(np.int64)
-    content = np.frombuffer(bytearray(b"".join(words)), np.uint8)
-    assert words_ascend(content, offsets) is ascend
-
-
 def test_positions_that_repeat_have_one_digest_whatever_sorted_them() -> None:
     counts = WordCounts.from_mapping({bytes([letter]): 1 for letter in range(97, 123)})
     same = dataclasses.replace(counts, first_positions=np.zeros(26, np.int64))
-    assert same.digest == counts.digest  # ties stand in the order of the words
+    order = np.random.default_rng(0).permutation(26)
+    # ties stand in the order of the words
+    assert same.digest == same.take(order).digest == counts.digest
 
 
 def test_words_longer_than_a_block_of_the_gather_are_moved_whole() -> None:

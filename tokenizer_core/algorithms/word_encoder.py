@@ -23,10 +23,11 @@ from tokenizer_core.kernels.number_words import (
     copy_pieces,
     number_words,
 )
+from tokenizer_core.kernels.word_table import move_words
 from tokenizer_core.pretokenization import mark_kept_and_dropped
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
-from tokenizer_core.word_tables import FULL, bits_of, empty_table, grown_table
+from tokenizer_core.word_tables import FULL, empty_entries
 
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _TABLE_BITS = 6, 19
@@ -97,7 +98,8 @@ def number_marked(
     begins, places, lengths = (np.empty(room, np.int64) for _ in range(3))
     ends = np.empty(len(spans), np.int64)
     fewest, most = _TABLE_BITS
-    table = empty_table(min(max((text.size // _BYTES_PER_WORD).bit_length(), fewest), most))
+    bits = min(max((text.size // _BYTES_PER_WORD).bit_length(), fewest), most)
+    table = empty_entries(bits)
     state = np.zeros(STATE, np.int64)
     state[POSITION] = -1
     spans = np.ascontiguousarray(spans, np.int64)
@@ -107,7 +109,7 @@ def number_marked(
         dropped,
         spans,
         table,
-        int(FULL * (1 << bits_of(table))),
+        int(FULL * (1 << bits)),
         state,
         numbers,
         begins,
@@ -115,7 +117,9 @@ def number_marked(
         lengths,
         ends,
     ):
-        table = grown_table(table, bits_of(table) + 1)
+        bits += 1
+        smaller, table = table, empty_entries(bits)
+        move_words(smaller, table)
     seen, words = int(state[PRE_TOKENS]), int(state[WORDS])
     return NumberedWords(numbers[:seen], begins[:seen], ends, places[:words], lengths[:words])
 

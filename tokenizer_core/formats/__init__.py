@@ -1,6 +1,7 @@
 """Foreign and own file formats of tokenizers: one file per format, no format knows another.
 
-Each has ``save(tokenizer, path)`` and ``load(path, ...)``.
+Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
+do not hold and whoever reads them must be told, by its name in the reader.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from tokenizer_core.errors import InvalidTokenizer, MissingSource
 
 MAX_FILE_BYTES = 64 << 20
+# Members and elements of a JSON file: a vocab of a million tokens with its merges has four million.
+MAX_PARTS = 5_000_000
 
 
 def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
@@ -63,9 +65,14 @@ def text_of(content: bytes, path: Path) -> str:
 def json_of(content: bytes, path: Path) -> Any:
     """``content`` as JSON, strictly: UTF-8, no duplicate keys, no NaN, bounded depth and digits.
 
+    What is parsed takes at most a few hundred bytes for each of `MAX_PARTS`.
+
     Raises:
         InvalidTokenizer: anything else; the message names ``path``.
     """
+    # Separators inside of strings count too: a bound, not a number.
+    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_PARTS:
+        refuse(path, f"has more than {MAX_PARTS:,} members and elements")
     try:
         return json.loads(
             text_of(content, path), object_pairs_hook=_unique, parse_constant=_no_constant

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
 from tokenizer_core.digests import digest_of_bytes
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, InvalidTokenizer
+from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
 from tokenizer_core.formats.plain_tokens import (
     merges_json,
@@ -80,13 +80,12 @@ def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None 
         MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
     }
     texts = [*GOLDEN_TEXTS, *(f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4])]
-    pattern = tokenizer.pattern
     manifest = {
         "format": "bpeline",
         "format_version": FORMAT_VERSION,
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,
-        "pattern": {"name": pattern.name, "regex": pattern.regex, "digest": pattern.digest},
+        "pattern": tokenizer.pattern.as_record(),
         "special_tokens": tokenizer.special_tokens,
         "ignore_merges": tokenizer.ignore_merges,
         "files": {name: digest_of_bytes(content) for name, content in files.items()},
@@ -115,13 +114,12 @@ def load(path: Path) -> Tokenizer:
         contents[name] = read_bounded(path / name)
         if digest_of_bytes(contents[name]) != manifest["files"].get(name):
             _corrupt(path, f"{name} does not have the digest that {MANIFEST} gives")
-    pattern = SplitPattern(manifest["pattern"]["regex"], manifest["pattern"]["name"])
-    if pattern.digest != manifest["pattern"]["digest"]:
+    try:
+        pattern = SplitPattern.from_record(manifest["pattern"])
+    except InvalidPattern as error:
         raise InvalidTokenizer(
-            f"{path} was made with other Unicode tables than those of the installed `regex`",
-            "the same tables, so that texts are cut at the same places",
-            "install the version of `regex` it was made with, or train again",
-        )
+            f"{path}: {error.happened}", error.accepted, error.next_step
+        ) from error
     named = json_of(contents[VOCAB], path / VOCAB)
     specials = manifest["special_tokens"]
     algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
@@ -150,6 +148,11 @@ def load(path: Path) -> Tokenizer:
     return tokenizer
 
 
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Nothing."""
+    return {}
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a directory that `save` wrote, its shape checked.
 
@@ -173,17 +176,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     for field, kind in _FIELDS.items():
         if not isinstance(manifest.get(field), kind):
             _corrupt(path, f"{MANIFEST} has no sound field {field!r}")
-    pattern = manifest["pattern"]
-    sound = (
-        isinstance(pattern.get("regex"), str)
-        and isinstance(pattern.get("name"), str | None)
-        and all(type(id_) is int for id_ in manifest["special_tokens"].values())
-        and all(
-            isinstance(entry, dict)
-            and isinstance(entry.get("text"), str)
-            and isinstance(entry.get("ids"), list)
-            for entry in manifest["golden"]
-        )
+    sound = all(type(id_) is int for id_ in manifest["special_tokens"].values()) and all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("text"), str)
+        and isinstance(entry.get("ids"), list)
+        for entry in manifest["golden"]
     )
     if not sound:
         _corrupt(path, f"{MANIFEST} has malformed fields")

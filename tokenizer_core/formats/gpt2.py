@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from tokenizer_core.algorithms import ByteBpe
 from tokenizer_core.durable_files import DURABLE
@@ -26,12 +27,28 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     Raises:
         InvalidTokenizer: a special token that reads like an ordinary one.
         InvalidOption: the tokenizer follows another algorithm than byte-level BPE.
+        InvalidPattern: a split pattern that no other program can be told: see `left_out`.
         DiskFull: no space left.
     """
     refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
+    left_out(tokenizer)
     vocab, merges = vocab_json(tokenizer), merges_txt(tokenizer)
     DURABLE.write(path / "vocab.json", vocab)
     DURABLE.write(path / "merges.txt", merges)
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The split pattern, as Oniguruma (``tokenizers``) reads it, and the special tokens.
+
+    Programs that ask for none take the pattern to be ``gpt2``.
+
+    Raises:
+        InvalidPattern: see `SplitPattern.regex_for_export`.
+    """
+    return {
+        "pattern": tokenizer.pattern.regex_for_export,
+        "special_tokens": list(tokenizer.special_tokens),
+    }
 
 
 def load(

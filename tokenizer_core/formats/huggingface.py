@@ -25,9 +25,19 @@ from tokenizer_core.formats.printable import (
 from tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
 from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocab_rules import shown
 
 _SUPPORTED = "byte-level BPE with a ByteLevel or Split(Regex) pre-tokenizer is supported"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+# Cut one after the other, as DeepSeek-V3 publishes them: together `deepseek-v3`.
+_DEEPSEEK_V3 = [
+    r"\p{N}{1,3}",
+    "[一-龥\u3040-\u309f\u30a0-\u30ff]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+]
+_MOST_TO_COMPARE = 1 << 30  # characters; 3,000 added tokens of 20 characters are far below
+_UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 # What each added token must say for us to treat it as HuggingFace does.
 _ADDED_TOKEN = {
     "single_word": False,
@@ -42,8 +52,8 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     """Write tokenizer.json for ``tokenizers.Tokenizer.from_file`` (0.20 or newer).
 
     Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one, or a split pattern that
-            cannot be said there.
+        InvalidTokenizer: a special token that reads like an ordinary one.
+        InvalidPattern: a split pattern that drops text, or that Oniguruma reads differently.
         InvalidOption: an algorithm that the format does not hold.
         DiskFull: no space left.
     """
@@ -90,18 +100,33 @@ def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def load(path: Path, *, without_template: bool = False) -> Tokenizer:
+def load(
+    path: Path,
+    *,
+    without_template: bool = False,
+    without_normalizer: bool = False,
+    added_as_special: bool = False,
+) -> Tokenizer:
     """Read a tokenizer.json of byte-level BPE (also with ``ignore_merges``) or of WordPiece.
+
+    Everything in the file is either kept to, or known to change no ids (``unk_token``,
+    ``byte_fallback`` and ``fuse_unk`` where every byte is a token), or refused by name.
 
     Args:
         path: the file.
         without_template: leave out a post-processor that puts special tokens around each text
             (TemplateProcessing): the ids are then those that HuggingFace gives with
             ``add_special_tokens=False``. Otherwise such a file is refused.
+        without_normalizer: leave out a Unicode normalization (NFC in Qwen's files): the ids are
+            then HuggingFace's for texts in this form. Otherwise such a file is refused.
+        added_as_special: make special tokens of added tokens that are not (``<think>``), which
+            HuggingFace finds in every text: ids agree where all special tokens are allowed.
+            Otherwise such a file is refused.
 
     Raises:
         MissingSource: no such file.
         InvalidTokenizer: malformed, or a part that would change ids and is not supported.
+        InvalidPattern: a split regex that ``regex`` does not read as Oniguruma does.
     """
     document = json_of(read_bounded(path), path)
     if not isinstance(document, dict):
@@ -109,19 +134,22 @@ def load(path: Path, *, without_template: bool = False) -> Tokenizer:
     for part in document:
         if part not in _READERS and document[part] is not None:
             refuse(path, f"has the part {part!r}", _SUPPORTED)
-    for part in ("normalizer", "truncation", "padding"):
+    for part in ("truncation", "padding"):
         if document.get(part) is not None:
             refuse(path, f"has the {part} {_type_of(document[part])}", f"no {part}; {_SUPPORTED}")
+    _check_normalizer(document.get("normalizer"), without_normalizer, path)
     _check_post_processor(document.get("post_processor"), without_template, path)
     if _type_of(document.get("model")) == "WordPiece":
-        added = _read_added_tokens(document.get("added_tokens") or [], path)
+        added = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
         return from_huggingface(document, added, path)
     decoder = document.get("decoder")
-    if decoder is not None and _type_of(decoder) != "ByteLevel":
-        refuse(path, f"has the decoder {_type_of(decoder)}", _SUPPORTED)
+    if decoder is not None:
+        if _type_of(decoder) != "ByteLevel":
+            refuse(path, f"has the decoder {_type_of(decoder)}", _SUPPORTED)
+        _only(decoder, _BYTE_LEVEL.keys() | {"use_regex"}, path)
     pattern = _read_pattern(document.get("pre_tokenizer"), path)
     model = _read_model(document.get("model"), path)
-    specials = _read_added_tokens(document.get("added_tokens") or [], path)
+    specials = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
     named = model["vocab"]
     if not isinstance(named, dict):
         refuse(path, "holds no vocab", "the vocab is an object of token → id")
@@ -132,6 +160,11 @@ def load(path: Path, *, without_template: bool = False) -> Tokenizer:
     merges = read_merges(_merge_names(model["merges"], path), bytes_of, path)
     ignore_merges = model.get("ignore_merges", False)
     return Tokenizer(vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges))
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Nothing."""
+    return {}
 
 
 _READERS = {
@@ -167,7 +200,7 @@ def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:
 def _read_pattern(part: Any, path: Path) -> SplitPattern:
     steps = part
     if _type_of(part) == "Sequence":
-        steps = part.get("pretokenizers")
+        steps = _only(part, {"pretokenizers"}, path).get("pretokenizers")
     elif _type_of(part) == "ByteLevel":
         steps = [part]
     if not isinstance(steps, list) or not steps or _type_of(steps[-1]) != "ByteLevel":
@@ -178,39 +211,78 @@ def _read_pattern(part: Any, path: Path) -> SplitPattern:
     by_gpt2 = level.get("use_regex", True) is True
     if by_gpt2 and len(steps) == 1:
         return SplitPattern.named("gpt2")
-    if by_gpt2 or len(steps) != 2 or _type_of(steps[0]) != "Split":
+    regexes = [_read_split(step, path) for step in steps[:-1] if _type_of(step) == "Split"]
+    splits_only = len(regexes) == len(steps) - 1 and not by_gpt2
+    if splits_only and regexes == [(regex, True) for regex in _DEEPSEEK_V3]:
+        return SplitPattern.named("deepseek-v3")
+    if not splits_only or len(regexes) != 1:
         types = ", ".join(_type_of(step) for step in steps)
         refuse(path, f"has a pre_tokenizer of the steps {types}", _SUPPORTED)
-    split = _only(steps[0], {"pattern", "behavior", "invert"}, path)
-    regex = split.get("pattern")
-    if not isinstance(regex, dict) or list(regex) != ["Regex"]:
+    return _pattern_of_export(*regexes[0], path)
+
+
+def _read_split(step: Any, path: Path) -> tuple[str, bool]:
+    """The regex of a Split, and whether it keeps what lies between matches."""
+    split = _only(step, {"pattern", "behavior", "invert"}, path)
+    pattern = split.get("pattern")
+    if not isinstance(pattern, dict) or list(pattern) != ["Regex"]:
         refuse(path, "splits at a fixed string", "a Split pre_tokenizer with a Regex")
-    if split.get("behavior") != "Isolated" or split.get("invert") is not False:
-        refuse(path, "has a Split of another behavior than Isolated, or inverted", _SUPPORTED)
-    return _pattern_of_export(regex["Regex"], path)
-
-
-def _pattern_of_export(regex: Any, path: Path) -> SplitPattern:
+    regex = pattern["Regex"]
     if not isinstance(regex, str):
         refuse(path, "has a Split without a regex", _SUPPORTED)
+    behavior = split.get("behavior"), split.get("invert")
+    if behavior not in (("Isolated", False), ("Removed", True)):
+        refuse(path, f"has a Split of the behavior {behavior[0]!r}, inverted: {behavior[1]!r}",
+               "Isolated and not inverted, or what amounts to the same")  # fmt: skip
+    return regex, behavior == ("Isolated", False)
+
+
+def _pattern_of_export(regex: str, isolated: bool, path: Path) -> SplitPattern:
     for name in NAMED_PATTERNS:
         if SplitPattern.named(name).regex_for_export == regex:
             return SplitPattern.named(name)
     pattern = SplitPattern(regex)
-    if pattern.name is None and pattern.regex_for_export != regex:
+    # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
+    misread = "}+" in regex if pattern.name else pattern.regex_for_export != regex
+    if misread:
         refuse(
             path,
-            "has a regex with '{m,n}+', which Oniguruma reads as a repetition and others do not",
-            "a regex that every engine reads alike",
+            f"has the Split regex {regex[:200]!r}, which Oniguruma reads differently",
+            f"a regex that every engine reads alike, such as {pattern.regex_for_export[:200]!r}",
         )
+    if not (isolated or pattern.name):
+        refuse(path, "drops the text between the matches of a Split (behavior Removed, inverted)",
+               "Isolated; the other where the regex is known to match every character")  # fmt: skip
     return pattern
 
 
+def _check_normalizer(part: Any, without_normalizer: bool, path: Path) -> None:
+    if part is None:
+        return
+    kind = _type_of(part)
+    if kind not in _UNICODE_FORMS:
+        refuse(path, f"has the normalizer {kind}", f"no normalizer; {_SUPPORTED}")
+    _only(part, set(), path)
+    if not without_normalizer:
+        refuse(
+            path,
+            f"has the normalizer {kind}, which changes texts before they are cut",
+            "texts encoded as they are",
+            f"normalize texts yourself (unicodedata.normalize({kind!r}, text)) and leave it out: "
+            "Tokenizer.load(PATH, without_normalizer=True)",
+        )
+
+
 def _check_post_processor(part: Any, without_template: bool, path: Path) -> None:
-    steps = part.get("processors") if _type_of(part) == "Sequence" else [part]
+    steps: Any = [part]
+    if _type_of(part) == "Sequence":
+        steps = _only(part, {"processors"}, path).get("processors")
     for step in steps if isinstance(steps, list) else [steps]:
         kind = _type_of(step)
-        if step is None or kind == "ByteLevel":  # which moves offsets and changes no ids
+        if kind == "ByteLevel":  # which moves offsets and changes no ids
+            _only(step, _BYTE_LEVEL.keys() | {"use_regex"}, path)
+            continue
+        if step is None:
             continue
         if kind != "TemplateProcessing":
             refuse(path, f"has the post_processor {kind}", _SUPPORTED)
@@ -228,49 +300,87 @@ def _read_model(part: Any, path: Path) -> dict[str, Any]:
         refuse(
             path, f"has the model {_type_of(part)}", "the models BPE and WordPiece are supported"
         )
-    flags = {
-        "dropout": (None, 0, 0.0),
-        "unk_token": (None,),
+    accepted: dict[str, tuple[Any, ...]] = {
+        "dropout": (None, 0.0),
         "continuing_subword_prefix": (None, ""),
         "end_of_word_suffix": (None, ""),
-        "byte_fallback": (None, False),
-        "fuse_unk": (None, False, True),  # nothing is unknown when every byte is a token
         "ignore_merges": (None, False, True),
     }
-    model = _only(part, {*flags, "vocab", "merges"}, path)
-    for flag, neutral in flags.items():
-        if model.get(flag) not in neutral:
-            refuse(path, f"sets {flag} of the model to {model[flag]!r}", f"accepted: {neutral[0]}")
+    # Without effect: nothing is unknown when every byte is a token, which is required.
+    model = _only(
+        part, {*accepted, "vocab", "merges", "unk_token", "byte_fallback", "fuse_unk"}, path
+    )
+    for flag, values in accepted.items():
+        if model.get(flag) not in values:
+            refuse(path, f"sets {flag} of the model to {model[flag]!r}", f"accepted: {values[0]}")
     if "vocab" not in model or "merges" not in model:
         refuse(path, "has a model without vocab or merges", _SUPPORTED)
     return model
 
 
-def _read_added_tokens(part: Any, path: Path) -> dict[str, int]:
+def _read_added_tokens(part: Any, added_as_special: bool, path: Path) -> dict[str, int]:
     specials: dict[str, int] = {}
+    normalized: dict[bool, list[str]] = {False: [], True: []}
     for token in part if isinstance(part, list) else [part]:
         if not isinstance(token, dict) or not isinstance(token.get("content"), str):
             refuse(path, "has an added token without content")
         content, id_ = token["content"], token.get("id")
         if type(id_) is not int or content in specials:
             refuse(path, f"has the added token {content!r} twice or without an id")
+        _only({**token, "type": "an added token"}, _ADDED_TOKEN.keys() | {"id", "content"}, path)
         for flag, needed in _ADDED_TOKEN.items():
-            # Without a normalizer, normalized or not is the same.
-            if flag != "normalized" and token.get(flag, False) is not needed:
-                refuse(
-                    path,
-                    f"has the added token {content!r} with {flag}={token.get(flag)}",
-                    "special tokens that are matched as they are",
-                )
+            if flag in ("normalized", "special") or token.get(flag, False) is needed:
+                continue
+            refuse(
+                path,
+                f"has the added token {content!r} with {flag}={token.get(flag)}",
+                "special tokens that are matched as they are",
+            )
+        if not (added_as_special or token.get("special", False) is True):
+            refuse(
+                path,
+                f"has the added token {content!r} with special={token.get('special')}",
+                "special tokens, which are ordinary text unless they are allowed",
+                "make it one: Tokenizer.load(PATH, added_as_special=True)",
+            )
+        normalized[token.get("normalized", False) is True].append(content)
         specials[content] = id_
+    # Those that are not normalized are found first, wherever they stand; ours all at once.
+    if clash := _overlapping(*normalized.values()):
+        refuse(
+            path,
+            f"has the added tokens {shown(clash[0])} and {shown(clash[1])}, which may overlap in a "
+            "text, and of which one is normalized and the other is not",
+            "all added tokens normalized, or none",
+        )
     return specials
+
+
+def _overlapping(some: list[str], others: list[str]) -> tuple[str, str] | None:
+    """A token of each list that may share characters in a text, or None."""
+    if not some or not others:
+        return None
+    lengths = [len(token) for token in (*some, *others)]
+    if sum(length * length for length in lengths) + sum(lengths) * len(lengths) > _MOST_TO_COMPARE:
+        return max(some, key=len), max(others, key=len)  # too many or too long to tell
+    for ones, twos in ((some, others), (others, some)):
+        joined = "\0".join(twos)
+        for one in ones:
+            if one in joined:
+                return one, joined
+        ends = {one[at:]: one for one in ones for at in range(1, len(one))}
+        for two in twos:
+            for length in range(1, len(two)):
+                if two[:length] in ends:
+                    return ends[two[:length]], two
+    return None
 
 
 def _merge_names(merges: Any, path: Path) -> list[str]:
     """Left, right, left, right, … of merges as pairs, or as ``"a b"`` in older files."""
     kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
     if kinds == {str}:
-        return split_merges_txt("\n".join(merges).encode(), path)
+        return split_merges_txt("\n".join(merges).encode("utf-8", "surrogatepass"), path)
     if kinds - {list} or set(map(len, merges)) - {2}:
         refuse(path, "has merges that are no pairs")
     return list(chain.from_iterable(merges))

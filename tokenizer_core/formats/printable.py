@@ -15,6 +15,7 @@ import numpy as np
 
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import refuse, text_of
+from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
 from tokenizer_core.vocabulary import printable_bytes
@@ -92,7 +93,9 @@ def read_vocab(
 
     Raises:
         InvalidTokenizer: not a mapping of strings to distinct ids, or a name that is no token.
+        InvalidSpecialToken: an empty special token, or one with a lone surrogate.
     """
+    validate_special_tokens(list(special_tokens))
     if not isinstance(named, dict):
         refuse(path, "holds no vocab", "the vocab is an object of token → id")
     if set(map(type, named.values())) - {int}:

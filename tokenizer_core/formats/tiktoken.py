@@ -24,13 +24,15 @@ from tokenizer_core.vocab_rules import MAX_ID, MAX_TOKEN_BYTES, shown
 
 
 def save(tokenizer: Tokenizer, path: Path) -> None:
-    """Write the rank file. Split pattern and special tokens are not in it: `encoding_arguments`.
+    """Write the rank file. Split pattern and special tokens are not in it: see `left_out`.
 
     Raises:
         InvalidTokenizer: tiktoken would give other ids; see `mergeable_ranks`.
+        InvalidPattern: tiktoken cannot be told the split pattern; see `left_out`.
         DiskFull: no space left.
     """
     ranks = mergeable_ranks(tokenizer)
+    left_out(tokenizer)
     lines = [b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items()]
     DURABLE.write(path, b"".join(lines))
 
@@ -72,6 +74,22 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
     return dict(sorted(ordinary.items(), key=lambda item: item[1]))
 
 
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """``pat_str`` and ``special_tokens`` of ``tiktoken.Encoding``.
+
+    tiktoken forgets what lies between matches, so a user's own regex is written with one more
+    alternative that matches it. Where one special token begins with another, tiktoken takes either
+    of them, as its hash table has it, and not always the longer one.
+
+    Raises:
+        InvalidPattern: see `SplitPattern.regex_for_tiktoken`.
+    """
+    return {
+        "pat_str": tokenizer.pattern.regex_for_tiktoken,
+        "special_tokens": tokenizer.special_tokens,
+    }
+
+
 def encoding_arguments(tokenizer: Tokenizer) -> dict[str, Any]:
     """Everything ``tiktoken.Encoding`` needs but a name.
 
@@ -81,12 +99,9 @@ def encoding_arguments(tokenizer: Tokenizer) -> dict[str, Any]:
 
     Raises:
         InvalidTokenizer: tiktoken would give other ids; see `mergeable_ranks`.
+        InvalidPattern: see `left_out`.
     """
-    return {
-        "pat_str": tokenizer.pattern.regex_for_export,
-        "mergeable_ranks": mergeable_ranks(tokenizer),
-        "special_tokens": tokenizer.special_tokens,
-    }
+    return {**left_out(tokenizer), "mergeable_ranks": mergeable_ranks(tokenizer)}
 
 
 def load(

@@ -6,19 +6,31 @@ read from it what they need.
 
 from __future__ import annotations
 
-BYTE_IDS = 0  # address of uint32 [256]: the id of each byte
-PAIRS = 1  # address of the pair table, see `encode_word.fill_pair_table`
+# Merges, read by all threads. Where TRIE is 0 they are not proper, and words are merged.
+BYTE_IDS = 0  # address of uint32 [256]: the id of each byte, for merging
+PAIRS = 1  # address of the pair table of `token_tables`, or that of `encode_word` for merging
 SHIFT = 2  # its shift
-WHOLE = 3  # address of the table of whole words, or 0: see `whole_words`
-WHOLE_SHIFT = 4  # its shift
-WHOLE_TEXT = 5  # address of the bytes of these words
-CACHE = 6  # address of the entries for short words: see `word_cache`
-SLOTS = 7  # how many there are: a power of two, or 0
-LONG_CACHE = 8  # address of as many entries for long words
-ARENA = 9  # address of their bytes and ids
-ARENA_BYTES = 10
-ARENA_USED = 11
-SCRATCH = 12  # address of scratch for `encode_word.merge_word`
-LONGEST = 13  # bytes of the longest word it is enough for
+SPLITS = 3  # address of the parts of tokens: see `token_tables`
+INFOS = 4  # address of ids, lengths and next shorter tokens
+ROOTS = 5  # address of the trie's nodes of two bytes
+TRIE = 6  # address of the trie's other nodes, or 0
+TRIE_SHIFT = 7  # its shift
+TOKENS = 8  # how many tokens there are
+WHOLE = 9  # address of the table of whole words, or 0: see `whole_words`
+WHOLE_SHIFT = 10  # its shift
+WHOLE_TEXT = 11  # address of the bytes of these words
 
-MACHINE = 14
+# A thread's own memory.
+CACHE = 12  # address of the table of words: see `word_cache`
+CACHE_SHIFT = 13  # its shift
+CACHE_END = 14  # the address behind it; that of the table itself where nothing is remembered
+USED = 15  # words in it
+LIMIT = 16  # words it may hold
+ARENA = 17  # address of long words and of many ids
+ARENA_BYTES = 18
+ARENA_USED = 19
+QUEUE = 20  # address of the words that are under way: see `encode_text`
+SCRATCH = 21  # address of scratch for `lay_tokens` or `merge_word`
+LONGEST = 22  # bytes of the longest word it is enough for
+
+MACHINE = 23

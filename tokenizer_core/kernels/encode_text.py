@@ -1,6 +1,7 @@
-"""A text with marked pre-tokens in, token ids out, through caches of words.
+"""A text with marked pre-tokens in, token ids out, through a cache of words.
 
-Knows nothing of how pre-tokens or special tokens were found.
+Words go through a queue: while the entries of some are on the way from memory, the next ones are
+found and hashed. Knows nothing of how pre-tokens or special tokens were found.
 """
 
 from __future__ import annotations
@@ -12,66 +13,65 @@ from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.encode_machine import (
     BYTE_IDS,
     CACHE,
+    CACHE_END,
+    CACHE_SHIFT,
     LONGEST,
     PAIRS,
+    QUEUE,
     SCRATCH,
     SHIFT,
-    SLOTS,
+    TRIE,
     WHOLE,
 )
-from tokenizer_core.kernels.encode_word import Integer, merge_word
+from tokenizer_core.kernels.encode_word import merge_word
+from tokenizer_core.kernels.lay_tokens import lay_tokens
 from tokenizer_core.kernels.memory import (
-    load_u8,
     load_u32,
     load_u64,
+    prefetch,
     store_u32,
     store_u64,
     trailing_zeros,
 )
+from tokenizer_core.kernels.token_tables import Integer
 from tokenizer_core.kernels.whole_words import whole_word
 from tokenizer_core.kernels.word_cache import (
+    COUNT,
+    FEW,
+    IDS,
     LONGEST_KEPT,
-    SHORT,
-    SHORT_IDS,
-    cache_slot,
+    copy_found,
     copy_ids,
-    find_cached,
-    find_long,
-    long_entry,
-    long_word_hash,
+    find_word,
+    is_full,
     remember,
-    remember_long,
-    word_key,
 )
+from tokenizer_core.kernels.word_keys import HIGH, LOW, mix, word_key
 
-ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+ZERO, ONE, TWO, FIVE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(5)
+NO_BITS, ALL = np.uint64(0), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
-# Fields of the state that a call continues from.
+# A word under way: low and high of its key, the address of its entry, its own and its length.
+WAY_ENTRY, WAY_WORD, WAY_LENGTH = 16, 24, 32
+WAY = 40  # bytes
+BATCH = 64  # words under way
+QUEUE_BYTES = BATCH * WAY + 32  # behind them an entry that is never found
+
+# Fields of the state that a call continues from, and why a call returned.
 SPAN, POSITION, WRITTEN, NEEDED = 0, 1, 2, 3
-
-
-@kernel
-def next_start(marks: NDArray[np.uint64], after: Integer, end: Integer) -> Integer:
-    """First marked position in (after, end), or ``end``."""
-    position = after + 1
-    block = position >> 6
-    mask = marks[block] & (ALL << np.uint64(position & 63))
-    while mask == np.uint64(0):
-        block += 1
-        if block << 6 >= end:
-            return end
-        mask = marks[block]
-    return min(end, (block << 6) + trailing_zeros(mask))
+DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
 
 
 @kernel
 def encode_anew(word: Integer, length: Integer, machine: Integer, target: Integer) -> Integer:
     """Write the ids of a word that no cache knows; returns how many."""
-    if load_u64(machine + 8 * WHOLE) != np.uint64(0):
+    if load_u64(machine + 8 * WHOLE) != ZERO:
         whole = whole_word(machine, word, length)
         if whole >= 0:
             store_u32(target, np.uint32(whole))
             return np.int64(1)
+    if load_u64(machine + 8 * TRIE) != ZERO:
+        return lay_tokens(word, length, machine, target)
     scratch = np.int64(load_u64(machine + 8 * SCRATCH))
     count = merge_word(
         word,
@@ -88,45 +88,95 @@ def encode_anew(word: Integer, length: Integer, machine: Integer, target: Intege
 
 
 @kernel
-def encode_long(word: Integer, length: Integer, machine: Integer, target: Integer) -> Integer:
-    """Write the ids of a word above `SHORT` bytes; there is a cache."""
-    mixed = long_word_hash(word, length)
-    entry = long_entry(machine, mixed)
-    ids, count = find_long(machine, entry, mixed, word, length)
-    if count > 0:
-        copy_ids(ids, target, count)
-        return count
+def encode_unmet(way: Integer, machine: Integer, target: Integer) -> Integer:
+    """Write the ids of a word that is not in the first entry it could be in; returns how many."""
+    entry = np.int64(load_u64(way + WAY_ENTRY))
+    word = np.int64(load_u64(way + WAY_WORD))
+    length = np.int64(load_u64(way + WAY_LENGTH))
+    if entry == np.int64(load_u64(machine + 8 * QUEUE)) + BATCH * WAY:
+        return encode_anew(word, length, machine, target)
+    low, high = load_u64(way + LOW), load_u64(way + HIGH)
+    entry = find_word(machine, entry, low, high, word, length)
+    if load_u64(entry + HIGH) != ZERO:
+        return copy_found(machine, entry, target)
     count = encode_anew(word, length, machine, target)
-    remember_long(machine, entry, mixed, word, length, target, count)
+    remember(machine, entry, low, high, word, length, target, count)
     return count
 
 
 @kernel
-def encode_one(word: Integer, length: Integer, machine: Integer, target: Integer) -> Integer:
-    """Write the ids of one pre-token at the address ``target``; returns how many."""
-    if length == 1:
-        byte_ids = np.int64(load_u64(machine + 8 * BYTE_IDS))
-        store_u32(target, load_u32(byte_ids + 4 * np.int64(load_u8(word))))
-        return np.int64(1)
-    slots = np.int64(load_u64(machine + 8 * SLOTS))
-    if length > LONGEST_KEPT or slots == 0:
-        return encode_anew(word, length, machine, target)
-    if length > SHORT:
-        return encode_long(word, length, machine, target)
-    low, high = word_key(word, length)
-    entry = cache_slot(np.int64(load_u64(machine + 8 * CACHE)), slots, low, high)
-    found = find_cached(entry, low, high)
-    if found != 0:
-        count = np.int64(load_u32(found + 16))
-        store_u64(target, load_u64(found + 20))
-        store_u64(target + 8, load_u64(found + 28))
-        if count > 4:
-            copy_ids(found + 36, target + 16, count - 4)
-        return count
-    count = encode_anew(word, length, machine, target)
-    if count <= SHORT_IDS:
-        remember(entry, low, high, target, count)
-    return count
+def queue_words(
+    base: Integer, marks: NDArray[np.uint64], start: Integer, end: Integer, machine: Integer
+) -> tuple[Integer, Integer]:
+    """Put the next words of a span on their way.
+
+    Returns:
+        How many, at most `BATCH`, and where the next one starts: before the end of the span there
+        are none only where the next word is longer than scratch allows.
+    """
+    way = np.int64(load_u64(machine + 8 * QUEUE))
+    never = way + BATCH * WAY
+    cache = np.int64(load_u64(machine + 8 * CACHE))
+    shift = load_u64(machine + 8 * CACHE_SHIFT)
+    longest = np.int64(load_u64(machine + 8 * LONGEST))
+    kept = np.int64(0)
+    if cache != np.int64(load_u64(machine + 8 * CACHE_END)):
+        kept = np.int64(LONGEST_KEPT)
+    number = np.int64(0)
+    block = start >> 6
+    # All bits above that of the start; twice the highest bit is zero, less one all bits.
+    bits = marks[block] & ~((TWO << np.uint64(start & 63)) - ONE)
+    while number < BATCH and start < end:
+        while bits == ZERO:
+            block += 1
+            if block << 6 >= end:
+                break
+            bits = marks[block]
+        stop = end
+        if bits != ZERO:
+            stop = min(end, (block << 6) + trailing_zeros(bits))
+            bits &= bits - ONE
+        word = base + start
+        length = stop - start
+        entry = never
+        if length <= kept:
+            low, high = word_key(word, length)
+            entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
+            prefetch(entry)
+            store_u64(way + LOW, low)
+            store_u64(way + HIGH, high)
+        elif length > longest:
+            break
+        else:
+            store_u64(way + HIGH, ALL)
+        store_u64(way + WAY_ENTRY, np.uint64(entry))
+        store_u64(way + WAY_WORD, np.uint64(word))
+        store_u64(way + WAY_LENGTH, np.uint64(length))
+        way += WAY
+        number += 1
+        start = stop
+    return number, start
+
+
+@kernel
+def write_ids(number: Integer, machine: Integer, target: Integer) -> Integer:
+    """Write the ids of the words under way; returns the address behind the last one."""
+    way = np.int64(load_u64(machine + 8 * QUEUE))
+    for _ in range(number):
+        entry = np.int64(load_u64(way + WAY_ENTRY))
+        count = np.int64(load_u32(entry + COUNT))
+        if (
+            load_u64(entry + LOW) == load_u64(way + LOW)
+            and load_u64(entry + HIGH) == load_u64(way + HIGH)
+            and count <= FEW
+        ):
+            store_u64(target, load_u64(entry + IDS))
+            store_u64(target + 8, load_u64(entry + IDS + 8))
+        else:
+            count = encode_unmet(way, machine, target)
+        target += 4 * count
+        way += WAY
+    return target
 
 
 @kernel
@@ -147,41 +197,59 @@ def encode_spans(
         marks: uint64 bitmap of pre-token starts.
         spans: int64 ``[n, 2]``: half-open byte ranges.
         behind: int64 ``[n]``: an id to write behind each span (a special token), or −1.
-        machine: int64 ``[MACHINE]``: tables, caches and scratch, see `encode_machine`.
+        machine: int64 ``[MACHINE]``: tables, cache and scratch, see `encode_machine`.
         ids: uint32, room for one id per byte and span and `ROOM` more.
         ends: int64 ``[n]``: receives the number of ids written when each span was done.
         state: int64 ``[4]``: span, position in it (−1: its begin), ids written, scratch needed.
 
     Returns:
-        0 when done; 1 when a pre-token of ``state[NEEDED]`` bytes needs more scratch: grow it and
-        call again with the same state.
+        `DONE`; or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
+        ``state[NEEDED]`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
     """
-    base = text.ctypes.data
-    target = ids.ctypes.data
-    longest = machine[LONGEST]
-    written = state[WRITTEN]
+    base = np.int64(text.ctypes.data)
+    here = np.int64(machine.ctypes.data)
+    first = np.int64(ids.ctypes.data)
+    target = first + 4 * state[WRITTEN]
     for span in range(state[SPAN], len(spans)):
         start = state[POSITION]
         if start < 0:
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
-            stop = next_start(marks, start, end)
-            if stop - start > longest:
+            full = is_full(here, BATCH)
+            number, after = np.int64(0), start
+            if not full:
+                number, after = queue_words(base, marks, start, end, here)
+            if number == 0:
                 state[SPAN], state[POSITION] = span, start
-                state[WRITTEN], state[NEEDED] = written, stop - start
-                return np.int64(1)
-            written += encode_one(
-                base + start, stop - start, machine.ctypes.data, target + 4 * written
-            )
-            start = stop
+                state[WRITTEN] = (target - first) >> 2
+                if full:
+                    return np.int64(CACHE_IS_FULL)
+                state[NEEDED] = next_start(marks, start, end) - start
+                return np.int64(NEEDS_SCRATCH)
+            target = write_ids(number, here, target)
+            start = after
         if behind[span] >= 0:
-            store_u32(target + 4 * written, np.uint32(behind[span]))
-            written += 1
-        ends[span] = written
+            store_u32(target, np.uint32(behind[span]))
+            target += 4
+        ends[span] = (target - first) >> 2
         state[POSITION] = -1
-    state[WRITTEN] = written
-    return np.int64(0)
+    state[WRITTEN] = (target - first) >> 2
+    return np.int64(DONE)
+
+
+@kernel
+def next_start(marks: NDArray[np.uint64], after: Integer, end: Integer) -> Integer:
+    """First marked position in (after, end), or ``end``."""
+    position = after + 1
+    block = position >> 6
+    mask = marks[block] & (ALL << np.uint64(position & 63))
+    while mask == ZERO:
+        block += 1
+        if block << 6 >= end:
+            return end
+        mask = marks[block]
+    return min(end, (block << 6) + trailing_zeros(mask))
 
 
 @kernel
@@ -195,14 +263,16 @@ def encode_span(
     """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
 
     Returns:
-        How many ids there are.
+        How many ids there are, or −1 when the cache is full.
     """
-    base = text.ctypes.data
-    target = ids.ctypes.data
-    written = np.int64(0)
+    base = np.int64(text.ctypes.data)
+    here = np.int64(machine.ctypes.data)
+    first = np.int64(ids.ctypes.data)
+    target = first
     start = np.int64(0)
     while start < size:
-        stop = next_start(marks, start, size)
-        written += encode_one(base + start, stop - start, machine.ctypes.data, target + 4 * written)
-        start = stop
-    return written
+        if is_full(here, BATCH):
+            return np.int64(-1)
+        number, start = queue_words(base, marks, start, size, here)
+        target = write_ids(number, here, target)
+    return (target - first) >> 2

@@ -83,7 +83,7 @@ def population_count(typing_context: Any, mask: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-def _range_mask(first: int, size: int, fold_case: bool = False) -> Any:
+def range_mask(first: int, size: int, fold_case: bool = False) -> Any:
     """An intrinsic ``mask(address) -> uint64``: which of 64 bytes lie in [first, first+size)."""
 
     @intrinsic
@@ -102,16 +102,72 @@ def _range_mask(first: int, size: int, fold_case: bool = False) -> Any:
     return mask
 
 
+Sequence = tuple[tuple[int, int], ...]
+
+
+def plane_masks(rows: list[tuple[Sequence, int, int]]) -> Any:
+    """An intrinsic ``masks(address) -> 4 × uint64``: where sequences of bytes begin, by class.
+
+    Args:
+        rows: for each sequence the lowest and the highest value of consecutive bytes, at most
+            three; and the class (0 to 7) of what begins there if its last byte is even, if odd.
+            All are characters of as many bytes as the longest sequence has.
+
+    Returns:
+        For 64 places the three bits of the class, lowest first, and whether any sequence begins.
+    """
+    width = max(len(sequence) for sequence, _, _ in rows)
+
+    @intrinsic
+    def masks(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def filled(value: int) -> Any:
+                return ir.Constant(_VECTOR, [value] * BLOCK)
+
+            blocks = []
+            for offset in range(width):
+                place = builder.add(arguments[0], ir.Constant(_I64, offset))
+                pointer = builder.inttoptr(place, _VECTOR.as_pointer())
+                blocks.append(builder.load(pointer, align=1, typ=_VECTOR))
+            bits = ir.VectorType(ir.IntType(1), BLOCK)
+            odd = builder.trunc(blocks[-1], bits)
+            planes = [ir.Constant(bits, [0] * BLOCK)] * 4
+            for sequence, even_class, odd_class in rows:
+                found = ir.Constant(bits, [1] * BLOCK)
+                for block, (first, last) in zip(blocks, sequence, strict=False):
+                    distance = builder.sub(block, filled(first))
+                    inside = builder.icmp_unsigned("<=", distance, filled(last - first))
+                    found = builder.and_(found, inside)
+                for bit in range(3):
+                    if not ((even_class | odd_class) >> bit) & 1:
+                        continue
+                    here = found
+                    if not (odd_class >> bit) & 1:
+                        here = builder.and_(found, builder.not_(odd))
+                    elif not (even_class >> bit) & 1:
+                        here = builder.and_(found, odd)
+                    planes[bit] = builder.or_(planes[bit], here)
+                planes[3] = builder.or_(planes[3], found)
+            numbers = [builder.bitcast(plane, _I64) for plane in planes]
+            return context.make_tuple(builder, signature.return_type, numbers)
+
+        return types.UniTuple(types.uint64, 4)(types.int64), generate
+
+    return masks
+
+
 # LLVM lowers each to AVX-512, AVX2, SSE or NEON compares, whatever the processor has.
-mask_ascii_letters = _range_mask(ord("a"), 26, fold_case=True)
-mask_ascii_digits = _range_mask(ord("0"), 10)
-mask_ascii_controls = _range_mask(0x09, 5)  # tab, line feed, vertical tab, form feed, return
-mask_spaces = _range_mask(0x20, 1)
-mask_apostrophes = _range_mask(0x27, 1)
-mask_carriage_returns = _range_mask(0x0D, 1)
-mask_line_feeds = _range_mask(0x0A, 1)
-mask_non_ascii = _range_mask(0x80, 0x80)
-mask_continuations = _range_mask(0x80, 0x40)  # UTF-8 bytes 10xxxxxx
+mask_ascii_letters = range_mask(ord("a"), 26, fold_case=True)
+mask_ascii_capitals = range_mask(ord("A"), 26)
+mask_ascii_digits = range_mask(ord("0"), 10)
+mask_ascii_controls = range_mask(0x09, 5)  # tab, line feed, vertical tab, form feed, return
+mask_spaces = range_mask(0x20, 1)
+mask_slashes = range_mask(0x2F, 1)
+mask_apostrophes = range_mask(0x27, 1)
+mask_carriage_returns = range_mask(0x0D, 1)
+mask_line_feeds = range_mask(0x0A, 1)
+mask_non_ascii = range_mask(0x80, 0x80)
+mask_continuations = range_mask(0x80, 0x40)  # UTF-8 bytes 10xxxxxx
 
 
 _FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA = 1, 3, 1

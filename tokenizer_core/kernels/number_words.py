@@ -22,7 +22,7 @@ from tokenizer_core.kernels.word_keys import (
     table_shift,
     word_key,
 )
-from tokenizer_core.kernels.word_table import is_marked
+from tokenizer_core.kernels.word_walk import is_marked
 
 # Fields of the state that a call continues from.
 SPAN, POSITION, PRE_TOKENS, WORDS = range(4)

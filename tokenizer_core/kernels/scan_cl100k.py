@@ -14,8 +14,8 @@ X any W but R) and others O. The pattern's alternatives come to this:
 - One starts behind a contraction whose apostrophe starts a pre-token.
 
 `llama3` differs where a span ends with white space: a pre-token starts behind the last R of it
-nevertheless. `qwen2` is `llama3` with one at each character of N; `qwen3.5` is `qwen2` on a table
-in which combining marks are L.
+nevertheless. `qwen2` is `llama3` with one at each character of N; `qwen3.5` is `qwen2` with
+combining marks as L.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tokenizer_core.kernels.memory import (
     mask_spaces,
     trailing_zeros,
 )
+from tokenizer_core.kernels.run_masks import groups_of_three, refuted_runs, unmark
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -49,7 +50,14 @@ _NOWHERE = np.int64(-1)
 
 @kernel
 def _mark_span(
-    base: Any, begin: Any, end: Any, table: Any, starts: Any, digits: Any, keeps_end: Any
+    base: Any,
+    begin: Any,
+    end: Any,
+    table: Any,
+    starts: Any,
+    digits: Any,
+    keeps_end: Any,
+    marks_join: Any,
 ) -> None:
     letters_before = numbers_before = others_before = spaces_before = _0
     white_before = blank_before = newline_before = absorbed_before = _0
@@ -67,9 +75,11 @@ def _mark_span(
             if not keeps_end:
                 span_end = _0
         address = base + block
-        letters, numbers, white, continued, straddling = class_masks(
+        letters, numbers, white, combining, _, _, continued, straddling = class_masks(
             address, valid, straddling, table
         )
+        if marks_join:
+            letters |= combining
         others = valid & ~(letters | numbers | white)
         spaces = mask_spaces(address) & valid
         newlines = (mask_line_feeds(address) | mask_carriage_returns(address)) & valid
@@ -105,15 +115,17 @@ def _mark_span(
         if digits == 1:
             numbers_begin = numbers & ~continued
         elif (two & (two << np.uint64(2))) | (numbers & (continued | numbers_before)):
-            numbers_begin, in_group = _groups(numbers & ~continued, numbers_begin, in_group)
+            numbers_begin, in_group = groups_of_three(numbers & ~continued, numbers_begin, in_group)
         elif numbers >> _63:
             in_group = leading_zeros(~numbers)
         marks |= numbers_begin
 
         blanks_begin = blanks & ((newlines << _1) | newline_before)
         if blanks_begin or pending >= 0:
-            refuted, pending = _blanks_behind_newlines(
-                block, blanks, blanks_begin, newlines, span_end, pending, starts
+            # Not when a newline or the end of the span ends them: then a later newline is the last
+            # of the white space, or the whole of it is one pre-token.
+            refuted, pending = refuted_runs(
+                block, blanks, blanks_begin, newlines | span_end, pending, starts
             )
             marks |= blanks_begin & ~refuted
 
@@ -133,77 +145,7 @@ def _mark_span(
         valid = _ALL
         block += 64
     if pending >= 0 and keeps_end:
-        _unmark(pending, starts)
-
-
-@kernel
-def _groups(characters: Any, run_begins: Any, in_group: Any) -> Any:
-    """Where groups of three numbers begin.
-
-    Args:
-        characters: first bytes of numbers.
-        run_begins: those that begin a run.
-        in_group: how many numbers the group at the end of the block before has.
-    """
-    begins = _0
-    while characters:
-        one = characters & (_0 - characters)
-        characters ^= one
-        if (one & run_begins) or in_group == 3:
-            begins |= one
-            in_group = np.int64(0)
-        in_group += np.int64(1)
-    return begins, in_group
-
-
-@kernel
-def _blanks_behind_newlines(
-    block: Any, blanks: Any, begins: Any, newlines: Any, span_end: Any, pending: Any, starts: Any
-) -> Any:
-    """Which runs of blanks behind a newline start no pre-token after all.
-
-    They do not when a newline or the end of the span ends them: then a later newline is the last
-    of the white space, or the whole of it is one pre-token. A run that reaches the end of the
-    block stays marked and is *pending* until a later block decides.
-
-    Args:
-        begins: first bytes of the runs in question that begin in this block.
-        pending: position of the run in question that began in an earlier block, or -1.
-
-    Returns:
-        The bits of ``begins`` to be taken back, and the new pending position.
-    """
-    earlier = pending
-    undecided = begins
-    ends = newlines | span_end
-    taken_back = _0
-    if pending >= 0:
-        if blanks & _1:
-            undecided |= _1
-        else:
-            if newlines & _1:
-                _unmark(pending, starts)
-            earlier = _NOWHERE
-    refuted = (blanks + undecided) & ~blanks & ends
-    while refuted:
-        k = trailing_zeros(refuted)
-        refuted &= refuted - _1
-        begin = _63 - np.uint64(leading_zeros(undecided & ((_1 << np.uint64(k)) - _1)))
-        if begin == _0 and earlier >= 0:
-            _unmark(earlier, starts)
-        else:
-            taken_back |= _1 << begin
-    pending = _NOWHERE
-    if blanks >> _63:
-        begin = np.uint64(64 - leading_zeros(~blanks))
-        if (undecided >> begin) & _1:
-            pending = earlier if begin == _0 and earlier >= 0 else block + np.int64(begin)
-    return taken_back, pending
-
-
-@kernel
-def _unmark(position: Any, starts: Any) -> None:
-    starts[np.uint64(position) >> _6] &= ~(_1 << (np.uint64(position) & _63))
+        unmark(pending, starts)
 
 
 @kernel
@@ -219,18 +161,26 @@ def _mark_contractions(base: Any, block: Any, end: Any, apostrophes: Any, starts
 
 @kernel
 def mark_cl100k(
-    text: Any, size: Any, spans: Any, table: Any, starts: Any, digits: Any, keeps_end: Any
+    text: Any,
+    size: Any,
+    spans: Any,
+    table: Any,
+    starts: Any,
+    digits: Any,
+    keeps_end: Any,
+    marks_join: Any,
 ) -> Any:
     """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
 
     Args:
         digits: how many numbers make a pre-token: 3 (cl100k, llama3) or 1 (qwen2).
         keeps_end: whether white space that ends a span is one pre-token (cl100k).
+        marks_join: whether combining marks are letters (qwen3.5).
     """
     base = text.ctypes.data
     for i in range(spans.shape[0]):
         begin, end = spans[i, 0], spans[i, 1]
         if begin < 0 or end < begin or end > size:
             return False
-        _mark_span(base, begin, end, table.ctypes.data, starts, digits, keeps_end)
+        _mark_span(base, begin, end, table.ctypes.data, starts, digits, keeps_end, marks_join)
     return True

@@ -43,7 +43,7 @@ def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None
             valid &= _ALL >> np.uint64(64 - (end - block))
         address = base + block
         word = np.uint64(block) >> _6
-        letters, numbers, white, continued, straddling = class_masks(
+        letters, numbers, white, _, _, _, continued, straddling = class_masks(
             address, valid, straddling, table
         )
         others = valid & ~(letters | numbers | white)

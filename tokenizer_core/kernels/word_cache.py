@@ -1,9 +1,14 @@
-"""Words met before and their ids, at addresses; knows nothing of how ids are made.
+"""Words met before and their ids, in a table at an address; knows nothing of how ids are made.
 
-Words of 1 … `SHORT` bytes are their own key, in two-way sets of 64-byte entries. Longer words, up
-to `LONGEST_KEPT` bytes, are found by hash and compared with their bytes, which lie with their ids
-in an arena. When the arena is full, all long words are forgotten: so both are bounded, and neither
-is ever searched.
+The table is that of `word_keys`: entries of 32 bytes, found by the word itself or, above 15 bytes,
+by hash and comparison. In place of value and place an entry holds
+
+    ids     up to three of them, 4 bytes each
+    count   how many (4 bytes)
+
+Longer words, and words of more ids, lie in the *arena*: bytes of the word, padded to eight, if it
+is a long one, then its ids. Then the entry holds where the ids begin (8 bytes) and the count, with
+`IN_ARENA` added. Neither table nor arena grows here: see `is_full`.
 """
 
 from __future__ import annotations
@@ -11,72 +16,33 @@ from __future__ import annotations
 import numpy as np
 
 from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_machine import ARENA, ARENA_BYTES, ARENA_USED, LONG_CACHE, SLOTS
-from tokenizer_core.kernels.encode_word import MIX, ONE, Integer
+from tokenizer_core.kernels.encode_machine import (
+    ARENA,
+    ARENA_BYTES,
+    ARENA_USED,
+    CACHE,
+    CACHE_END,
+    LIMIT,
+    USED,
+)
 from tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
-from tokenizer_core.kernels.word_keys import same_bytes
+from tokenizer_core.kernels.token_tables import Integer
+from tokenizer_core.kernels.word_keys import HIGH, INLINE, LONG, LOW, same_bytes
 
-# An entry is one cache line: 15 bytes of word and its length (16), number of ids (4) and
-# the ids (44).
-SHORT = 15
-SHORT_IDS = 11
-ENTRY_WORDS = 8  # uint64 per entry
-ROOM = SHORT_IDS + 1  # ids that may be written beyond the last one
-
-# A long word's entry: its hash (8), its length (2), number of ids (2) and place in the arena (4).
-LONGEST_KEPT = 128
-LONG_ENTRY_WORDS = 2
-ARENA_PER_SLOT = 64  # bytes
-
-MIX_2 = np.uint64(0xC2B2_AE3D_27D4_EB4F)
-EIGHT = np.uint64(8)
-COUNT_SHIFT, PLACE_SHIFT = np.uint64(16), np.uint64(32)
-SIXTEEN_BITS = np.uint64(0xFFFF)
+ENTRY = 32  # bytes
+IDS, COUNT = 16, 28  # places in an entry, in bytes
+FEW = 3  # ids that an entry holds
+IN_ARENA = 1 << 31
+LONGEST_KEPT = 128  # bytes; longer words are not met again
+ROOM = FEW + 1  # ids that may be written beyond the last one
+LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 
 @kernel
-def word_key(word: Integer, length: Integer) -> tuple[Integer, Integer]:
-    """A word of 1 … 15 bytes as two uint64; the last byte is the length, so no key is zero."""
-    low = load_u64(word)
-    high = np.uint64(length) << np.uint64(56)
-    if length < 8:
-        low &= (ONE << np.uint64(8 * length)) - ONE
-    elif length > 8:
-        high |= load_u64(word + 8) & ((ONE << np.uint64(8 * length - 64)) - ONE)
-    return low, high
-
-
-@kernel
-def cache_slot(cache: Integer, slots: Integer, low: Integer, high: Integer) -> Integer:
-    """Address of the even entry of the two that may hold a key; ``slots`` is a power of two."""
-    state = (low ^ (high * MIX_2)) * MIX
-    state ^= state >> np.uint64(32)
-    state *= MIX_2
-    state >>= np.uint64(20)
-    slot = state & np.uint64(slots - 1) & ~ONE
-    return cache + np.int64(slot << np.uint64(6))
-
-
-@kernel
-def find_cached(entry: Integer, low: Integer, high: Integer) -> Integer:
-    """Address of the key's entry among the two at ``entry``, or 0."""
-    if load_u64(entry) == low and load_u64(entry + 8) == high:
-        return entry
-    if load_u64(entry + 64) == low and load_u64(entry + 72) == high:
-        return entry + 64
-    return np.int64(0)
-
-
-@kernel
-def remember(entry: Integer, low: Integer, high: Integer, ids: Integer, count: Integer) -> None:
-    """Keep a word in front; the one that was there moves behind, the one behind is forgotten."""
-    for i in range(ENTRY_WORDS):
-        store_u64(entry + 64 + 8 * i, load_u64(entry + 8 * i))
-    store_u64(entry, low)
-    store_u64(entry + 8, high)
-    store_u32(entry + 16, np.uint32(count))
-    for i in range(count):
-        store_u32(entry + 20 + 4 * i, load_u32(ids + 4 * i))
+def is_full(machine: Integer, words: Integer) -> bool:
+    """Whether as many new words might not find room."""
+    used = np.int64(load_u64(machine + 8 * USED))
+    return used + words > np.int64(load_u64(machine + 8 * LIMIT))
 
 
 @kernel
@@ -88,73 +54,75 @@ def copy_ids(source: Integer, target: Integer, count: Integer) -> None:
 
 
 @kernel
-def long_word_hash(word: Integer, length: Integer) -> Integer:
-    """64 bits of a word of 8 bytes or more: eight at a time, the last ones overlapping."""
-    state = np.uint64(length) * MIX
-    last = word + length - 8
-    at = np.int64(word)
-    while at < last:
-        state = (state ^ load_u64(at)) * MIX
-        state ^= state >> np.uint64(29)
-        at += 8
-    state = (state ^ load_u64(last)) * MIX_2
-    return state ^ (state >> np.uint64(32))
+def find_word(
+    machine: Integer, entry: Integer, low: Integer, high: Integer, word: Integer, length: Integer
+) -> Integer:
+    """Address of a word's entry, or of the empty one where it belongs.
+
+    Args:
+        entry: where the search begins. low, high: the word's key.
+    """
+    last = np.int64(load_u64(machine + 8 * CACHE_END)) - ENTRY
+    while True:
+        found = load_u64(entry + HIGH)
+        if found == np.uint64(0):
+            return entry
+        if found == high and load_u64(entry + LOW) == low:
+            if high < LONG:
+                return entry
+            place = np.int64(load_u64(entry + IDS)) - ((length + 7) & ~7)
+            if same_bytes(np.int64(load_u64(machine + 8 * ARENA)) + place, word, length):
+                return entry
+        if entry == last:
+            entry = np.int64(load_u64(machine + 8 * CACHE))
+        else:
+            entry += ENTRY
 
 
 @kernel
-def long_entry(machine: Integer, mixed: Integer) -> Integer:
-    """Address of the one entry that may hold a long word with this hash."""
-    slot = mixed & np.uint64(load_u64(machine + 8 * SLOTS) - ONE)
-    return np.int64(load_u64(machine + 8 * LONG_CACHE)) + np.int64(slot << np.uint64(4))
+def copy_found(machine: Integer, entry: Integer, target: Integer) -> Integer:
+    """Write the ids of an entry in use; returns how many."""
+    count = np.int64(load_u32(entry + COUNT))
+    if count <= FEW:
+        copy_ids(entry + IDS, target, count)
+        return count
+    count -= IN_ARENA
+    ids = np.int64(load_u64(machine + 8 * ARENA)) + np.int64(load_u64(entry + IDS))
+    copy_ids(ids, target, count)
+    return count
 
 
 @kernel
-def find_long(
-    machine: Integer, entry: Integer, mixed: Integer, word: Integer, length: Integer
-) -> tuple[Integer, Integer]:
-    """Address of the ids of a long word and how many there are; 0 and 0 if it is not known."""
-    header = load_u64(entry + 8)
-    if load_u64(entry) == mixed and header & SIXTEEN_BITS == np.uint64(length):
-        place = np.int64(load_u64(machine + 8 * ARENA)) + np.int64(header >> PLACE_SHIFT)
-        if same_bytes(place, word, length):
-            count = np.int64((header >> COUNT_SHIFT) & SIXTEEN_BITS)
-            return place + ((length + 7) & ~7), count
-    return np.int64(0), np.int64(0)
-
-
-@kernel
-def remember_long(
+def remember(
     machine: Integer,
     entry: Integer,
-    mixed: Integer,
+    low: Integer,
+    high: Integer,
     word: Integer,
     length: Integer,
     ids: Integer,
     count: Integer,
 ) -> None:
-    """Keep a long word in the place of the one that was at ``entry``."""
-    word_bytes = (length + 7) & ~7
-    size = word_bytes + ((4 * count + 15) & ~15)  # ids are copied 16 bytes at a time
-    room = np.int64(load_u64(machine + 8 * ARENA_BYTES))
-    used = np.int64(load_u64(machine + 8 * ARENA_USED))
-    if size > room:
-        return
-    if used + size > room:
-        forget_long(machine)
-        used = np.int64(0)
-    place = np.int64(load_u64(machine + 8 * ARENA)) + used
-    for at in range(0, length, 8):
-        store_u64(place + at, load_u64(word + at))
-    copy_ids(ids, place + word_bytes, count)
-    header = np.uint64(length) | (np.uint64(count) << COUNT_SHIFT)
-    store_u64(entry, mixed)
-    store_u64(entry + 8, header | (np.uint64(used) << PLACE_SHIFT))
-    store_u64(machine + 8 * ARENA_USED, np.uint64(used + size))
-
-
-@kernel
-def forget_long(machine: Integer) -> None:
-    """Forget all long words."""
-    table = np.int64(load_u64(machine + 8 * LONG_CACHE))
-    for i in range(LONG_ENTRY_WORDS * np.int64(load_u64(machine + 8 * SLOTS))):
-        store_u64(table + 8 * i, np.uint64(0))
+    """Keep a word in an empty entry, if the arena has room for what the entry cannot hold."""
+    if length <= INLINE and count <= FEW:
+        store_u64(entry + IDS, load_u64(ids))
+        store_u32(entry + IDS + 8, load_u32(ids + 8))
+        store_u32(entry + COUNT, np.uint32(count))
+    else:
+        used = np.int64(load_u64(machine + 8 * ARENA_USED))
+        if used + LARGEST_RECORD > np.int64(load_u64(machine + 8 * ARENA_BYTES)):
+            store_u64(machine + 8 * USED, load_u64(machine + 8 * LIMIT))  # full
+            return
+        arena = np.int64(load_u64(machine + 8 * ARENA))
+        if length > INLINE:
+            for at in range(0, length, 8):
+                store_u64(arena + used + at, load_u64(word + at))
+            used += (length + 7) & ~7
+        copy_ids(ids, arena + used, count)
+        store_u64(entry + IDS, np.uint64(used))
+        store_u32(entry + COUNT, np.uint32(count + IN_ARENA))
+        # Ids are copied 16 bytes at a time.
+        store_u64(machine + 8 * ARENA_USED, np.uint64(used + ((4 * count + 15) & ~15)))
+    store_u64(entry + LOW, low)
+    store_u64(entry + HIGH, high)
+    store_u64(machine + 8 * USED, load_u64(machine + 8 * USED) + np.uint64(1))

@@ -4,11 +4,11 @@ A table is uint64 ``[4 · 2^b]``: entries of 32 bytes that hold
 
     low     the first eight bytes of the word, zero-padded   (long words: a 64-bit hash)
     high    bytes 8 … 14 below the length in the top byte    (long words: see `word_key`)
-    value   whatever the owner of the table wants: a count, a row number
-    place   where the owner's text holds the word, in bytes from its beginning
+    value   whatever the owner of the table wants: a count, an id
+    place   long words: where the owner's bytes hold the word; short ones: what the owner wants
 
 Words of up to 15 bytes are their own key. Longer words are found by hash and length and are
-always compared with the text as well, so no two words can ever be confused. ``high`` is zero in
+always compared byte by byte as well, so no two words can ever be confused. ``high`` is zero in
 empty entries alone, because every word has a length.
 """
 
@@ -115,8 +115,8 @@ def find_entry(
     Args:
         table, shift: address of the table and its `table_shift`.
         low, high, mixed: the word's key and its hash.
-        text: the address that the places in the table count from.
-        address: the word itself, compared with the text when it is long.
+        text: the address that the places of long words count from.
+        address: the word itself, read only when it is long.
     """
     mask = ALL >> shift
     slot = mixed >> shift

@@ -228,6 +228,7 @@ def train_bpe(
     Raises:
         InvalidOption: ``vocab_size`` smaller than 256, the special tokens and the merges of the
             required tokens; a token that cannot be required; and as `learn_merges`.
+        InvalidPattern: the counts' split pattern drops text, such as ``whitespace``.
         InvalidSpecialToken: empty, duplicate, a single byte, a required token or part of one, or
             occurring in the words. All of this is refused before training starts.
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
@@ -235,6 +236,7 @@ def train_bpe(
     from tokenizer_core.special_tokens import validate_special_tokens
     from tokenizer_core.tokenizer import Tokenizer
 
+    counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)
     merges = merges_for(vocab_size, specials)
     vocab_from_merges((), range(_BYTES), (), special_ids)  # refuses a wrong name before the work

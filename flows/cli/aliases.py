@@ -1,0 +1,129 @@
+"""``bpeline promote``, ``bpeline rollback`` and ``bpeline history``: who points where, and why."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+
+if TYPE_CHECKING:
+    from registry.aliases import AliasChange
+
+_reason = click.option("--reason", default="", help="Why, for the history.")
+_by = click.option("--by", default="", help="Who decided.  [default: the user's name]")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline promote news@candidate --reason "2 % fewer tokens on German"
+  bpeline promote news/7 --to staging
+  bpeline promote news@candidate --rules promotion.toml
+""",
+)
+@click.argument("reference", metavar="REF")
+@click.option("--to", "alias", default="champion", show_default=True, help="The alias to move.")
+@click.option(
+    "--rules",
+    "rules_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="TOML file of rules that must hold against the version the alias points to now.",
+)
+@_reason
+@_by
+@workspace_option
+@json_option
+def promote(
+    reference: str, alias: str, rules_file: Path | None, reason: str, by: str, as_json: bool
+) -> None:
+    """Let an alias point to a version.
+
+    REF is name@alias, name/number or a digest. Whoever loads NAME@champion gets it from now on.
+
+    \b
+    A file of rules says what must not get worse, and by how much it may:
+      [[rule]]
+      metric = "compression/bytes_per_token"
+      direction = "higher"
+      tolerance = 0.005
+    """
+    from registry.aliases import promote as promote_version
+    from registry.gates import read_rules
+
+    rules = read_rules(rules_file) if rules_file else ()
+    _say(promote_version(reference, alias, by or _user(), reason, rules=rules), as_json)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline rollback news --reason "numbers split badly"
+  bpeline rollback news --alias staging
+""",
+)
+@click.argument("name")
+@click.option("--alias", default="champion", show_default=True, help="The alias to take back.")
+@_reason
+@_by
+@workspace_option
+@json_option
+def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
+    """Let an alias point where it pointed before; repeated, one promotion further back."""
+    from registry.aliases import rollback as roll_back
+
+    _say(roll_back(name, alias, by or _user(), reason or "rollback"), as_json)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline history news
+  bpeline history news --alias champion --json
+""",
+)
+@click.argument("name")
+@click.option("--alias", help="Only this alias.")
+@workspace_option
+@json_option
+def history(name: str, alias: str | None, as_json: bool) -> None:
+    """Show which alias of NAME was moved where, by whom and why; newest first."""
+    from registry.aliases import alias_history
+
+    moves = alias_history(name, alias)
+    if as_json:
+        echo_json([asdict(move) for move in moves])
+        return
+    for move in moves:
+        places = " → ".join(
+            "nowhere" if number is None else f"{name}/{number}"
+            for number in (move.from_number, move.to_number)
+        )
+        when = move.at[:16].replace("T", " ")
+        click.echo(f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}".rstrip())
+
+
+def _say(change: AliasChange, as_json: bool) -> None:
+    if as_json:
+        echo_json({
+            "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
+            "digest": change.version.digest,
+        })  # fmt: skip
+        return
+    target = f"{change.name}@{change.alias}"
+    if change.before == change.number:
+        click.echo(f"{target} points to {change.version} already")
+        return
+    before = "" if change.before is None else f" (before: {change.name}/{change.before})"
+    click.echo(f"{target} points to {change.version} now{before}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return ""

@@ -1,0 +1,75 @@
+"""``bpeline compare``: two versions side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline compare news@champion news@candidate
+  bpeline compare news/3 news/4 --on 'fresh/*.jsonl' --html difference.html
+  bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json
+""",
+)
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option(
+    "--on",
+    "files",
+    multiple=True,
+    metavar="FILES",
+    help="Text to encode with both: files, directories or globs; may be repeated.  "
+    "[default: the documents held out when B was trained, where this workspace has them]",
+)
+@click.option(
+    "--words",
+    type=click.IntRange(0, 10_000),
+    default=10,
+    show_default=True,
+    help="How many words of each kind to show.",
+)
+@click.option("--text-field", default="text", show_default=True, help="Field of .jsonl lines.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page to read."
+)
+@workspace_option
+@json_option
+def compare(
+    first: str,
+    second: str,
+    files: tuple[str, ...],
+    words: int,
+    text_field: str,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare two tokenizers: metrics, vocabs, merges, and text that both encode.
+
+    A and B are name@alias, name/number, a digest, or the path of a tokenizer.json, a .tiktoken
+    file or a directory. The difference in tokens comes with an interval: documents are resampled
+    in pairs.
+    """
+    from flows.comparison_json import comparison_json
+    from flows.comparison_page import comparison_page
+    from flows.comparison_text import comparison_lines
+    from registry.comparison import compare_versions
+    from tokenizer_core.durable_files import DURABLE
+
+    compared = compare_versions(first, second, on=files, text_field=text_field, shown=words)
+    if html is not None:
+        DURABLE.write(html, comparison_page(compared).encode())
+    if as_json:
+        echo_json(comparison_json(compared))
+        return
+    for line in comparison_lines(compared, words):
+        click.echo(line)
+    if compared.documents is None:
+        click.echo("text       none was compared: name some with `--on FILES`")
+    if html is not None:
+        click.echo(f"\nwrote {html}")

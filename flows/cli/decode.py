@@ -1,0 +1,64 @@
+"""``bpeline decode``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+from tokenizer_core.errors import InvalidOption
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline decode news@candidate 464 3290 318
+  bpeline encode news/3 "Good news" | bpeline decode news/3 -
+""",
+)
+@click.argument("reference", metavar="REF")
+@click.argument("ids", nargs=-1, metavar="IDS...")
+@workspace_option
+@json_option
+def decode(reference: str, ids: tuple[str, ...], as_json: bool) -> None:
+    """Print the text of token IDS, or of those on standard input ("-").
+
+    REF is name@alias, name/number, a digest or a path.
+    """
+    numbers = list(map(_number, ids)) if ids and ids != ("-",) else _piped_ids(sys.stdin.read())
+    from registry import load_tokenizer
+
+    tokenizer = load_tokenizer(reference)
+    if as_json:
+        echo_json({"text": tokenizer.decode(numbers)})
+    else:  # the very bytes, so that a pipe gives back what was encoded
+        click.echo(tokenizer.decode_bytes(numbers), nl=sys.stdout.isatty())
+
+
+def _piped_ids(content: str) -> list[int]:
+    """Ids as `bpeline encode` prints them, with or without ``--json``."""
+    if content.lstrip().startswith(("{", "[")):
+        try:
+            value = json.loads(content)
+            ids = value["ids"] if isinstance(value, dict) else value
+            return [_number(str(one)) for one in ids]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidOption(
+                "standard input is not what `bpeline encode --json` prints",
+                'whole numbers, or JSON with a list of them under "ids"',
+                "type `bpeline encode REF TEXT | bpeline decode REF -`",
+            ) from error
+    return [_number(word) for word in content.split()]
+
+
+def _number(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError as error:
+        raise InvalidOption(
+            f"{word!r} is not a token id",
+            "whole numbers, as `bpeline encode` prints them",
+            "type `bpeline decode REF 464 3290`",
+        ) from error

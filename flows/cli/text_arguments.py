@@ -1,0 +1,58 @@
+"""One text from the command line, a file or a pipe; encodes nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tokenizer_core.errors import InvalidOption, InvalidUtf8, MissingSource, UnreadableSource
+
+
+def text_of(text: str | None, file: Path | None) -> str:
+    """The text that was given, or a file's; standard input for ``-`` or nothing.
+
+    Raises:
+        InvalidOption: both a text and a file.
+        InvalidUtf8, MissingSource, UnreadableSource: it cannot be read.
+    """
+    if text is not None and file is not None:
+        raise InvalidOption(
+            "both a text and a file were given", "either of them", "leave one of them out"
+        )
+    return _decoded(file) if file is not None or text in {None, "-"} else _typed(str(text))
+
+
+def _typed(text: str) -> str:
+    """A text from the command line, where bytes that are not UTF-8 arrive as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidUtf8(
+            f"the text given is not UTF-8 at character {error.start}",
+            "text in UTF-8",
+            "put it into a file and convert that first, for example with iconv",
+        ) from error
+    return text
+
+
+def _decoded(file: Path | None) -> str:
+    try:
+        content = sys.stdin.buffer.read() if file is None else file.read_bytes()
+    except FileNotFoundError as error:
+        raise MissingSource(
+            f"there is no file {file}", "the path of a text file", "check the spelling"
+        ) from error
+    except OSError as error:
+        raise UnreadableSource(
+            f"{file} cannot be read: {error.strerror}",
+            "a readable text file",
+            "check its permissions",
+        ) from error
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidUtf8(
+            f"{file or 'standard input'} is not UTF-8 at byte {error.start}",
+            "text in UTF-8",
+            "convert it first, for example with iconv",
+        ) from error

@@ -1,0 +1,190 @@
+"""Moving aliases: promotion, rollback, and the history of both. Judges no version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.gates import Rule, judge, require
+from registry.measured import metrics_of
+from registry.opening import Registry, open_registry
+from registry.references import (
+    ByAlias,
+    ByDigest,
+    ByNumber,
+    ByPath,
+    parse_reference,
+    validate_alias,
+    validate_name,
+)
+from registry.resolution import ResolvedVersion, resolve
+from tokenizer_core.errors import InvalidOption, UnknownVersion
+
+if TYPE_CHECKING:
+    from registry.catalogue_records import AliasMove
+    from registry.workspace import Workspace
+
+    WorkspacePlace = Workspace | Path | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AliasChange:
+    """An alias was moved, or stayed where it was.
+
+    Attributes:
+        name, alias: which one.
+        before: the number of the version it pointed to; None for nowhere.
+        version: the one it points to now.
+    """
+
+    name: str
+    alias: str
+    before: int | None
+    version: ResolvedVersion
+
+    @property
+    def number(self) -> int:
+        """Of the version it points to now."""
+        return self.version.number
+
+
+def promote(
+    reference: str,
+    alias: str = "champion",
+    by: str = "",
+    reason: str = "",
+    workspace: WorkspacePlace = None,
+    *,
+    rules: Sequence[Rule] = (),
+) -> AliasChange:
+    """Let an alias point to a version: in MLflow first, then in the catalogue's history.
+
+    Args:
+        reference: the version (``news@candidate``, ``news/3``, a digest).
+        alias: the alias to move.
+        by: who decided, for the history.
+        reason: why, for the history.
+        workspace: see :func:`registry.load_tokenizer`.
+        rules: what must hold between the version and the one the alias points to now; see
+            `registry.gates`. Their metrics are those measured when each was trained.
+
+    Raises:
+        UnknownVersion: there is no such version.
+        PromotionRefused: a rule is broken; nothing was moved.
+        RegistryUnreachable: MLflow does not answer; nothing was moved.
+    """
+    validate_alias(alias)
+    registry = open_registry(workspace)
+    version = resolve(registry, _registered(reference))
+    if rules:
+        present = _present(registry, version.name, alias)
+        verdicts = judge(rules, metrics_of(registry, version), present)
+        require(verdicts, f"{version.name}@{alias} cannot move to {version}")
+    return _point(registry, alias, version, by, reason)
+
+
+def rollback(
+    name: str,
+    alias: str = "champion",
+    by: str = "",
+    reason: str = "",
+    workspace: WorkspacePlace = None,
+) -> AliasChange:
+    """Let an alias point where it pointed before its last promotion; repeated, one further back.
+
+    Args:
+        name: the tokenizer's name.
+        alias, by, reason, workspace: as for `promote`.
+
+    Raises:
+        UnknownVersion: no such alias, or it was not promoted before.
+        RegistryUnreachable: MLflow does not answer; nothing was moved.
+    """
+    validate_name(name)
+    validate_alias(alias)
+    registry = open_registry(workspace)
+    # Asking for it also writes into the history what people moved in MLflow's own UI.
+    resolve(registry, ByAlias(name, alias))
+    places = _promotions(registry.catalogue.alias_history(name, alias))
+    if len(places) < 2:
+        raise UnknownVersion(
+            f"{name}@{alias} has no earlier version to go back to",
+            "accepted are aliases that were promoted more than once",
+            f"type `bpeline history {name}` to see it, or `bpeline promote` to move the alias",
+        )
+    return _point(registry, alias, resolve(registry, ByNumber(name, places[-2])), by, reason)
+
+
+def alias_history(
+    name: str, alias: str | None = None, workspace: WorkspacePlace = None
+) -> list[AliasMove]:
+    """The moves of one alias, or of all of a name, newest first.
+
+    Raises:
+        UnknownVersion: no alias of that name was ever moved.
+    """
+    validate_name(name)
+    moves = open_registry(workspace).catalogue.alias_history(name, alias)
+    if not moves:
+        what = name if alias is None else f"{name}@{alias}"
+        raise UnknownVersion(
+            f"{what} has no history",
+            "accepted are names with an alias that was moved",
+            "type `bpeline versions` to see what is registered",
+        )
+    return moves
+
+
+def _point(
+    registry: Registry, alias: str, version: ResolvedVersion, by: str, reason: str
+) -> AliasChange:
+    if not version.mlflow_number:
+        raise InvalidOption(
+            f"{version} is not registered in MLflow",
+            "accepted are published versions",
+            "type `bpeline resume` to publish what is waiting",
+        )
+    registry.tracker.move_alias(version.name, alias, version.mlflow_number)
+    row = registry.catalogue.add_version(
+        version.name,
+        version.digest,
+        number=version.number,
+        mlflow_run_id=version.mlflow_run_id,
+        mlflow_version=str(version.mlflow_number),
+    )
+    move = registry.catalogue.set_alias(version.name, alias, row.number, by=by, reason=reason)
+    return AliasChange(version.name, alias, move.from_number, version)
+
+
+def _present(registry: Registry, name: str, alias: str) -> dict[str, float] | None:
+    """The metrics of the version that an alias points to; None when it points nowhere yet."""
+    try:
+        return metrics_of(registry, resolve(registry, ByAlias(name, alias)))
+    except UnknownVersion:
+        return None
+
+
+def _promotions(history: list[AliasMove]) -> list[int]:
+    """The versions an alias was promoted to, without those it was taken back from."""
+    places: list[int] = []
+    for move in reversed(history):  # oldest first
+        if move.to_number is None:
+            continue
+        if len(places) > 1 and places[-2] == move.to_number:
+            places.pop()
+        elif not places or places[-1] != move.to_number:
+            places.append(move.to_number)
+    return places
+
+
+def _registered(text: str) -> ByAlias | ByNumber | ByDigest:
+    parsed = parse_reference(text)
+    if isinstance(parsed, ByPath):
+        raise InvalidOption(
+            f"{text} is a path, not a registered version",
+            "accepted are name@alias, name/number or a digest",
+            "type `bpeline versions` to see what is registered",
+        )
+    return parsed

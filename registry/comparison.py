@@ -1,0 +1,145 @@
+"""Two versions side by side: their metrics, vocabs and merges, and what both make of documents.
+
+Finds and loads what is to be compared; how tokenizers differ is `tokenizer_core.comparison`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.load import load_tokenizer, load_version
+from registry.measured import metrics_of
+from registry.opening import Registry, open_registry
+from registry.references import ByPath, parse_reference
+from registry.resolution import resolve
+from tokenizer_core.comparison import (
+    DivergingMerge,
+    DocumentComparison,
+    VocabDifference,
+    compare_on,
+    compare_vocabs,
+    first_diverging_merge,
+)
+from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.document_stream import documents_of
+from tokenizer_core.reading import Reading
+
+if TYPE_CHECKING:
+    from registry.workspace import Workspace
+    from tokenizer_core.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPair:
+    """One metric of two versions; None where a version does not have it."""
+
+    key: str
+    first: float | None
+    second: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Second minus first, when both exist."""
+        if self.first is None or self.second is None:
+            return None
+        return self.second - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class VersionComparison:
+    """Two versions side by side.
+
+    Attributes:
+        first, second: the versions (``news/3``), or the paths of tokenizers outside the registry.
+        vocab_sizes: numbers of ids.
+        patterns: names or regexes of the split patterns.
+        metrics: every metric either has, sorted by name; they say which is better only where both
+            were measured on the same documents.
+        vocab: tokens that came, went and moved.
+        diverging: where the merges part; None when they are the same.
+        documents: what both make of the documents compared on; None when there were none.
+    """
+
+    first: str
+    second: str
+    vocab_sizes: tuple[int, int]
+    patterns: tuple[str, str]
+    metrics: tuple[MetricPair, ...]
+    vocab: VocabDifference
+    diverging: DivergingMerge | None
+    documents: DocumentComparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    title: str
+    tokenizer: Tokenizer
+    metrics: dict[str, float]
+
+
+def compare_versions(
+    first: str | Path,
+    second: str | Path,
+    workspace: Workspace | Path | str | None = None,
+    *,
+    on: Sequence[str | Path] = (),
+    text_field: str = "text",
+    shown: int = 20,
+) -> VersionComparison:
+    """Compare two tokenizers, each a registered version or any file that can be loaded.
+
+    Args:
+        first, second: as for :func:`registry.load_tokenizer`.
+        workspace: likewise.
+        on: files, directories or globs to encode with both, cut into documents at either's special
+            tokens. Without any, the documents held out when ``second`` was trained, where this
+            workspace has them.
+        text_field: the member of a JSON line that holds its document.
+        shown: words of each kind in the result, at most.
+
+    Raises:
+        UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
+        CorpusError: the files cannot be used.
+    """
+    registry = open_registry(workspace)
+    one, other = (_side(registry, reference) for reference in (first, second))
+    tokenizers = one.tokenizer, other.tokenizer
+    return VersionComparison(
+        first=one.title,
+        second=other.title,
+        vocab_sizes=(tokenizers[0].vocab_size, tokenizers[1].vocab_size),
+        patterns=(_pattern(tokenizers[0]), _pattern(tokenizers[1])),
+        metrics=tuple(
+            MetricPair(key, one.metrics.get(key), other.metrics.get(key))
+            for key in sorted(one.metrics.keys() | other.metrics.keys())
+        ),
+        vocab=compare_vocabs(*tokenizers),
+        diverging=first_diverging_merge(*tokenizers),
+        documents=compare_on(*tokenizers, _documents(on, text_field, tokenizers), shown)
+        if on
+        else None,
+    )
+
+
+def _side(registry: Registry, reference: str | Path) -> _Side:
+    parsed = parse_reference(reference)
+    if isinstance(parsed, ByPath):
+        return _Side(str(parsed), load_tokenizer(parsed.path), {})
+    version = resolve(registry, parsed)
+    return _Side(str(version), load_version(registry, version), metrics_of(registry, version))
+
+
+def _documents(
+    on: Sequence[str | Path], text_field: str, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> Iterator[bytes]:
+    separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
+    reading = Reading(tokenizers[0].pattern, tuple(separators), text_field=text_field)
+    files = find_source_files([Source(str(pattern)) for pattern in on])
+    return documents_of(files, reading)
+
+
+def _pattern(tokenizer: Tokenizer) -> str:
+    return tokenizer.pattern.name or tokenizer.pattern.regex

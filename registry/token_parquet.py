@@ -1,0 +1,86 @@
+"""Token shards as Parquet: a row is a document. Knows Parquet; the core plans and fills the shards.
+
+Hand `PARQUET` to `Tokenizer.encode_files(format=…)` to write, to `TokenShards(…, PARQUET)` to read.
+Any Parquet reader finds one column, ``ids``: list of uint16 or uint32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.shard_formats import ShardFormat
+
+if TYPE_CHECKING:
+    import pyarrow
+
+COLUMN = "ids"
+_GROUP_TOKENS = 1 << 22  # of a row group, about: what a reader holds at a time
+
+
+class _ParquetWriter:
+    """NAME.parquet: row groups of whole documents, zstd."""
+
+    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self._type = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)))
+        self._schema = pyarrow.schema([pyarrow.field(COLUMN, self._type, nullable=False)])
+        self._file = pyarrow.parquet.ParquetWriter(
+            paths[0], self._schema, compression="zstd", use_dictionary=False, write_statistics=False
+        )
+        self._dtype = dtype
+        self._written = 0  # ids in row groups
+        self._ids: list[NDArray[Any]] = []
+        self._held = 0  # ids not in row groups yet
+        self._ends: list[NDArray[np.int64]] = []
+
+    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+        self._ids.append(ids)
+        self._held += len(ids)
+        self._ends.append(ends)
+        if self._held >= _GROUP_TOKENS:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        """Write the documents that have ended, keep what is open."""
+        import pyarrow
+
+        ends = np.concatenate(self._ends) - self._written
+        if not len(ends):
+            return
+        ids = np.concatenate(self._ids)
+        edges = np.append(0, ends)
+        complete = int(edges[-1])
+        rows = pyarrow.ListArray.from_arrays(
+            pyarrow.array(edges, pyarrow.int32()), pyarrow.array(ids[:complete]), type=self._type
+        )
+        self._file.write_table(pyarrow.Table.from_arrays([rows], schema=self._schema))
+        self._written += complete
+        self._ids, self._ends = [ids[complete:]], []
+        self._held = len(ids) - complete
+
+    def close(self) -> None:
+        if self._ends:
+            self._write_group()
+        self._file.close()
+
+
+def _read(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A whole shard in memory."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(paths[0])
+    chunks: list[pyarrow.ListArray] = table.column(COLUMN).chunks
+    ids = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in chunks]
+    lengths = [chunk.value_lengths().to_numpy(zero_copy_only=False) for chunk in chunks]
+    edges = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths]), dtype=np.int64)
+    return np.concatenate([np.empty(0, dtype), *ids]), edges
+
+
+PARQUET = ShardFormat("parquet", (".parquet",), _ParquetWriter, _read)

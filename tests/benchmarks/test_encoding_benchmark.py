@@ -1,0 +1,115 @@
+"""The encoding benchmark on a tiny file: it finds equality and difference, and renders both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.charts import speeds
+from benchmarks.documents import SEPARATOR
+from benchmarks.encoders import ENCODERS
+from benchmarks.encoding import compare, in_turn, vocabulary
+from benchmarks.encoding_results import (
+    loading_of,
+    plain,
+    save,
+    saved,
+    saved_loading,
+    summary,
+    verdict,
+)
+from benchmarks.measure_encoding import BLOCK, block_digests
+from benchmarks.render import encoding_block
+
+IDS = np.arange(3 * BLOCK + 5, dtype=np.uint32)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "tiny.txt"
+    text = "low lower lowest, über 12 naïve newest\n\n  cafés. "
+    path.write_text(f"{text * 20}{SEPARATOR}{SEPARATOR}{text * 7}", encoding="utf-8")
+    return path
+
+
+def run(seconds: float, ids: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
+    blocks, count = block_digests([ids])
+    figures = {
+        **dict.fromkeys(("seconds", "cpu_seconds", "again_seconds"), seconds),
+        **dict.fromkeys(("again_cpu_seconds", "peak_megabytes", "load_seconds"), 1.0),
+        **dict.fromkeys(("load_megabytes", "short_microseconds"), 2.0),
+        **dict.fromkeys(("kilobyte_microseconds", "decode_megabytes_per_second"), 3.0),
+    }
+    return {**figures, "ids": count, "blocks": blocks}
+
+
+def result_of(path: Path, theirs: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
+    runs = {
+        "bpeline": [run(1.0), run(2.0), run(4.0)],
+        "tiktoken": [run(10.0, theirs), run(60.0, theirs), run(40.0, theirs)],
+        "gigatoken": [{"failure": "out of memory"}],
+    }
+    return summary(path, 300, 2, runs)
+
+
+def test_independent_libraries_give_our_ids_in_processes_of_their_own(corpus: Path) -> None:
+    names = ["bpeline", "bpeline, lists", "HuggingFace", "tiktoken"]
+    with vocabulary(None, corpus, 300) as folder:
+        result = compare(corpus, folder, names, threads=2, rounds=1)
+        loading = loading_of(in_turn(names[:1], folder, None, 1, 1), 300)
+    measured = result["trainers"]
+    assert [measured[name].get("equal") for name in names] == [True] * 4, measured
+    assert all(measured[name]["decode_megabytes_per_second"] > 0 for name in names)
+    assert loading["encoders"]["bpeline"]["seconds"] > 0
+
+
+def test_every_installed_encoder_has_a_name_and_most_a_caveat() -> None:
+    assert ENCODERS["bpeline"].installed
+    assert all(encoder.caveat for encoder in ENCODERS.values())
+
+
+@pytest.mark.parametrize("size", [1, 7, BLOCK - 1, BLOCK, 3 * BLOCK])
+def test_digests_do_not_depend_on_how_arrays_are_cut(size: int) -> None:
+    whole = block_digests([IDS])
+    assert len(whole[0]) == 4
+    head = IDS[: 2 * BLOCK] if size < 10 else IDS
+    pieces = [head[begin : begin + size] for begin in range(0, len(head), size)]
+    assert block_digests([*pieces, IDS[len(head) :]]) == whole
+    assert block_digests([]) == ([], 0)
+
+
+def test_the_first_differing_block_is_named() -> None:
+    other = IDS.copy()
+    other[BLOCK + 3] += 1
+    assert verdict(run(1), run(1)) == ""
+    assert verdict(run(1, other), run(1)) == "differ within 65,536 ids from id 65,536 on"
+    assert verdict(run(1, IDS[:-1]), run(1)) == "differ within 65,536 ids from id 196,608 on"
+    longer = np.append(IDS[: 2 * BLOCK], IDS)
+    assert verdict(run(1, IDS[: 2 * BLOCK]), run(1, longer)).endswith("131,072 on")
+
+
+def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
+    assert result_of(corpus)["trainers"]["tiktoken"]["ratio"] == 10.0
+    different = result_of(corpus, IDS + 1)["trainers"]["tiktoken"]
+    assert different["ratio"] is None
+    assert different["equal"] is False
+    assert "differ" in plain(result_of(corpus, IDS + 1))
+    assert "failed: out of memory" in plain(result_of(corpus))
+
+
+def test_results_are_kept_and_rendered(corpus: Path, tmp_path: Path) -> None:
+    save(result_of(corpus), tmp_path)
+    save(loading_of({"bpeline": [run(1.0)]}, 100_000), tmp_path)
+    (kept,) = saved(tmp_path)
+    assert kept["trainers"]["bpeline"]["seconds"] == 2.0
+    content = encoding_block([kept], saved_loading(tmp_path))
+    assert "| tiktoken |" in content
+    assert "| loading 100,000 tokens |" in content
+    assert saved_loading(tmp_path / "none") is None
+    speeds([kept], tmp_path / "speeds.svg")
+    drawn = (tmp_path / "speeds.svg").read_text()
+    assert "tiktoken" in drawn
+    assert len(drawn) < 50_000

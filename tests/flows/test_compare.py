@@ -1,0 +1,169 @@
+"""``bpeline compare`` and the commands that move aliases, on two real versions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli.main import cli
+from flows.token_text import token_text
+from registry import load_tokenizer
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
+) -> Path:
+    """A folder with two versions of ``news``, and text that neither was trained on."""
+    folder = tmp_path_factory.mktemp("compared")
+    shutil.copytree(fresh_workspace, folder / ".bpeline")
+    (folder / "old.txt").write_text(english_and_code[:60_000], encoding="utf-8")
+    (folder / "new.txt").write_text(english_and_code[40_000:120_000], encoding="utf-8")
+    pieces = [english_and_code[at : at + 900] for at in range(120_000, 150_000, 900)]
+    (folder / "fresh.txt").write_text("<|end|>".join(pieces), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for source in ("old.txt", "new.txt"):
+            options = ["--name", "news", "--vocab-size", "500", "--special-token", "<|end|>"]
+            result = CliRunner().invoke(cli, ["train", source, *options])
+            assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> None:
+    answer = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--json")
+    assert answer.exit_code == 0, answer.output
+    compared = json.loads(answer.stdout)
+    text = (here / "fresh.txt").read_text(encoding="utf-8")
+    documents = text.split("<|end|>")
+    tokens = [
+        sum(len(load_tokenizer(f"news/{number}").encode(one)) for one in documents)
+        for number in (1, 2)
+    ]
+    found = compared["documents"]
+    assert found["documents"] == len(documents)
+    assert [found["first_tokens"], found["second_tokens"]] == tokens
+    assert found["change"]["low"] < tokens[1] / tokens[0] - 1 < found["change"]["high"]
+
+    shown = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt").stdout
+    assert f"{tokens[0]:,} → {tokens[1]:,} tokens" in shown
+    added = len(compared["vocab"]["added"])
+    assert f"{added:,} added" in shown
+    worst = found["segmentation"]["worse"][0]
+    assert f"{worst['cost']:+,}" in shown
+    assert worst["cost"] == worst["count"] * (len(worst["second"]) - len(worst["first"]))
+
+
+def test_tokens_in_json_are_spelt_as_in_vocab_json(here: Path, bpeline: Command) -> None:
+    compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
+    vocab = json.loads(
+        (load_directory(here, "news/2", bpeline) / "vocab.json").read_text(encoding="utf-8")
+    )
+    assert compared["vocab"]["added"]
+    assert set(compared["vocab"]["added"]) <= vocab.keys()
+
+
+def load_directory(here: Path, reference: str, bpeline: Command) -> Path:
+    return Path(json.loads(bpeline("show", reference, "--json").stdout)["files"])
+
+
+def test_any_tokenizer_file_can_be_the_other_side(here: Path, bpeline: Command) -> None:
+    bpeline("export", "news/1", "--format", "hf", "--output", "other.json")
+    shown = bpeline("compare", "./other.json", "news/1", "--on", "fresh.txt")
+    assert shown.exit_code == 0, shown.output
+    assert "no difference beyond chance" in shown.stdout
+    assert "merges     the same" in shown.stdout
+
+
+class Page(HTMLParser):
+    """The text of a page, and everything it would fetch."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.text, self.fetched = "", []
+        self.tags: list[str] = []
+        self.feed(content)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_says_the_same_and_needs_nothing_else(here: Path, bpeline: Command) -> None:
+    shown = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--html", "page.html")
+    assert "wrote page.html" in shown.stdout
+    page = Page((here / "page.html").read_text(encoding="utf-8"))
+    verdict = next(line for line in shown.stdout.splitlines() if line.startswith("text "))
+    assert verdict.removeprefix("text").strip() in page.text
+    assert page.fetched == []
+    assert "script" not in page.tags
+
+
+def test_words_of_a_corpus_cannot_become_markup(
+    here: Path, bpeline: Command, tmp_path: Path
+) -> None:
+    hostile = tmp_path / "hostile.txt"
+    hostile.write_text("<script>alert(1)</script><img src=x> " * 50, encoding="utf-8")
+    page_path = tmp_path / "hostile.html"
+    bpeline("compare", "news/1", "news/2", "--on", hostile, "--html", page_path, "--words", 100)
+    page = Page(page_path.read_text(encoding="utf-8"))
+    assert not {"script", "img"} & set(page.tags)
+
+
+def test_what_does_not_exist_is_not_compared(here: Path, bpeline: Command) -> None:
+    shown = bpeline("compare", "news/1", "./missing.json")
+    assert (shown.exit_code, "there is no missing.json" in shown.stderr) == (1, True)
+    shown = bpeline("compare", "news/1", "news/2", "--on", "nowhere/*.txt")
+    assert shown.exit_code == 2
+
+
+def test_aliases_are_promoted_and_taken_back(here: Path, bpeline: Command) -> None:
+    assert "news@live points to news/1 now" in bpeline("promote", "news/1", "--to", "live").stdout
+    moved = json.loads(
+        bpeline("promote", "news/2", "--to", "live", "--by", "me", "--reason", "x", "--json").stdout
+    )
+    assert (moved["from"], moved["to"]) == (1, 2)
+    assert "already" in bpeline("promote", "news/2", "--to", "live").stdout
+    assert "(before: news/2)" in bpeline("rollback", "news", "--alias", "live").stdout
+    told = bpeline("history", "news", "--alias", "live").stdout.splitlines()
+    assert [next(part for part in line.split("  ") if "→" in part).strip() for line in told] == [
+        "news/2 → news/1",
+        "news/1 → news/2",
+        "nowhere → news/1",
+    ]
+    assert "me" in told[1].split()
+    refused = bpeline("rollback", "news", "--alias", "live")
+    assert (refused.exit_code, "no earlier version" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        (b" the", '" the"'),
+        (b'say "hi"', r'"say \"hi\""'),
+        (b"it's", '"it\'s"'),
+        (b"\n\t\\", r'"\n\t\\"'),
+        (b"\xe2\x80", r'b"\xe2\x80"'),
+        ("Größe".encode(), '"Größe"'),
+        (b"\xc2\xa0", r'"\xa0"'),
+    ],
+)
+def test_tokens_read_as_quoted_text(token: bytes, text: str) -> None:
+    assert token_text(token) == text

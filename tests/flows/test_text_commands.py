@@ -1,0 +1,186 @@
+"""``bpeline encode``, ``count`` and ``explain``: what they print and refuse."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tokenizer_core.tokenizer import Tokenizer
+
+Command = Callable[..., Result]
+END = "<|end|>"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tokenizer:
+    """A folder with a tokenizer that knows " then" and two special tokens."""
+    vocab = {byte: bytes([byte]) for byte in range(256)}
+    vocab |= {256: b" t", 257: b"he", 258: b" the", 259: b" then", 260: END.encode(), 261: b"<x>"}
+    merges = [(b" ", b"t"), (b"h", b"e"), (b" t", b"he"), (b" the", b"n")]
+    tokenizer = Tokenizer(vocab, merges, [END, "<x>"])
+    tokenizer.save(tmp_path / "kept")
+    monkeypatch.chdir(tmp_path)
+    return tokenizer
+
+
+def printed(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+# encode
+
+
+def test_single_special_tokens_are_allowed_by_name(here: Tokenizer, bpeline: Command) -> None:
+    text = f"a{END}<x>"
+    assert printed(bpeline("encode", "./kept", text, "--special", END)).split() == [
+        *("97", "260"),
+        *map(str, b"<x>"),
+    ]
+    assert printed(bpeline("encode", "./kept", text, "--allow-special")) == "97 260 261\n"
+    refused = bpeline("encode", "./kept", text, "--special", END, "--on-special", "error")
+    assert refused.exit_code == 2
+    assert "<x>" in refused.stderr
+    assert bpeline("encode", "./kept", "a", "--special", "<no>").exit_code == 2
+
+
+def test_offsets_are_of_bytes_and_of_characters(here: Tokenizer, bpeline: Command) -> None:
+    found = json.loads(printed(bpeline("encode", "./kept", "é then", "--offsets", "--json")))
+    assert found["ids"] == [0xC3, 0xA9, 259]
+    assert found["byte_offsets"] == [[0, 1], [1, 2], [2, 7]]
+    assert found["char_offsets"] == [[0, 1], [0, 1], [1, 6]]
+    lines = printed(bpeline("encode", "./kept", "é then", "--offsets")).splitlines()
+    assert lines[-1].split() == ["259", "2:7", "1:6", "Ġthen"]
+
+
+def test_text_comes_through_a_pipe(here: Tokenizer, bpeline: Command) -> None:
+    assert printed(bpeline("encode", "./kept", "-", input="a then")) == "97 259\n"
+    assert printed(bpeline("encode", "./kept", "-", input="")) == "\n"
+    assert bpeline("encode", "./kept", "-", input=b"\xff").exit_code == 2
+
+
+# count
+
+
+def test_count_says_tokens_documents_and_bytes_of_each_file(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    Path("a.txt").write_text(f" then{END}é{END}{END}")
+    Path("b.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a then"}\n{"text": ""}\n'))
+    command = ("count", "./kept", "a.txt", "b.jsonl.gz", "--separator", END)
+    found = json.loads(printed(bpeline(*command, "--json")))
+    assert [Path(one.pop("path")).name for one in found["files"]] == ["a.txt", "b.jsonl.gz"]
+    assert found == {
+        "digest": here.digest,
+        "files": [
+            {"tokens": 3, "documents": 2, "bytes": 7, "bytes_per_token": 7 / 3},
+            {"tokens": 2, "documents": 1, "bytes": 6, "bytes_per_token": 3.0},
+        ],
+        "total": {"tokens": 5, "documents": 3, "bytes": 13, "bytes_per_token": 2.6},
+    }
+    lines = printed(bpeline(*command)).splitlines()
+    assert len(lines) == 4
+    assert lines[1].split()[:4] == ["3", "2", "7", "2.3333"]
+    assert lines[-1].split() == ["5", "3", "13", "2.6000", "total"]
+    closed = json.loads(printed(bpeline(*command, "--end-of-text", END, "--json")))
+    assert closed["total"]["tokens"] == 5 + 3
+
+
+def test_count_reads_a_pipe(here: Tokenizer, bpeline: Command) -> None:
+    lines = printed(bpeline("count", "./kept", "-", input=" then then")).splitlines()
+    assert lines[1].split() == ["2", "1", "10", "5.0000", "-"]
+    empty = json.loads(printed(bpeline("count", "./kept", "-", "--json", input="")))
+    assert empty["total"] == {"tokens": 0, "documents": 0, "bytes": 0, "bytes_per_token": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "FILES"),
+        (("gone.txt",), "gone.txt"),
+        (("-", "a.txt"), "beside files"),
+        (("a.txt", "--threads", "0"), "threads is 0"),
+        (("a.txt",), "not UTF-8"),
+    ],
+)
+def test_count_says_what_it_cannot_do(
+    here: Tokenizer, bpeline: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    Path("a.txt").write_bytes(b"a\xff")
+    result = bpeline("count", "./kept", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+# explain
+
+
+def test_explain_shows_merges_in_the_order_in_which_they_fired(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    lines = printed(bpeline("explain", "./kept", "a then")).splitlines()
+    assert lines == [
+        "a  at byte 0  ->  a 97",
+        "Ġthen  at byte 1  ->  Ġthen 259",
+        "    rank 0  Ġ + t -> Ġt  at byte 1",
+        "    rank 1  h + e -> he  at byte 3",
+        "    rank 2  Ġt + he -> Ġthe  at byte 1",
+        "    rank 3  Ġthe + n -> Ġthen  at byte 1",
+    ]
+    (first, second) = json.loads(printed(bpeline("explain", "./kept", "a then", "--json")))
+    assert first["merges"] == []
+    assert second["ids"] == [259]
+    assert second["merges"][2] == {"rank": 2, "left": "Ġt", "right": "he", "begin": 1}
+
+
+@pytest.mark.parametrize("named", [("--token", " then"), ("--id", "259")])
+def test_explain_draws_the_tree_of_a_token(
+    here: Tokenizer, bpeline: Command, named: tuple[str, str]
+) -> None:
+    assert printed(bpeline("explain", "./kept", *named)).splitlines() == [
+        "token 259  Ġthen  5 bytes",
+        "Ġthen  rank 3",
+        "├── Ġthe  rank 2",
+        "│   ├── Ġt  rank 0",
+        "│   │   ├── Ġ",
+        "│   │   └── t",
+        "│   └── he  rank 1",
+        "│       ├── h",
+        "│       └── e",
+        "└── n",
+    ]
+    found = json.loads(printed(bpeline("explain", "./kept", *named, "--json")))
+    assert found["reached_by_merges"] is True
+    assert [merge["rank"] for merge in found["merges"]] == [0, 1, 2, 3]
+
+
+def test_explain_says_that_no_merge_makes_a_special_token(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    assert "special" in printed(bpeline("explain", "./kept", "--token", END))
+    found = json.loads(printed(bpeline("explain", "./kept", "--id", "260", "--json")))
+    assert found["special"] is True
+    assert found["reached_by_merges"] is False
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("a", "--token", "b"), ("--token", "zz"), ("--id", "9999"), ("--id", "x")]
+)
+def test_explain_says_what_it_cannot_do(
+    here: Tokenizer, bpeline: Command, arguments: tuple[str, ...]
+) -> None:
+    result = bpeline("explain", "./kept", *arguments)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) >= 2
+
+
+@pytest.mark.parametrize("command", ["encode", "decode", "count", "explain"])
+def test_help_has_an_example(bpeline: Command, command: str) -> None:
+    said = printed(bpeline(command, "--help"))
+    assert f"bpeline {command} news" in said
+    assert "--json" in said

@@ -1,0 +1,78 @@
+"""Where there is no workspace none is made by asking; those that share a catalogue stay apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from flows.training_request import TrainingRequest
+from flows.training_run import training_run
+from registry import environment
+from registry.opening import open_registry
+
+Command = Callable[..., Result]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["versions"], ["versions", "news", "--json"], ["show", "news/1"], ["resume", "--list"]],
+)
+def test_asking_where_there_is_no_workspace_makes_none(
+    arguments: list[str], bpeline: Command, tmp_path: Path
+) -> None:
+    asked = bpeline(*arguments)
+    assert asked.exit_code == 1
+    assert asked.stdout == ""
+    assert f"there is no workspace at {tmp_path / '.bpeline'}" in asked.stderr
+    assert "bpeline train --demo" in asked.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
+    bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = open_registry(tmp_path / "elsewhere")
+    elsewhere.catalogue.add_version("news", "ab" * 32, vocab_size=300)
+    monkeypatch.setenv(environment.CATALOGUE_VARIABLE, elsewhere.catalogue.url)
+    assert json.loads(bpeline("versions", "--json").stdout)[0]["name"] == "news"
+    assert json.loads(bpeline("show", "news/1", "--json").stdout)["vocab_size"] == 300
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+
+
+def request(tmp_path: Path) -> TrainingRequest:
+    return TrainingRequest.checked(
+        paths=[str(tmp_path / "corpus.txt")], name="news", vocab_size=300, pattern="gpt2",
+        special_tokens=[], tie_break="smallest-ids", min_count=2, max_token_bytes=None,
+        invalid_utf8="strict", held_out=0.0, text_field="text", workers=1, min_word_count=1,
+        required_tokens=[],
+    )  # fmt: skip
+
+
+def interrupted(asked: TrainingRequest, workspace: str) -> str:
+    """The id of a run that somebody stopped."""
+    with suppress(KeyboardInterrupt), training_run(asked, workspace) as run:
+        raise KeyboardInterrupt
+    return run.id
+
+
+def test_a_run_is_not_continued_by_another_workspace(
+    bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        environment.CATALOGUE_VARIABLE, f"sqlite:///{tmp_path / 'shared-catalogue.sqlite'}"
+    )
+    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    begun = [interrupted(request(tmp_path), place) for place in (there, here, here, there)]
+    assert begun[0] != begun[1]
+    assert begun[1:] == [begun[1], begun[1], begun[0]]  # each goes on with its own
+    for workspace, run_id in ((here, begun[1]), (there, begun[0])):
+        listed = json.loads(bpeline("resume", "--list", "--json", "--workspace", workspace).stdout)
+        assert [one["id"] for one in listed] == [run_id]
+    refused = bpeline("resume", begun[0], "--workspace", here)
+    assert refused.exit_code == 2
+    assert "another workspace" in refused.stderr

@@ -1,0 +1,89 @@
+"""Promotion, rollback and history, in a real MLflow and a real catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from registry import alias_history, load_tokenizer, promote, publish_version, rollback
+from registry.opening import Registry
+from registry.publication import Publication
+from tokenizer_core.errors import InvalidOption, RegistryUnreachable, UnknownVersion
+
+
+@pytest.fixture
+def three(registry: Registry, made: Callable[..., Publication]) -> list[str]:
+    """The digests of news/1, news/2 and news/3."""
+    publications = [made(word) for word in (b"the", b"and", b"there")]
+    for publication in publications:
+        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    return [publication.digest for publication in publications]
+
+
+def test_rollback_goes_back_through_the_promotions(registry: Registry, three: list[str]) -> None:
+    for number in (1, 2, 3):
+        promote(f"news/{number}", by="a person", reason=f"because {number}")
+    back = rollback("news", by="another", reason="broken")
+    assert (back.before, back.number) == (3, 2)
+    assert registry.tracker.aliases("news")["champion"] == 2
+    assert load_tokenizer("news@champion").digest == three[1]
+    back = rollback("news")
+    assert (back.before, back.number) == (2, 1)
+    with pytest.raises(UnknownVersion, match="no earlier version"):
+        rollback("news")
+    assert registry.tracker.aliases("news")["champion"] == 1
+
+    promote("news/3")  # after going back, a promotion counts from where the alias is
+    assert rollback("news").number == 1
+
+
+def test_promoting_what_is_there_already_is_no_step(registry: Registry, three: list[str]) -> None:
+    promote("news/1")
+    promote("news/2")
+    assert (promote("news/2").before, promote("news@champion").before) == (2, 2)
+    assert rollback("news").number == 1
+
+
+def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[str]) -> None:
+    promote("news/1")
+    registry.tracker.move_alias("news", "champion", 3)  # in its UI
+    assert rollback("news", reason="not that one").number == 1
+    moves = alias_history("news", "champion")
+    assert [(one.from_number, one.to_number, one.by) for one in moves] == [
+        (3, 1, ""),
+        (1, 3, "mlflow"),
+        (None, 1, ""),
+    ]
+
+
+def test_history_is_newest_first_and_of_one_alias_or_all(
+    registry: Registry, three: list[str]
+) -> None:
+    promote("news/2", "staging", by="a person", reason="to try")
+    newest = alias_history("news")[0]
+    assert (newest.alias, newest.to_number, newest.by, newest.reason) == (
+        "staging", 2, "a person", "to try",
+    )  # fmt: skip
+    assert [one.alias for one in alias_history("news")] == ["staging", *["candidate"] * 3]
+    assert [one.alias for one in alias_history("news", "staging")] == ["staging"]
+    with pytest.raises(UnknownVersion, match="news@nobody has no history"):
+        alias_history("news", "nobody")
+
+
+def test_what_cannot_be_rolled_back_is_refused(registry: Registry, three: list[str]) -> None:
+    with pytest.raises(UnknownVersion):
+        rollback("news")  # no champion yet
+    with pytest.raises(UnknownVersion):
+        rollback("code")
+    with pytest.raises(InvalidOption):
+        rollback("news", "v3")
+
+
+def test_nothing_moves_when_mlflow_does_not_answer(
+    registry: Registry, three: list[str], disconnected: Registry
+) -> None:
+    with pytest.raises(RegistryUnreachable):
+        promote("news/1")
+    with pytest.raises(UnknownVersion):
+        alias_history("news", "champion")

@@ -1,0 +1,120 @@
+"""Rules of promotion: what they accept, what they refuse and how they say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from registry import promote, publish_version
+from registry.gates import Rule, judge, read_rules, require
+from registry.opening import Registry
+from registry.publication import Publication
+from tokenizer_core.errors import InvalidOption, PromotionRefused
+
+RATIO = "compression/bytes_per_token"
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "before", "holds", "worst"),
+    [
+        (Rule(RATIO, "higher"), 4.0, 4.0, True, 4.0),
+        (Rule(RATIO, "higher"), 3.99, 4.0, False, 4.0),
+        (Rule(RATIO, "higher", 0.01), 3.97, 4.0, True, 3.96),
+        (Rule(RATIO, "higher", 0.01), 3.95, 4.0, False, 3.96),
+        (Rule("words/fertility", "lower", 0.1), 1.09, 1.0, True, 1.1),
+        (Rule("words/fertility", "lower", 0.1), 1.2, 1.0, False, 1.1),
+        (Rule("loss", "higher", 0.1), -1.05, -1.0, True, -1.1),
+        (Rule(RATIO, "higher", None, 3.5), 3.6, 9.9, True, 3.5),
+        (Rule(RATIO, "higher", None, 3.5), 3.4, 1.0, False, 3.5),
+        (Rule(RATIO, "higher", 0.5, 3.5), 3.0, 4.0, False, 3.5),
+        (Rule("unreachable", "lower", None, 0), 0, None, True, 0),
+        (Rule("unreachable", "lower", None, 0), 1, None, False, 0),
+        (Rule(RATIO, "higher"), 1.0, None, True, None),  # nothing to compare with yet
+    ],
+)
+def test_a_rule_bounds_a_metric(
+    rule: Rule, value: float, before: float | None, holds: bool, worst: float | None
+) -> None:
+    present = None if before is None else {rule.metric: before}
+    (verdict,) = judge([rule], {rule.metric: value}, present)
+    assert verdict.holds is holds
+    assert verdict.worst == (None if worst is None else pytest.approx(worst))
+
+
+def test_what_was_not_measured_does_not_pass() -> None:
+    verdicts = judge([Rule(RATIO, "higher"), Rule("x", "lower")], {"x": float("nan")}, None)
+    assert [verdict.holds for verdict in verdicts] == [False, False]
+    with pytest.raises(PromotionRefused, match=f"{RATIO} was not measured; x was not measured"):
+        require(verdicts, "it cannot be")
+
+
+def test_rules_are_read_from_toml(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(
+        f"""
+        [[rule]]
+        metric = "{RATIO}"
+        direction = "higher"
+        tolerance = 0.005
+
+        [[rule]]
+        metric = "vocabulary/unreachable_tokens"
+        direction = "lower"
+        limit = 0
+
+        [[rule]]
+        metric = "words/fertility"
+        direction = "lower"
+        """,
+        encoding="utf-8",
+    )
+    assert read_rules(path) == (
+        Rule(RATIO, "higher", 0.005, None),
+        Rule("vocabulary/unreachable_tokens", "lower", None, 0),
+        Rule("words/fertility", "lower", 0.0, None),
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"rule = 3",
+        b"[[rule]]\n",
+        b'[[rule]]\nmetric = "x"',
+        b'[[rule]]\nmetric = "x"\ndirection = "up"',
+        b'[[rule]]\nmetric = 3\ndirection = "lower"',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\ntolerance = "1 %"',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\ntolerance = -0.1',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\nlimit = nan',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\nlimit = true',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\ntolerence = 0.1',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\n[other]\n',
+        b"not toml",
+        b"\xff",
+    ],
+)
+def test_other_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_bytes(content)
+    with pytest.raises(InvalidOption, match=r"rules\.toml"):
+        read_rules(path)
+    with pytest.raises(InvalidOption, match=r"missing\.toml"):
+        read_rules(tmp_path / "missing.toml")
+
+
+def test_a_promotion_that_breaks_a_rule_moves_nothing(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    for word, ratio in ((b"the", 2.5), (b"and", 2.4), (b"there", 2.49)):
+        publication = replace(made(word), metrics={RATIO: ratio})
+        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    rules = [Rule(RATIO, "higher", 0.01)]
+    assert promote("news/1", rules=rules).number == 1  # nobody was there
+    with pytest.raises(PromotionRefused, match=r"news@champion cannot move to news/2.* 2\.4, "):
+        promote("news/2", rules=rules)
+    assert registry.tracker.aliases("news")["champion"] == 1
+    assert promote("news/3", rules=rules).number == 3

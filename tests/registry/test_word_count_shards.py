@@ -1,0 +1,173 @@
+"""Shards: they exist when their record does, and are forgotten when they are damaged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from counted_chunks import READING, TEMPTING, counted, flip
+
+from registry import arrow_columns
+from registry.word_count_store import ShardRef, ShardStatistics, WordCountStore, shard_key
+from registry.workspace import Workspace
+from tokenizer_core.digests import digest_of, digest_of_bytes
+from tokenizer_core.errors import CorruptFile
+from tokenizer_core.word_counts import WordCounts
+
+
+def test_a_shard_exists_when_its_record_does(store: WordCountStore, workspace: Workspace) -> None:
+    part = counted(TEMPTING, held_out=[b"held out"])
+    digest = part.chunk.digest
+    assert not store.has(digest, READING)
+    key = store.put(part, READING)
+    assert key == shard_key(digest, READING)
+    assert store.has(digest, READING)
+    assert not store.has(digest, digest_of("another reading"))
+    for path in (
+        workspace.shard_counts(key), workspace.shard_held_out(key), workspace.shard_manifest(key),
+    ):  # fmt: skip
+        path.unlink()
+        assert not store.has(digest, READING)
+        store.put(part, READING)
+        assert store.has(digest, READING)
+    store.forget_shard(key)
+    assert not store.has(digest, READING)
+
+
+@pytest.mark.parametrize("number", [1, 2**32 - 1, 2**32, 2**62])
+def test_every_number_comes_back_whatever_room_it_takes(number: int) -> None:
+    counts = WordCounts.from_mapping({**TEMPTING, b"many": number})
+    for position in (0, 2**32 - 1 - len(counts), 2**32, 2**60):
+        given = counts.shifted(position)
+        content = arrow_columns.counts_as_file(given)
+        back = arrow_columns.counts_from_file(bytes(content), given.pattern)
+        assert list(back.items()) == list(given.items())
+        assert back.first_positions.tolist() == given.first_positions.tolist()
+        arrays = (back.word_bytes, back.offsets, back.counts, back.first_positions)
+        assert [array.dtype for array in arrays] == [np.uint8, np.int64, np.int64, np.int64]
+
+
+def test_small_numbers_take_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = WordCounts.from_mapping({b"%06d" % k: 1 for k in range(1000)})
+    small = len(bytes(arrow_columns.counts_as_file(counts)))
+    assert 18_000 < small < 20_000  # 6 bytes and three numbers a word
+    monkeypatch.setattr(arrow_columns, "_INT32_LIMIT", 100)
+    monkeypatch.setattr(arrow_columns, "_UINT32_LIMIT", 1)
+    large = bytes(arrow_columns.counts_as_file(counts))
+    assert len(large) > small + 10_000
+    assert arrow_columns.counts_from_file(large, counts.pattern).words() == counts.words()
+
+
+@pytest.mark.parametrize("which", ["counts", "manifest"])
+@pytest.mark.parametrize("harm", [0.0, 0.3, 0.6, 0.99, "truncated", "missing", "empty"])
+def test_a_damaged_shard_is_named_and_forgotten_so_that_it_is_counted_again(
+    store: WordCountStore, workspace: Workspace, which: str, harm: float | str
+) -> None:
+    good, bad = counted(TEMPTING), counted({b"%d" % k: k + 1 for k in range(500)})
+    refs = [ShardRef(store.put(part, READING)) for part in (good, bad)]
+    paths = {"counts": workspace.shard_counts, "manifest": workspace.shard_manifest}
+    path = paths[which](refs[1].key)
+    if isinstance(harm, float):
+        flip(path, harm)
+    elif harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: -1 if harm == "truncated" else 0])
+    with pytest.raises(CorruptFile, match=path.name):
+        store.combine(refs)
+    assert store.has(good.chunk.digest, READING)
+    assert not store.has(bad.chunk.digest, READING)
+    store.put(bad, READING)
+    assert store.combine(refs).total == good.counts.total + bad.counts.total
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+def test_all_damaged_shards_are_forgotten_at_once(
+    store: WordCountStore, workspace: Workspace, weight: float
+) -> None:
+    parts = [counted({b"%d" % k: k + 1}) for k in range(5)]
+    keys = [store.put(part, READING) for part in parts]
+    for k in (1, 3):
+        flip(workspace.shard_counts(keys[k]), 0.5)
+    with pytest.raises(CorruptFile):
+        store.combine([ShardRef(key, weight) for key in keys])
+    there = [store.has(part.chunk.digest, READING) for part in parts]
+    assert there == [True, False, True, False, True]
+
+
+def test_a_shard_under_another_ones_name_is_not_believed(
+    store: WordCountStore, workspace: Workspace
+) -> None:
+    keys = [store.put(counted({word: 5}), READING) for word in (b"a", b"b")]
+    for place in (workspace.shard_counts, workspace.shard_manifest):
+        place(keys[1]).write_bytes(place(keys[0]).read_bytes())
+    with pytest.raises(CorruptFile):
+        store.combine([ShardRef(keys[1])])
+
+
+def test_a_shard_is_the_same_bytes_whoever_writes_it(
+    store: WordCountStore, workspace: Workspace
+) -> None:
+    """So processes that write the same shard at once leave a whole one, whatever the order."""
+    part = counted(TEMPTING, held_out=[b"x"])
+    key = store.put(part, READING)
+    paths = (workspace.shard_counts, workspace.shard_held_out, workspace.shard_manifest)
+    before = [digest_of_bytes(path(key).read_bytes()) for path in paths]
+    store.put(part, READING)
+    assert [digest_of_bytes(path(key).read_bytes()) for path in paths] == before
+
+
+def test_statistics_add_up_what_the_records_say(store: WordCountStore) -> None:
+    one = store.put(counted({b"ab": 3, b"c": 1}, held_out=[b"xyz", b"\xff"]), READING)
+    two = store.put(counted({b"ab": 2}), READING)
+    assert store.statistics([one, two, two]) == ShardStatistics(
+        shards=3, words=4, total=8, total_bytes=15, documents=9, bytes_counted=15,
+        special_tokens_seen=6, replaced_utf8=3, held_out_documents=2, held_out_bytes=4,
+    )  # fmt: skip
+    assert store.statistics([]) == ShardStatistics()
+    store.forget_shard(two)
+    with pytest.raises(CorruptFile):
+        store.statistics([one, two])
+
+
+def test_held_out_documents_come_back_in_order(store: WordCountStore) -> None:
+    documents = [b"one", b"", b"zwei\x00", b"\xff\xfe", b"d" * 100_000]
+    one = store.put(counted({b"a": 1}, held_out=documents), READING)
+    two = store.put(counted({b"b": 1}, held_out=[b"two"]), READING)
+    none = store.put(counted({b"c": 1}), READING)
+    everything = store.held_out_documents([one, none, two, one], 10**9)
+    assert everything == [*documents, b"two"]
+    assert store.held_out_documents([none], 10) == []
+
+
+def test_a_limit_takes_an_even_share_of_every_shard_and_always_the_same(
+    store: WordCountStore,
+) -> None:
+    held_out = [[b"%d.%03d" % (k, n) for n in range(400)] for k in range(5)]
+    keys = [
+        store.put(counted({b"a": k + 1}, held_out=docs), READING) for k, docs in enumerate(held_out)
+    ]
+    chosen = store.held_out_documents(keys, 1000)
+    assert sum(map(len, chosen)) == 1000
+    assert [sum(doc.startswith(b"%d." % k) for doc in chosen) for k in range(5)] == [40] * 5
+    assert chosen == store.held_out_documents(keys, 1000)
+    assert store.held_out_documents(keys, 0) == []
+
+
+def test_damaged_held_out_documents_are_not_believed(
+    store: WordCountStore, workspace: Workspace
+) -> None:
+    part = counted({b"a": 1}, held_out=[b"some text to evaluate on"] * 10)
+    key = store.put(part, READING)
+    flip(workspace.shard_held_out(key), 0.4)
+    with pytest.raises(CorruptFile, match=r"held-out"):
+        store.held_out_documents([key], 10**6)
+    assert not store.has(part.chunk.digest, READING)
+
+
+def test_of_one_document_that_is_too_long_the_beginning_is_measured(store: WordCountStore) -> None:
+    long = ("中文" * 1000).encode()
+    key = store.put(counted({b"a": 1}, held_out=[long]), READING)
+    (chosen,) = store.held_out_documents([key], 1000)
+    assert long.startswith(chosen)
+    assert 997 <= len(chosen) <= 1000
+    chosen.decode()

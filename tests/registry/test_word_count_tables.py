@@ -1,0 +1,188 @@
+"""Finished tables: they stand alone, are found again, and are never believed when damaged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from counted_chunks import READING, TEMPTING, counted, flip, rows_of
+
+from registry import word_count_tables
+from registry.word_count_store import ShardRef, WordCountStore
+from registry.workspace import Workspace
+from tokenizer_core.errors import CorruptFile, StorageError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_finished_table_stands_alone(store: WordCountStore, workspace: Workspace) -> None:
+    handle = store.combine([ShardRef(store.put(counted(TEMPTING), READING))])
+    names = sorted(path.name for path in workspace.tables.iterdir())
+    assert names == [f"{handle.key}.duckdb", f"{handle.key}.json"]  # above all, no .wal
+    assert list(workspace.temporary.iterdir()) == []
+    store.open_table(replace(handle, counts=None))
+    assert sorted(path.name for path in workspace.tables.iterdir()) == names
+
+
+def test_a_second_run_reuses_the_table_whatever_the_order_of_its_shards(
+    store: WordCountStore,
+) -> None:
+    refs = [ShardRef(store.put(counted({b"a": k}), READING), 1.0, k) for k in (1, 2)]
+    first, second = store.combine(refs), store.combine(refs[::-1])
+    assert (first.reused, second.reused) == (False, True)
+    assert (first.key, first.counts_digest) == (second.key, second.counts_digest)
+    changed = [
+        [ShardRef(refs[0].key, 2.0, 1), refs[1]],
+        [ShardRef(refs[0].key, 1.0, 7), refs[1]],
+        [refs[0]],
+        [*refs, refs[0]],
+    ]
+    assert len({store.combine(one).key for one in changed} | {first.key}) == 5
+
+
+def test_the_process_that_made_a_table_does_not_read_it_again(store: WordCountStore) -> None:
+    ref = ShardRef(store.put(counted(TEMPTING), READING))
+    made, found = store.combine([ref]), store.combine([ref])
+    assert made.counts is store.open_table(made)
+    assert found.counts is None
+    assert made == replace(found, reused=False)
+    assert "WordCounts" not in repr(made)
+    assert list(store.open_table(found).items()) == list(made.counts.items())
+
+
+@pytest.mark.parametrize(("statement", "weight"), [("_WRITTEN", 1.0), ("_WEIGHTED", 0.5)])
+def test_a_table_is_made_with_nothing_open_to_the_outside(
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, weight: float
+) -> None:
+    names = [
+        "threads", "enable_external_access", "autoinstall_known_extensions",
+        "autoload_known_extensions", "allow_community_extensions", "lock_configuration",
+        "python_enable_replacements", "preserve_insertion_order",
+    ]  # fmt: skip
+    # The statement that makes the table tells how it found the settings.
+    monkeypatch.setattr(
+        word_count_tables,
+        statement,
+        "CREATE TABLE word_counts AS SELECT (name || '=' || value)::BLOB AS word, "
+        "1::BIGINT AS count, 0::BIGINT AS first_position FROM duckdb_settings() "
+        f"WHERE name IN {tuple(names)} AND (SELECT count(*) FROM rows) > 0",
+    )
+    # What is in the table then is not what was given, which is noticed elsewhere.
+    monkeypatch.setattr(word_count_tables, "holds", lambda *_: True)
+    key = store.put(counted({b"%d" % k: 1 for k in range(len(names))}), READING)
+    handle = store.combine([ShardRef(key, weight)])
+    found = dict(word.split(b"=") for word, _, _ in rows_of(handle))
+    assert found == {
+        b"threads": b"2",
+        **{
+            name.encode(): b"false"
+            for name in names
+            if name not in ("threads", "lock_configuration", "preserve_insertion_order")
+        },
+        b"lock_configuration": b"true",
+        b"preserve_insertion_order": b"true" if weight == 1 else b"false",
+    }
+
+
+FEWER = "SELECT * FROM ({}) WHERE word <> 'b'::BLOB"
+OTHER_COUNTS = "SELECT word, count + 1 AS count, first_position FROM ({})"
+OTHER_WORDS = "SELECT word || 'x'::BLOB AS word, count, first_position FROM ({})"
+OTHER_ORDER = "SELECT * FROM ({}) ORDER BY word DESC"
+
+
+@pytest.mark.parametrize(
+    ("statement", "changed"),
+    [
+        *(("_WRITTEN", change) for change in (FEWER, OTHER_COUNTS, OTHER_WORDS, OTHER_ORDER)),
+        *(("_UNWEIGHTED", change) for change in (FEWER, OTHER_COUNTS)),
+    ],
+)
+def test_what_duckdb_loses_is_noticed(
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, changed: str
+) -> None:
+    if statement == "_UNWEIGHTED":  # DuckDB adds up
+        monkeypatch.setattr("registry.word_count_store.sum_in_memory", lambda *_, **__: None)
+    head, query = getattr(word_count_tables, statement).split("AS", 1)
+    key = store.put(counted({b"a": 5, b"b": 6}), READING)
+    with monkeypatch.context() as patch:
+        patch.setattr(word_count_tables, statement, f"{head} AS {changed.format(query)}")
+        with pytest.raises(StorageError, match="lost"):
+            store.combine([ShardRef(key)])
+    assert not store.combine([ShardRef(key)]).reused
+
+
+@pytest.mark.parametrize("place", [k / 40 for k in range(40)])
+def test_a_damaged_table_is_never_believed(
+    store: WordCountStore, tmp_path: Path, place: float
+) -> None:
+    words = {b"%d" % k: 1 + k * k for k in range(3000)}
+    refs = [ShardRef(store.put(counted(words), READING))]
+    expected = store.combine(refs).counts_digest
+    handle = store.combine(refs)
+    flip(handle.path, place)
+    try:
+        actual = store.open_table(handle).digest
+    except CorruptFile:
+        assert not store.combine(refs).reused  # forgotten, and made anew
+    else:
+        assert actual == expected  # the bit was in a part of the file that holds nothing
+
+
+@pytest.mark.parametrize("harm", ["truncated", "missing", "manifest", "log", "other table"])
+def test_a_table_whose_surroundings_are_wrong_is_never_believed(
+    store: WordCountStore, workspace: Workspace, harm: str
+) -> None:
+    refs = [ShardRef(store.put(counted(TEMPTING), READING))]
+    other = store.combine([ShardRef(store.put(counted({b"a": 1}), READING))])
+    handle = replace(store.combine(refs), counts=None)
+    if harm == "truncated":
+        handle.path.write_bytes(handle.path.read_bytes()[:-4096])
+    elif harm == "missing":
+        handle.path.unlink()
+    elif harm == "manifest":
+        flip(workspace.table_manifest(handle.key), 0.5)
+    elif harm == "log":
+        word_count_tables.log_of(handle.path).write_bytes(b"")
+    else:
+        handle.path.write_bytes(other.path.read_bytes())
+    with pytest.raises(CorruptFile):
+        store.open_table(handle)
+    again = store.combine(refs)
+    assert not again.reused
+    assert (
+        store.open_table(replace(again, counts=None)).digest
+        == again.counts_digest
+        == handle.counts_digest
+    )
+
+
+KILLED_WHILE_STORING = """
+import os, sys
+from pathlib import Path
+from registry.word_count_store import ShardRef, WordCountStore
+from registry.workspace import Workspace
+from tokenizer_core.durable_files import DurableFiles
+workspace = Workspace(Path(sys.argv[1]))
+DurableFiles.replace = lambda *_: os._exit(137)
+WordCountStore(workspace, threads=1).combine([ShardRef(sys.argv[2])])
+"""
+
+
+def test_a_killed_combination_leaves_only_what_the_next_opening_sweeps(
+    store: WordCountStore, workspace: Workspace
+) -> None:
+    ref = ShardRef(store.put(counted(TEMPTING), READING))
+    (workspace.temporary / "duckdb-1-killed").mkdir()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_STORING, str(workspace.root), ref.key], cwd=ROOT
+    )
+    assert killed.returncode == 137
+    assert [path.name.startswith(".tmp-") for path in workspace.tables.iterdir()] == [True]
+    Workspace.open(workspace.root)
+    assert [*workspace.tables.iterdir(), *workspace.temporary.iterdir()] == []
+    handle = store.combine([ref])
+    assert not handle.reused
+    assert store.open_table(handle).total == sum(TEMPTING.values())

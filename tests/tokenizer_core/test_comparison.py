@@ -1,0 +1,133 @@
+"""Two tokenizers on the same documents: every figure against encoding word by word in Python."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import regex
+
+from tokenizer_core import Tokenizer, WordCounts, train_bpe
+from tokenizer_core.comparison import (
+    compare_on,
+    compare_vocabs,
+    compare_words,
+    first_diverging_merge,
+)
+from tokenizer_core.errors import EmptyCorpus, InvalidUtf8
+from tokenizer_core.split_patterns import NAMED_PATTERNS
+
+SPECIALS = ["<|end|>"]
+
+
+def trained(text: str, size: int, pattern: str = "gpt2") -> Tokenizer:
+    words = Counter(regex.findall(NAMED_PATTERNS[pattern], text))
+    counts = WordCounts.from_mapping({w.encode(): c for w, c in words.items()}, pattern)
+    return train_bpe(counts, size, special_tokens=SPECIALS)
+
+
+@pytest.fixture(scope="module")
+def documents(english_and_code: str) -> list[bytes]:
+    text = english_and_code[:60_000]
+    cut = [text[begin : begin + 1500].encode() for begin in range(0, len(text), 1500)]
+    return [*cut, b"", "Größe 数字 २०२४ é🙂 <|end|>  \n\n".encode()]
+
+
+@pytest.fixture(scope="module")
+def first(english_and_code: str) -> Tokenizer:
+    return trained(english_and_code[:40_000], 600)
+
+
+@pytest.fixture(scope="module")
+def second(english_and_code: str) -> Tokenizer:
+    return trained(english_and_code[30_000:90_000], 700)
+
+
+def cut(tokenizer: Tokenizer, word: bytes) -> tuple[bytes, ...]:
+    return tuple(tokenizer.vocab[id_] for id_ in tokenizer.encode(word.decode()))
+
+
+def test_tokens_and_words_are_those_of_encoding_one_by_one(
+    first: Tokenizer, second: Tokenizer, documents: list[bytes]
+) -> None:
+    found = compare_on(first, second, documents, shown=1_000_000)
+    texts = [document.decode() for document in documents if document]
+    assert found.documents == len(texts)
+    assert found.bytes == sum(map(len, documents))
+    assert found.first_tokens == sum(len(first.encode(text)) for text in texts)
+    assert found.second_tokens == sum(len(second.encode(text)) for text in texts)
+    assert found.change.value == pytest.approx(found.second_tokens / found.first_tokens - 1)
+
+    words = Counter(w for text in texts for w in regex.findall(NAMED_PATTERNS["gpt2"], text))
+    cuts = {
+        word.encode(): (cut(first, word.encode()), cut(second, word.encode())) for word in words
+    }
+    changed = {word: both for word, both in cuts.items() if both[0] != both[1]}
+    shown = found.segmentation
+    assert (shown.words, shown.occurrences) == (len(words), words.total())
+    assert shown.changed_words == len(changed) > 100
+    assert shown.changed_occurrences == sum(words[word.decode()] for word in changed)
+    listed = [*shown.worse, *shown.better, *shown.same_cost]
+    assert {one.word: (one.first, one.second) for one in listed} == changed
+    assert all(one.count == words[one.word.decode()] for one in listed)
+    assert sum(one.cost for one in listed) == found.second_tokens - found.first_tokens
+
+
+def test_the_dearest_words_come_first(
+    first: Tokenizer, second: Tokenizer, documents: list[bytes]
+) -> None:
+    everything = compare_on(first, second, documents, shown=1_000_000).segmentation
+    worse = [one.cost for one in everything.worse]
+    better = [one.cost for one in everything.better]
+    assert worse == sorted(worse, reverse=True)
+    assert better == sorted(better)
+    assert worse[-1] > 0 > better[-1]
+    assert {one.cost for one in everything.same_cost} <= {0}
+    few = compare_on(first, second, documents, shown=3).segmentation
+    assert [one.cost for one in few.worse] == worse[:3]
+    assert [one.cost for one in few.better] == better[:3]
+    assert few.changed_words == everything.changed_words
+
+
+def test_a_tokenizer_equals_itself(first: Tokenizer, documents: list[bytes]) -> None:
+    found = compare_on(first, first, documents)
+    assert (found.change.low, found.change.value, found.change.high) == (0, 0, 0)
+    assert found.segmentation.changed_words == 0
+    assert first_diverging_merge(first, first) is None
+    assert compare_vocabs(first, first).shared == first.vocab_size
+
+
+def test_other_patterns_are_compared_on_the_words_of_the_first(
+    first: Tokenizer, english_and_code: str
+) -> None:
+    other = trained(english_and_code[:40_000], 600, "cl100k")
+    words = [b" 20242024", b" 19861986", b"\n\n    ", b"\n        ", b" the", b" def", b"):\n"]
+    found = compare_words(first, other, WordCounts.from_mapping(dict.fromkeys(words, 3)))
+    listed = {one.word: one.second for one in (*found.worse, *found.better, *found.same_cost)}
+    assert listed == {
+        word: cut(other, word) for word in words if cut(first, word) != cut(other, word)
+    }
+    assert 0 < len(listed) < len(words)
+
+
+def test_vocabs_differ_by_tokens_and_by_places() -> None:
+    vocab = {id_: bytes([id_]) for id_ in range(256)}
+    one = Tokenizer(vocab | {256: b"ab", 257: b"cd"}, [(b"a", b"b"), (b"c", b"d")])
+    two = Tokenizer(vocab | {256: b"cd", 257: b"ef"}, [(b"c", b"d"), (b"e", b"f")])
+    found = compare_vocabs(one, two)
+    assert (found.added, found.removed, found.moved) == ((b"ef",), (b"ab",), ((b"cd", 257, 256),))
+    assert found.shared == 257
+    parting = first_diverging_merge(one, two)
+    assert parting is not None
+    assert (parting.rank, parting.first, parting.second) == (0, (b"a", b"b"), (b"c", b"d"))
+    shorter = Tokenizer(vocab | {256: b"ab"}, [(b"a", b"b")])
+    parting = first_diverging_merge(shorter, one)
+    assert parting is not None
+    assert (parting.rank, parting.first, parting.second) == (1, None, (b"c", b"d"))
+
+
+def test_documents_without_text_or_not_utf8_are_refused(first: Tokenizer) -> None:
+    with pytest.raises(EmptyCorpus):
+        compare_on(first, first, [b"", b""])
+    with pytest.raises(InvalidUtf8):
+        compare_on(first, first, [b"fine", b"\xff"])

@@ -1,0 +1,249 @@
+"""Broken and hostile files: only our own errors, soon, and within bounded memory."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
+from tokenizer_core.formats import bounded_files
+from tokenizer_core.tokenizer import Tokenizer
+
+ROOT = Path(__file__).parents[2]
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"t"), (b" t", b"h")]
+HOSTILE: list[Any] = [
+    None, True, 0, -1, 1.5, 2**31, 2**63, 10**400, "", "a", "\ud800", "\0", "Ġ", "漢", "a b", " ",
+    "<|fin|>", "x" * 100_000, [], [[]], [["a", "b"]], [None], {}, {"type": "BPE"}, {"a": {}},
+    {"type": "Sequence", "pretokenizers": []}, {"type": "Sequence"}, "(", "(a+)+$", ["a b"] * 3,
+    {"type": "Split"}, {"Regex": "("}, [["a", "\ud800"]], ["\ud800 a"], {"\ud800": 1},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small() -> Tokenizer:
+    vocab = BYTES | {256 + rank: left + right for rank, (left, right) in enumerate(MERGES)}
+    return Tokenizer(vocab | {300: b"<|fin|>"}, MERGES, ["<|fin|>"], r"\p{L}+|\s+|.")
+
+
+def places_in(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) of a JSON document, few of a long one."""
+    keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+    for key in keys[:6] + keys[-6:]:
+        yield node, key
+        if isinstance(node[key], dict | list):
+            yield from places_in(node[key])
+
+
+def mutated(document: Any, random_: random.Random) -> Any:
+    document = copy.deepcopy(document)
+    for _ in range(random_.randint(1, 2)):
+        places = list(places_in(document))
+        if not places:
+            break
+        node, key = random_.choice(places)
+        match random_.randint(0, 4):
+            case 0:
+                del node[key]
+            case 1 if isinstance(node, dict):
+                node[random_.choice(["a", "\ud800", "", "漢", "<|fin|>", "type"])] = node.pop(key)
+            case 2:
+                other, place = random_.choice(places)
+                node[key] = copy.deepcopy(other[place])
+            case _:
+                node[key] = copy.deepcopy(random_.choice(HOSTILE))
+    return document
+
+
+def assert_ours_or_loaded(load: Callable[[], Tokenizer], reproduction: str) -> bool:
+    begin = time.process_time()
+    try:
+        load().encode("abc the")
+    except BpelineError:
+        return False
+    except BaseException as error:
+        raise AssertionError(f"REPRO: {reproduction}: {error!r}") from error
+    finally:
+        assert time.process_time() - begin < 10, reproduction
+    return True
+
+
+@pytest.mark.parametrize(
+    ("format_", "name"),
+    [("hf", "tokenizer.json"), ("bpeline", "manifest.json"), ("bpeline", "vocab.json"),
+     ("gpt2", "vocab.json")],
+)  # fmt: skip
+def test_changed_documents_end_in_our_errors(
+    small: Tokenizer, tmp_path: Path, format_: Any, name: str
+) -> None:
+    target = tmp_path / name if format_ == "hf" else tmp_path
+    small.save(target, format_)
+    document = json.loads((tmp_path / name).read_text())
+    loaded = 0
+    for seed in range(400):
+        changed = mutated(document, random.Random(f"{format_} {name} {seed}"))
+        (tmp_path / name).write_text(json.dumps(changed))
+        loaded += assert_ours_or_loaded(
+            lambda: Tokenizer.load(target, format_), f"{format_} {name}, seed {seed}"
+        )
+    assert loaded < 300
+
+
+@pytest.mark.parametrize("format_", ["hf", "bpeline", "gpt2", "tiktoken"])
+def test_changed_bytes_end_in_our_errors(small: Tokenizer, tmp_path: Path, format_: Any) -> None:
+    target = tmp_path / "kept"
+    small.save(target, format_)
+    files = sorted(target.iterdir()) if target.is_dir() else [target]
+    contents = {path: path.read_bytes() for path in files}
+    for seed in range(400):
+        random_ = random.Random(seed)
+        path = random_.choice(files)
+        content = bytearray(contents[path])
+        for _ in range(random_.randint(1, 3)):
+            content = content or bytearray(b" ")
+            at = random_.randrange(len(content))
+            match random_.randint(0, 3):
+                case 0:
+                    content[at] = random_.randrange(256)
+                case 1:
+                    del content[at : at + random_.randint(1, 40)]
+                case 2:
+                    content[at:at] = content[random_.randrange(len(content)) :][:50]
+                case _:
+                    del content[at:]
+                    content += b" "
+        path.write_bytes(content)
+        assert_ours_or_loaded(lambda: Tokenizer.load(target, format_), f"{format_}, seed {seed}")
+        path.write_bytes(contents[path])
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "lists": lambda: b"[" + b"[]," * (20 << 20) + b"0]",
+    "objects": lambda: b"[" + b'{"":0},' * (9 << 20) + b"0]",
+    "numbers": lambda: b"[" + b"0," * (31 << 20) + b"0]",
+    "depth": lambda: b"[" * (60 << 20),
+    "digits": lambda: b'{"a": ' + b"9" * (60 << 20) + b"}",
+    "keys": lambda: b"{" + b",".join(b'"%d":1' % n for n in range(5_200_000)) + b"}",
+}
+LOADS = """
+import resource, sys
+from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.tokenizer import Tokenizer
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    Tokenizer.load(sys.argv[1], sys.argv[2])
+except InvalidTokenizer as error:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10, error.happened)
+"""
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_bombs_of_structure_are_refused_in_bounded_memory(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(BOMBS[kind]())
+    assert path.stat().st_size <= bounded_files.MAX_FILE_BYTES
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOADS, str(path), "hf"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    megabytes, message = loaded.stdout.split(" ", 1)
+    assert "tokenizer.json" in message
+    assert int(megabytes) < 1_000
+
+
+def hf_document(small: Tokenizer, tmp_path: Path, change: Callable[[Any], object]) -> Path:
+    path = tmp_path / "tokenizer.json"
+    small.save(path, "hf")
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [["x" * 60_000, "y" * 60_000], [f"<{n}>" for n in range(200_000)]],
+    ids=["long", "many"],
+)
+def test_many_or_long_added_tokens_are_refused_soon(
+    small: Tokenizer, tmp_path: Path, tokens: list[str]
+) -> None:
+    added = [
+        {"id": 1_000 + n, "content": token, "special": True, "normalized": bool(n % 2)}
+        for n, token in enumerate(tokens)
+    ]
+    path = hf_document(small, tmp_path, lambda d: d.update(added_tokens=added))
+    begin = time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidTokenizer, match="may overlap"):
+        Tokenizer.load(path)
+    assert time.process_time() - begin < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500 << 10
+
+
+def test_merges_that_double_in_length_stop_at_the_longest_token(
+    small: Tokenizer, tmp_path: Path
+) -> None:
+    def change(document: Any) -> None:
+        model = document["model"]
+        for power in range(1, 18):
+            half = "a" * 2 ** (power - 1)
+            model["vocab"].setdefault(half * 2, 1_000 + power)
+            model["merges"].append([half, half])
+
+    with pytest.raises(InvalidTokenizer, match="131072 bytes"):
+        Tokenizer.load(hf_document(small, tmp_path, change))
+
+
+def test_ranks_that_double_in_length_are_read_soon(tmp_path: Path) -> None:
+    tokens = [bytes([byte]) for byte in range(256)] + [b"a" * 2**n for n in range(1, 17)]
+    tokens += [b"b" * (2**n + 1) for n in range(1, 3)]
+    lines = [b"%s %d\n" % (base64.b64encode(token), n) for n, token in enumerate(tokens)]
+    path = tmp_path / "x.tiktoken"
+    path.write_bytes(b"".join(lines[:-2]))
+    begin = time.process_time()
+    assert Tokenizer.load(path).vocab_size == 272
+    assert time.process_time() - begin < 10
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(InvalidTokenizer, match="no merge of two"):
+        Tokenizer.load(path)
+
+
+def surrogate_added(document: Any) -> None:
+    token = {"id": 900, "content": "\ud800", "special": True}
+    document["added_tokens"].append(token)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        surrogate_added,
+        lambda d: d["model"]["vocab"].update({"\ud800": 900}),
+        lambda d: d["model"].update(merges=["a b", "\ud800 a"]),
+        lambda d: d["model"].update(merges=[["a", "\ud800"]]),
+    ],
+)
+def test_lone_surrogates_are_refused(
+    small: Tokenizer, tmp_path: Path, change: Callable[[Any], object]
+) -> None:
+    with pytest.raises((InvalidTokenizer, InvalidSpecialToken)):
+        Tokenizer.load(hf_document(small, tmp_path, change))
+
+
+def test_merges_in_a_circle_are_refused(small: Tokenizer, tmp_path: Path) -> None:
+    def circle(document: Any) -> None:
+        document["model"]["merges"] = [["ab", "c"], ["a", "b"]]
+
+    with pytest.raises(InvalidTokenizer, match="no earlier merge makes"):
+        Tokenizer.load(hf_document(small, tmp_path, circle))

@@ -1,0 +1,275 @@
+"""Shards of bounded size, the same however many threads make them and however they are killed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
+from tokenizer_core.file_encoding import file_encoding_of
+from tokenizer_core.shard_formats import BIN, NPY
+from tokenizer_core.shard_job import ShardJob, _alone_in
+from tokenizer_core.token_shards import TokenShards
+from tokenizer_core.tokenizer import Tokenizer
+
+END = "<|endoftext|>"
+SHARD = 1_000
+
+
+@pytest.fixture(scope="module")
+def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
+    return trained("gpt2")
+
+
+@pytest.fixture(scope="module")
+def texts(fuzz_texts: list[str]) -> list[str]:
+    """300 documents of 0 to some 100 bytes, and one longer than three shards."""
+    short = [text.replace(END, "").replace("\r", "") for text in fuzz_texts[:300]]
+    return [*short[:150], "a long document " * 250, *short[150:]]
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def corpus_of(texts: list[str], ending: str, folder: Path) -> Path:
+    if "jsonl" in ending:
+        content = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    else:
+        content = END.join(texts).encode()
+    if ending.endswith(".gz"):
+        content = gzip.compress(content)
+    if ending.endswith(".zst"):
+        content = zstandard.compress(content)
+    return written(folder / f"corpus{ending}", content)
+
+
+@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".txt.gz", ".jsonl.zst"])
+def test_one_file_becomes_many_shards_of_whole_documents(
+    tokenizer: Tokenizer, texts: list[str], ending: str, tmp_path: Path
+) -> None:
+    path = corpus_of(texts, ending, tmp_path)
+    shards = tokenizer.encode_files(
+        path, tmp_path / "out", separator=END, end_of_text=END, shard_bytes=SHARD
+    )
+    filled = [text for text in texts if text]
+    end = tokenizer.special_tokens[END]
+    assert [ids.tolist() for ids in shards] == [[*tokenizer.encode(text), end] for text in filled]
+    longest = max(len(text.encode()) for text in texts)
+    assert len(shards.records) > 8
+    assert all(0 < record.bytes <= SHARD + longest for record in shards.records)
+    assert sorted(record.bytes for record in shards.records)[-2] < 2 * SHARD
+    assert shards.manifest["documents"] == len(filled)
+    assert shards.manifest["tokens"] == sum(map(len, shards))
+
+
+def test_shards_do_not_depend_on_threads(
+    tokenizer: Tokenizer, texts: list[str], tmp_path: Path
+) -> None:
+    corpus_of(texts, ".txt", tmp_path / "in")
+    corpus_of(texts, ".jsonl.gz", tmp_path / "in")
+    files = find_source_files([Source(os.fspath(tmp_path / "in"))])
+    made = []
+    for threads, piece_bytes in ((1, 1 << 22), (2, 100), (5, 37)):
+        encoding = replace(file_encoding_of(tokenizer, END), piece_bytes=piece_bytes)
+        out = tmp_path / f"out{threads}"
+        ShardJob(encoding, files, out, BIN, SHARD).run(threads)
+        made.append(contents(out))
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("compression", ["", ".gz"])
+def test_small_files_share_a_shard_and_never_a_document(
+    tokenizer: Tokenizer, compression: str, tmp_path: Path
+) -> None:
+    for number in range(7):
+        content = f"file {number} with {'x' * 30}".encode()
+        packed = gzip.compress(content) if compression else content
+        written(tmp_path / f"in/{number}.txt{compression}", packed)
+    sizes = [path.stat().st_size for path in (tmp_path / "in").iterdir()]
+    room = 3 * max(sizes) * (4 if compression else 1) + 1
+    shards = tokenizer.encode_files(
+        tmp_path / "in", tmp_path / "out", separator=END, shard_bytes=room
+    )
+    assert [record.documents for record in shards.records] == [3, 3, 1]
+    assert tokenizer.decode(shards[5]) == "file 5 with " + "x" * 30
+
+
+def test_a_text_file_without_separator_is_never_divided(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    text = "one document of many words " * 200
+    path = written(tmp_path / "a.txt", text.encode())
+    shards = tokenizer.encode_files(path, tmp_path / "out", shard_bytes=SHARD)
+    assert [ids.tolist() for ids in shards] == [tokenizer.encode(text)]
+    assert len(shards.records) == 1
+
+
+def test_npy_opens_with_numpy_and_holds_what_bin_holds(
+    tokenizer: Tokenizer, texts: list[str], tmp_path: Path
+) -> None:
+    path = corpus_of(texts, ".txt", tmp_path)
+    raw = tokenizer.encode_files(path, tmp_path / "bin", separator=END, shard_bytes=SHARD)
+    shards = tokenizer.encode_files(
+        path, tmp_path / "npy", separator=END, shard_bytes=SHARD, format="npy"
+    )
+    assert [ids.tolist() for ids in shards] == [ids.tolist() for ids in raw]
+    for record in shards.records:
+        ids, edges = (np.load(tmp_path / "npy" / file.name) for file in record.files)
+        assert ids.dtype == np.uint16
+        assert edges.dtype == np.uint64
+        assert (len(ids), len(edges)) == (record.tokens, record.documents + 1)
+        assert edges[-1] == len(ids)
+    (tmp_path / "empty.txt").write_bytes(b"")
+    empty = tokenizer.encode_files(tmp_path / "empty.txt", tmp_path / "none", format=NPY)
+    assert list(empty) == []
+    assert [len(part) for part in empty.shard(0)] == [0, 1]
+    assert TokenShards(tmp_path / "npy").format is NPY
+
+
+def test_records_say_the_digest_of_every_file(
+    tokenizer: Tokenizer, texts: list[str], tmp_path: Path
+) -> None:
+    path = corpus_of(texts, ".txt", tmp_path)
+    shards = tokenizer.encode_files(path, tmp_path / "out", separator=END, shard_bytes=SHARD)
+    for record in shards.manifest["shards"]:
+        for file in record["files"]:
+            content = (tmp_path / "out" / file["name"]).read_bytes()
+            assert file["bytes"] == len(content)
+            assert file["sha256"] == hashlib.sha256(content).hexdigest()
+    assert shards.manifest["separator"] == END
+    assert shards.manifest["shard_bytes"] == SHARD
+
+
+@pytest.mark.parametrize("ending", [".txt", ".txt.gz"])
+def test_finished_shards_are_kept_and_the_rest_is_made(
+    tokenizer: Tokenizer,
+    texts: list[str],
+    ending: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = corpus_of(texts, ending, tmp_path)
+    settings = {"separator": END, "shard_bytes": SHARD}
+    whole = tokenizer.encode_files(path, tmp_path / "whole", **settings)  # type: ignore[arg-type]
+    out = tmp_path / "out"
+    made: list[str] = []
+
+    class Killed(BaseException):
+        pass
+
+    publish = type(DURABLE).publish
+
+    def killed_in_the_fourth(self: object, temporary: Path, path: Path) -> None:
+        if len(made) == 10:
+            raise Killed
+        made.append(path.name)
+        publish(DURABLE, temporary, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(DURABLE), "publish", killed_in_the_fourth)
+        with pytest.raises(Killed):
+            tokenizer.encode_files(path, out, **settings)  # type: ignore[arg-type]
+    with pytest.raises(MissingSource):
+        TokenShards(out)
+    kept = sorted(out.glob("*.json"))
+    assert len(kept) == 3
+    damaged = next(out.glob(f"{kept[1].stem}.bin"))
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    before = {file: file.stat().st_mtime_ns for file in kept}
+    seen: list[int] = []
+    again = tokenizer.encode_files(path, out, on_progress=seen.append, **settings)  # type: ignore[arg-type]
+    changed = [file for file in kept if file.stat().st_mtime_ns != before[file]]
+    assert changed == [kept[1]], "a shard whose SHA-256 differs is made again, and no other"
+    assert contents(out) == contents(tmp_path / "whole")
+    assert sum(seen) == path.stat().st_size
+    assert [ids.tolist() for ids in again] == [ids.tolist() for ids in whole]
+
+
+def test_added_and_changed_files_are_encoded_and_stale_shards_removed(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    for number in range(4):
+        written(tmp_path / f"in/{number}.txt", b"some text %d" % number)
+    first = tokenizer.encode_files(tmp_path / "in", tmp_path / "out", shard_bytes=1)
+    written(tmp_path / "in/3.txt", b"changed")
+    written(tmp_path / "in/4.txt", b"one more")
+    (tmp_path / "out/.tmp-0123456789ab-shard.bin").write_bytes(b"left by a killed writer")
+    grown = tokenizer.encode_files(tmp_path / "in", tmp_path / "out", shard_bytes=1)
+    assert grown.records[:3] == first.records[:3]
+    assert [tokenizer.decode(ids) for ids in grown][-2:] == ["changed", "one more"]
+    assert len(list((tmp_path / "out").iterdir())) == 5 * 3 + 1
+
+
+def test_two_writers_never_share_a_directory(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", b"text")
+    with _alone_in(tmp_path / "out"), pytest.raises(WorkspaceLocked):
+        tokenizer.encode_files(path, tmp_path / "out")
+    tokenizer.encode_files(path, tmp_path / "out")
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "a.txt", b"text")
+    with pytest.raises(InvalidOption, match="bin, npy"):
+        tokenizer.encode_files(path, tmp_path / "out", format="csv")
+    assert not (tmp_path / "out").exists()
+
+
+_PROGRAM = """
+import os, sys
+from tokenizer_core import Tokenizer
+from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.durable_files import DurableFiles
+left = [int(sys.argv[1])]
+replace = DurableFiles.replace
+def dies(self, source, target):
+    if not left[0]:
+        os.kill(os.getpid(), 9)
+    left[0] -= 1
+    replace(self, source, target)
+DurableFiles.replace = dies
+Tokenizer.load("kept").encode_files(
+    "corpus.txt", "out", separator="<|endoftext|>", shard_bytes=1_000
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_killed_at_any_publication_leaves_what_the_next_one_completes(
+    tokenizer: Tokenizer, texts: list[str], tmp_path: Path
+) -> None:
+    tokenizer.save(tmp_path / "kept")
+    path = corpus_of(texts, ".txt", tmp_path)
+    whole = tmp_path / "whole"
+    tokenizer.encode_files(path, whole, separator=END, shard_bytes=SHARD)
+    root = Path(__file__).parent.parent.parent
+    for left in (0, 1, 2, 3, 7):
+        command = [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(left)]
+        environment = {**os.environ, "PYTHONPATH": os.fspath(root)}
+        killed = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+        assert killed.returncode == -signal.SIGKILL
+    tokenizer.encode_files(path, tmp_path / "out", separator=END, shard_bytes=SHARD)
+    assert contents(tmp_path / "out") == contents(whole)

@@ -1,0 +1,228 @@
+"""Tables of words: sums equal a Counter's, whatever goes in; counts are exact up to 2⁶³ − 1."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.kernels.word_keys import INLINE
+from tokenizer_core.kernels.word_table import ARENA_BYTES, WORD_BYTES
+from tokenizer_core.kernels.word_walk import (
+    FRESH,
+    QUEUE,
+    WAITING,
+    WALK,
+    WORD,
+    count_marked,
+    settle,
+)
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.text_counter import TextCounter
+from tokenizer_core.word_counts import COUNT_LIMIT, WordCounts
+from tokenizer_core.word_order import order_of_positions
+from tokenizer_core.word_sums import WordSum
+from tokenizer_core.word_tables import WordTable, empty_entries
+
+GPT2 = SplitPattern.named("gpt2")
+NO_DIGITS = str.maketrans("0123456789", "ghijklmnop")
+WIDE = [2**31 - 1, 2**31, 2**32, 2**53 - 1, 2**53, 2**53 + 1, 2**62]
+
+
+def random_words(source: random.Random, number: int) -> list[bytes]:
+    """Different words of 1 to 40 bytes, many of them alike."""
+    words = {
+        source.choice([b"", b"prefix of many ", b"\0" * 8])
+        + source.randbytes(source.randint(1, 25))
+        for _ in range(number)
+    }
+    return sorted(words, key=hash)
+
+
+def rows(words: list[bytes], counts: list[int], positions: list[int]) -> WordCounts:
+    made = WordCounts.from_mapping(dict(zip(words, counts, strict=True)))
+    made.first_positions[:] = positions
+    return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_and_tables_add_up_to_what_a_counter_says(seed: int) -> None:
+    source = random.Random(seed)
+    known = random_words(source, source.choice([3, 300, 9_000]))
+    expected, first = Counter[bytes](), dict[bytes, int]()
+    whole = WordTable()
+    for _ in range(4):
+        part = WordTable(bits=source.choice([10, 13, 16]))
+        for _ in range(2):
+            words = source.sample(known, source.randint(0, len(known)))
+            counts = [source.randint(1, 2**40) for _ in words]
+            positions = source.sample(range(10**9), len(words))
+            part.add(rows(words, counts, positions))
+            for word, count, position in zip(words, counts, positions, strict=True):
+                expected[word] += count
+                first[word] = min(first.get(word, position), position)
+        whole.absorb(part)
+        assert part.rows(GPT2).total <= sum(expected.values())  # what was absorbed is still there
+    result = whole.rows(GPT2)
+    assert result.to_mapping() == expected
+    assert result.words() == sorted(first, key=first.__getitem__)
+    assert result.first_positions.tolist() == sorted(first.values())
+    assert whole.used[WORD_BYTES] == sum(map(len, expected)) == len(result.word_bytes)
+
+
+def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:
+    words = random_words(random.Random(4), 5_000)
+    large, small = WordTable(bits=17), WordTable()
+    large.add(WordCounts.from_mapping(dict.fromkeys(words, 2)))
+    small.add(WordCounts.from_mapping(dict.fromkeys(words[::3], 3)))
+    for one, other in ((large, small), (small, large)):
+        total = WordTable()
+        total.absorb(one)
+        total.absorb(other)
+        mapping = total.rows(GPT2).to_mapping()
+        assert mapping == {word: 2 + 3 * (index % 3 == 0) for index, word in enumerate(words)}
+
+
+def test_rows_stand_where_a_renumbering_puts_them() -> None:
+    table = WordTable()
+    table.add(rows([b"late", b"early"], [1, 1], [70, 7]))
+    assert table.rows(GPT2, lambda positions: positions * 10).first_positions.tolist() == [70, 700]
+    assert table.rows(GPT2).words() == [b"early", b"late"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5_000, 70_000])
+@pytest.mark.parametrize("top", [1, 3_000, 2**31, 2**53, 2**63 - 1])
+def test_positions_are_sorted_as_numpy_sorts_them(number: int, top: int) -> None:
+    positions = np.random.default_rng(number).integers(0, top, number, np.int64)
+    expected = np.argsort(positions, kind="stable").tolist()
+    assert order_of_positions(positions).tolist() == expected
+    positions -= np.int64(10)  # some below zero
+    assert order_of_positions(positions).tolist() == np.argsort(positions, kind="stable").tolist()
+
+
+# ---- bounds ---------------------------------------------------------------------------------
+
+
+def test_a_table_with_bounds_says_when_it_is_full() -> None:
+    table = WordTable(table_bytes=1 << 21)  # half of it: 2^15 entries, 1 MiB of long words
+    assert table.make_room(19_000, 1 << 20)
+    assert not table.make_room(20_000, 0)
+    assert not table.make_room(1, (1 << 20) + 1)
+    assert len(table.entries) * 8 == 1 << 20
+    table.make_room_anyway(20_000, 1 << 21)
+    assert len(table.entries) * 8 == 1 << 20
+    assert len(table.arena) >= 1 << 21
+
+
+@pytest.mark.parametrize("table_bytes", [0, 1 << 21, 1 << 22, 1 << 30])
+def test_what_a_counter_holds_stays_below_its_bound(table_bytes: int) -> None:
+    source = random.Random(12)
+    expected, passed_on = Counter[bytes](), WordTable()
+    largest = 0
+
+    def take(table: WordTable) -> None:
+        nonlocal largest
+        largest = max(largest, table.entries.nbytes + len(table.arena))
+        passed_on.absorb(table)
+
+    counter = TextCounter(GPT2, take, 1 << 20, table_bytes)
+    for number in range(6):
+        words = [f"{source.getrandbits(source.choice([12, 40, 200])):x}" for _ in range(30_000)]
+        content = " " + " ".join(word.translate(NO_DIGITS) for word in words)
+        spans = np.array([[0, len(content)]], np.int64)
+        counter.count(Text.of(content.encode()), spans, np.zeros((1, 2), np.int64), number)
+        expected.update(word.encode() for word in content.replace(" ", "| ").split("|")[1:])
+    take(counter.table)
+    assert passed_on.rows(GPT2).to_mapping() == expected
+    assert largest <= max(table_bytes, 1 << 21)
+
+
+# ---- 64 bits --------------------------------------------------------------------------------
+
+
+def counted_on(preset: int, where: str) -> WordCounts:
+    """The counts of a text with one word of each kind, after ``preset`` occurrences of each."""
+    raw = b" short" * 3 + b" " + b"x" * 30 + b" short"
+    text, spans = Text.of(raw), np.array([[0, len(raw)]], np.int64)
+    anchors = np.zeros((1, 2), np.int64)
+    bits = np.zeros(len(raw) // 64 + 2, np.uint64)
+    for begin in (0, 6, 12, 18, 49):
+        bits[begin >> 6] |= np.uint64(1 << (begin & 63))
+    front, queue = empty_entries(10), np.zeros(4 * QUEUE, np.uint64)
+    walk = np.zeros(WALK, np.int64)
+    walk[WORD] = FRESH
+    table = WordTable()
+    table.make_room(10, 1000)
+    main = (table.entries, table.arena, table.used)
+    marked = (text.data, bits, bits[:0], spans, anchors, 0, front, queue, walk, *main)
+    if where == "table":
+        table.add(rows([b" short", b" " + b"x" * 30], [preset, preset], [0, 18]))
+    assert count_marked(*marked, table.limit)
+    held = np.flatnonzero(front[1::4])
+    assert len(held) == 1  # the short word; the long one waits in the queue
+    assert walk[WAITING] >= 1
+    if where == "front":
+        front[4 * held[0] + 2] += np.uint64(preset)
+    if where == "queue":
+        waiting = queue[: 4 * walk[WAITING]].reshape(-1, 4)
+        waiting[waiting[:, 1] >= np.uint64(0xFF << 56), 2] += np.uint64(preset)
+    settle(text.data, anchors, 0, front, queue, walk, *main)
+    return table.rows(GPT2)
+
+
+@pytest.mark.parametrize("preset", WIDE)
+@pytest.mark.parametrize("where", ["front", "queue", "table"])
+def test_counting_goes_on_rightly_beyond_32_and_53_bits(preset: int, where: str) -> None:
+    short = 4 + preset * (where != "queue")
+    long = 1 + preset * (where != "front")
+    assert counted_on(preset, where).to_mapping() == {b" short": short, b" " + b"x" * 30: long}
+
+
+@pytest.mark.parametrize("where", ["front", "queue", "table"])
+def test_counting_refuses_what_does_not_fit(where: str) -> None:
+    most = COUNT_LIMIT - (1 if where == "queue" else 4)
+    assert COUNT_LIMIT in counted_on(most, where).counts
+    with pytest.raises(InvalidOption, match=str(2**63)):
+        counted_on(most + 1, where)
+
+
+@pytest.mark.parametrize("length", [1, INLINE, INLINE + 1, 200])
+@pytest.mark.parametrize("count", WIDE)
+def test_sums_and_absorbed_tables_are_right_beyond_32_and_53_bits(count: int, length: int) -> None:
+    word = b"w" * length
+    part = WordCounts.from_mapping({word: count, b"other": 1})
+    total = WordSum(GPT2)
+    total.add(part)
+    total.add(WordCounts.from_mapping({word: count - 3}))
+    assert total.result().to_mapping() == {word: 2 * count - 3, b"other": 1}
+    one, other = WordTable(), WordTable()
+    one.add(part)
+    other.add(part)
+    one.absorb(other)
+    if count < 2**62:
+        assert one.rows(GPT2).to_mapping() == {word: 2 * count, b"other": 2}
+    else:
+        with pytest.raises(InvalidOption, match="64-bit"):
+            one.rows(GPT2)
+
+
+def test_a_sum_refuses_one_occurrence_too_many() -> None:
+    total = WordSum(GPT2)
+    total.add(WordCounts.from_mapping({b"a": COUNT_LIMIT - 1, b"b": 1}))
+    assert total.result().to_mapping() == {b"a": COUNT_LIMIT - 1, b"b": 1}
+    with pytest.raises(InvalidOption, match="64-bit"):
+        total.add(WordCounts.from_mapping({b"c": 1}))
+
+
+def test_long_words_are_kept_whole_and_the_arena_grows_with_them() -> None:
+    table = WordTable()
+    words = {
+        bytes([letter]) * size: letter for letter, size in ((97, 16), (98, 9_000), (99, 10**6))
+    }
+    table.add(WordCounts.from_mapping(words))
+    assert table.used[ARENA_BYTES] >= sum(map(len, words))
+    assert table.rows(GPT2).to_mapping() == words

@@ -1,0 +1,283 @@
+"""Two tokenizers side by side: vocabs, merges, and what both make of the same documents.
+
+Knows nothing of versions, metrics or where documents come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.batch_encoding import encode_contents
+from tokenizer_core.bootstrap import Interval, relative_change
+from tokenizer_core.chunk_counts import count_spans
+from tokenizer_core.encoding import spans_of_lengths
+from tokenizer_core.errors import EmptyCorpus
+from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.text import Text
+from tokenizer_core.text_input import refuse_invalid_utf8
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.word_sums import WordSum
+
+_PART_BYTES = 1 << 24  # documents encoded at a time
+_WORDS_AT_A_TIME = 1 << 16
+_ORDINARY = SpecialPolicy({})
+
+
+@dataclass(frozen=True, slots=True)
+class VocabDifference:
+    """What two vocabs share. Tokens stand in the order of their ids.
+
+    Attributes:
+        added: tokens that only the second has.
+        removed: tokens that only the first has.
+        moved: tokens of both whose ids differ: (token, first id, second id).
+        shared: how many tokens both have, moved ones included.
+    """
+
+    added: tuple[bytes, ...]
+    removed: tuple[bytes, ...]
+    moved: tuple[tuple[bytes, int, int], ...]
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingMerge:
+    """The first place where two lists of merges differ.
+
+    Attributes:
+        rank: counted from 0; so many merges are the same.
+        first, second: the merge there, or None where the list has ended.
+    """
+
+    rank: int
+    first: tuple[bytes, bytes] | None
+    second: tuple[bytes, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WordChange:
+    """A word that the two cut differently.
+
+    Attributes:
+        word: its bytes.
+        count: its occurrences in the documents.
+        first, second: its tokens.
+    """
+
+    word: bytes
+    count: int
+    first: tuple[bytes, ...]
+    second: tuple[bytes, ...]
+
+    @property
+    def cost(self) -> int:
+        """Tokens that the second takes more than the first, over all occurrences."""
+        return self.count * (len(self.second) - len(self.first))
+
+
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """What became of the words of some documents, cut by the first tokenizer's pattern.
+
+    Where the patterns differ, the second tokenizer's encoding of a word is that of the word alone.
+
+    Attributes:
+        words, occurrences: distinct words, and all of them.
+        changed_words, changed_occurrences: of these, cut at other places by the second.
+        worse: the words that cost most, dearest first.
+        better: the words that save most, best first.
+        same_cost: the most frequent of those that take as many tokens, but other ones.
+    """
+
+    words: int
+    occurrences: int
+    changed_words: int
+    changed_occurrences: int
+    worse: tuple[WordChange, ...]
+    better: tuple[WordChange, ...]
+    same_cost: tuple[WordChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentComparison:
+    """What both make of the same documents.
+
+    Attributes:
+        documents, bytes: how much text.
+        first_tokens, second_tokens: how many tokens it takes.
+        change: second / first − 1 of these; below 0 the second compresses better.
+        segmentation: word by word.
+    """
+
+    documents: int
+    bytes: int
+    first_tokens: int
+    second_tokens: int
+    change: Interval
+    segmentation: Segmentation
+
+
+def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
+    """Which tokens came, went and moved."""
+    ids = [{token: id_ for id_, token in one.vocab.items()} for one in (first, second)]
+    both = [token for token in ids[0] if token in ids[1]]
+    moved = ((token, ids[0][token], ids[1][token]) for token in both)
+    return VocabDifference(
+        added=tuple(_by_id(ids[1], ids[1].keys() - ids[0].keys())),
+        removed=tuple(_by_id(ids[0], ids[0].keys() - ids[1].keys())),
+        moved=tuple(sorted((one for one in moved if one[1] != one[2]), key=lambda one: one[1])),
+        shared=len(both),
+    )
+
+
+def first_diverging_merge(first: Tokenizer, second: Tokenizer) -> DivergingMerge | None:
+    """Where the merges part; None when they are the same."""
+    merges = first.merges, second.merges
+    shorter = min(map(len, merges))
+    for rank in range(shorter):
+        if merges[0][rank] != merges[1][rank]:
+            return DivergingMerge(rank, merges[0][rank], merges[1][rank])
+    if len(merges[0]) == len(merges[1]):
+        return None
+    at_end = [one[shorter] if len(one) > shorter else None for one in merges]
+    return DivergingMerge(shorter, at_end[0], at_end[1])
+
+
+def compare_on(
+    first: Tokenizer, second: Tokenizer, documents: Iterable[bytes], shown: int = 20
+) -> DocumentComparison:
+    """Encode documents with both. Special tokens in them are ordinary text.
+
+    Args:
+        documents: UTF-8; a few MiB of them are in memory at a time.
+        shown: how many words each list of `Segmentation` holds at most.
+
+    Raises:
+        EmptyCorpus: the documents hold no text.
+        InvalidUtf8: a document is not UTF-8.
+    """
+    sums = WordSum(first.pattern)
+    tokens: tuple[list[NDArray[np.int64]], ...] = ([], [])
+    size = 0
+    for part in _parts(documents):
+        text = Text.of(b"".join(part))
+        refuse_invalid_utf8(text)
+        sums.add(count_spans(text, spans_of_lengths(part), first.pattern).shifted(size))
+        size += text.size
+        for tokenizer, counted in zip((first, second), tokens, strict=True):
+            edges = encode_contents(tokenizer.encoder, part, _ORDINARY)[1]
+            counted.append(np.diff(edges))
+    if not size:
+        raise EmptyCorpus(
+            "there is no text to compare on",
+            "at least one document with text",
+            "name files to compare on: `--on FILE`",
+        )
+    by_document = [np.concatenate(counted) for counted in tokens]
+    return DocumentComparison(
+        documents=len(by_document[0]),
+        bytes=size,
+        first_tokens=int(by_document[0].sum()),
+        second_tokens=int(by_document[1].sum()),
+        change=relative_change(by_document[0], by_document[1]),
+        segmentation=compare_words(first, second, sums.result(), shown),
+    )
+
+
+def compare_words(
+    first: Tokenizer, second: Tokenizer, words: WordCounts, shown: int = 20
+) -> Segmentation:
+    """Which words the two cut differently, and what that costs.
+
+    Args:
+        words: pre-tokens of the first tokenizer's pattern with their counts.
+        shown: how many words of each kind to show at most.
+    """
+    changed = np.zeros(len(words), bool)
+    costs = np.zeros(len(words), np.int64)
+    for begin in range(0, len(words), _WORDS_AT_A_TIME):
+        rows = slice(begin, begin + _WORDS_AT_A_TIME)
+        part = words.take(np.arange(len(words))[rows])
+        mine, my_tokens = _boundaries(first, part, first)
+        theirs, their_tokens = _boundaries(second, part, first)
+        other = np.setxor1d(mine, theirs, assume_unique=True)
+        changed[rows][np.searchsorted(part.offsets[1:], other)] = True
+        costs[rows] = part.counts * (their_tokens - my_tokens)
+    rows_changed = np.flatnonzero(changed)
+    by_cost = rows_changed[np.argsort(costs[rows_changed], kind="stable")]
+    cheaper, dearer = by_cost[costs[by_cost] < 0], by_cost[costs[by_cost] > 0][::-1]
+    alike = by_cost[costs[by_cost] == 0]
+    alike = alike[np.argsort(-words.counts[alike], kind="stable")]
+    return Segmentation(
+        words=len(words),
+        occurrences=words.total,
+        changed_words=len(rows_changed),
+        changed_occurrences=int(words.counts[rows_changed].sum()),
+        worse=_changes(first, second, words, dearer[:shown]),
+        better=_changes(first, second, words, cheaper[:shown]),
+        same_cost=_changes(first, second, words, alike[:shown]),
+    )
+
+
+def _boundaries(
+    tokenizer: Tokenizer, words: WordCounts, first: Tokenizer
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where tokens end in the joined words, ascending, and how many tokens each word has."""
+    ids, ends = _encoded(tokenizer, words, first)
+    lengths = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    lengths[list(tokenizer.vocab)] = list(map(len, tokenizer.vocab.values()))
+    return np.cumsum(lengths[ids]), np.diff(ends, prepend=0)
+
+
+def _encoded(
+    tokenizer: Tokenizer, words: WordCounts, first: Tokenizer
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    if tokenizer.pattern == first.pattern:
+        return tokenizer.encoder.encode_words(words.words())
+    spans = np.stack((words.offsets[:-1], words.offsets[1:]), axis=1)
+    text = Text.of(words.word_bytes.tobytes())
+    return tokenizer.encoder.encode(text, spans, np.full(len(words), -1, np.int64))
+
+
+def _changes(
+    first: Tokenizer, second: Tokenizer, words: WordCounts, rows: NDArray[np.int64]
+) -> tuple[WordChange, ...]:
+    if not len(rows):
+        return ()
+    chosen = words.take(rows)
+    tokens = []
+    for tokenizer in (first, second):
+        ids, ends = _encoded(tokenizer, chosen, first)
+        vocab, listed = tokenizer.vocab, ids.tolist()
+        tokens.append([
+            tuple(vocab[id_] for id_ in listed[begin:end])
+            for begin, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)
+        ])  # fmt: skip
+    return tuple(
+        WordChange(word, count, mine, theirs)
+        for (word, count), mine, theirs in zip(chosen.items(), *tokens, strict=True)
+    )
+
+
+def _by_id(ids: dict[bytes, int], tokens: Iterable[bytes]) -> Sequence[bytes]:
+    return sorted(tokens, key=ids.__getitem__)
+
+
+def _parts(documents: Iterable[bytes]) -> Iterable[list[bytes]]:
+    part: list[bytes] = []
+    size = 0
+    for document in documents:
+        if not document:
+            continue
+        part.append(document)
+        size += len(document)
+        if size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,0 +1,282 @@
+"""Split patterns without a kernel, matched in processes of their own; here they are kept and asked.
+
+The ``regex`` package may backtrack for ever, fill the memory or crash on a pattern that a user
+made up. In a process with limits (`regex_worker`) all of that ends in an error, and as many of
+them work at once as threads ask. They start when they are needed, serve all tokenizers and
+counters of this process, and end with it, however it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import PatternExceedsLimit, WorkerLost
+from tokenizer_core.regex_worker import ANSWER, DONE, READY, REQUEST
+from tokenizer_core.text import Text
+
+MOST_PROCESSES = 64
+_ROOM = Path(__file__).parents[1]
+# The child finds what this process would find, and nothing because of the directory it is in.
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[1:]; from tokenizer_core.regex_worker import serve; "
+    "serve(sys.stdin.buffer, sys.stdout.buffer)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What matching one text may take. Natural text takes 0.05 to 0.2 seconds per MB.
+
+    Attributes:
+        seconds: of processor time, for each call.
+        seconds_per_mb: more for each MB of the text.
+        seconds_per_mb_done: more for each MB that is done.
+        memory: bytes.
+        memory_per_byte: more for each byte of the text.
+    """
+
+    seconds: float = 4
+    seconds_per_mb: float = 1
+    seconds_per_mb_done: float = 4
+    memory: int = 512 << 20
+    memory_per_byte: int = 8
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:g} s of processor time and {self.seconds_per_mb:g} s more per MB of "
+            f"text, {self.memory >> 20} MiB and {self.memory_per_byte} bytes per byte of text"
+        )
+
+
+LIMITS = Limits()
+
+
+def mark_by_regex(
+    text: Text,
+    spans: NDArray[np.int64],
+    regex: str,
+    starts: NDArray[np.uint64],
+    limits: Limits = LIMITS,
+) -> bool:
+    """Set bits of ``starts`` where pre-tokens start: exact for every pattern, 5 to 20 MB/s.
+
+    Safe to call from many threads; each call has a process for itself. A process that is killed
+    is replaced once.
+
+    Args:
+        text: valid UTF-8 within the spans.
+        spans: int64 ``[n, 2]``.
+        regex: the pattern; known to compile.
+        starts: uint64 ``[size // 64 + 2]``.
+
+    Returns:
+        False when a span lies outside of the text.
+
+    Raises:
+        PatternExceedsLimit: matching took too long or too much memory.
+        WorkerLost: the process cannot be started, or was killed twice.
+    """
+    if not ((spans[:, 0] >= 0) & (spans[:, 0] <= spans[:, 1]) & (spans[:, 1] <= text.size)).all():
+        return False
+    if (spans[:, 0] == spans[:, 1]).all():
+        return True
+    pattern = regex.encode()
+    memory = limits.memory + limits.memory_per_byte * text.size
+    header = REQUEST.pack(
+        len(pattern), len(spans), text.size,
+        limits.seconds, limits.seconds_per_mb, limits.seconds_per_mb_done, memory,
+    )  # fmt: skip
+    parts: list[bytes | memoryview] = [
+        header + pattern,
+        spans.tobytes(),
+        text.data[: text.size].data,
+    ]
+    marks = _processes.ask(parts, text.size // 8 + 1, regex, limits)
+    starts.view(np.uint8)[: marks.size] |= marks
+    return True
+
+
+class _Process:
+    """One worker; one thread at a time."""
+
+    def __init__(self) -> None:
+        path = [str(_ROOM), *sys.path]
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _PROGRAM, *path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+        self._ready = False
+
+    @property
+    def id(self) -> int:
+        return self._process.pid
+
+    def ask(self, parts: list[bytes | memoryview], size: int) -> NDArray[np.uint8] | None:
+        """The bitmap of ``size`` bytes; None when the pattern needs too much memory.
+
+        Raises:
+            EOFError: the process is gone or does not speak our language.
+        """
+        try:
+            if not self._ready and self._answers.read(len(READY)) != READY:
+                raise EOFError
+            self._ready = True
+            for part in parts:
+                self._requests.write(part)
+            self._requests.flush()
+            status, answered = ANSWER.unpack(self._answers.read(ANSWER.size))
+            if status != DONE:
+                return None
+            marks = np.empty(size, np.uint8)
+            if answered != size or self._answers.readinto(marks.data) != size:  # type: ignore[attr-defined]
+                raise EOFError
+        except (OSError, struct.error) as error:
+            raise EOFError from error
+        return marks
+
+    def end(self, *, lost: bool = False) -> int:
+        """Kill it; its exit status, negative for the signal that ended it.
+
+        Args:
+            lost: it is about to end on its own; the status tells why.
+        """
+        if lost:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+        self._process.kill()  # before pipes are closed: a thread may wait for one of them
+        status = self._process.wait()
+        for pipe in (self._requests, self._answers):
+            with suppress(OSError):
+                pipe.close()
+        return status
+
+    def forget(self) -> None:
+        """Leave it to the process that started it: this one is a fork of that."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for pipe in (self._requests, self._answers):
+            os.dup2(nowhere, pipe.fileno(), inheritable=False)  # the number stays taken
+        os.close(nowhere)
+        self._process.returncode = 0
+
+
+class _Processes:
+    """All workers of this process: some idle, some lent to a thread."""
+
+    def __init__(self) -> None:
+        self._idle: deque[_Process] = deque()  # append and pop are atomic
+        self._all: set[_Process] = set()
+        self._free = threading.Semaphore(MOST_PROCESSES)
+        self._ended = False
+
+    def ids(self) -> list[int]:
+        return [process.id for process in self._all]
+
+    def ask(
+        self, parts: list[bytes | memoryview], size: int, regex: str, limits: Limits
+    ) -> NDArray[np.uint8]:
+        """Ask an idle worker, or a new one; once more when it is lost."""
+        status = 0
+        with self._free:
+            for _ in range(2):
+                process = self._take()
+                try:
+                    marks = process.ask(parts, size)
+                except EOFError:
+                    status = self._end(process, lost=True)
+                    if status == -signal.SIGPROF:
+                        _refuse(regex, "took more processor time than it may", limits)
+                    continue
+                except BaseException:  # interrupted: an answer may still come, to nobody
+                    self._end(process)
+                    raise
+                if marks is None:
+                    self._end(process)  # what it holds is given back to the system
+                    _refuse(regex, "took more memory than it may", limits)
+                self._idle.append(process)
+                return marks
+        raise WorkerLost(
+            f"the process that matches the split pattern {_shown(regex)} ended twice "
+            f"(exit status {status})",
+            "a split pattern without a kernel is matched in a process of its own",
+            "look for what kills processes on this machine (memory?), or use a pattern with a "
+            "kernel such as 'gpt2'",
+        )
+
+    def _take(self) -> _Process:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        try:
+            if self._ended:
+                raise OSError("this process is about to exit")
+            process = _Process()
+        except OSError as error:
+            raise WorkerLost(
+                f"no process could be started from {sys.executable!r}: {error}",
+                "a split pattern without a kernel is matched in a process of its own",
+                "use a pattern with a kernel such as 'gpt2'",
+            ) from error
+        self._all.add(process)
+        return process
+
+    def _end(self, process: _Process, *, lost: bool = False) -> int:
+        self._all.discard(process)
+        return process.end(lost=lost)
+
+    def end_all(self, *, for_good: bool = False) -> None:
+        """End idle and busy workers; ``for_good``: none are started afterwards."""
+        self._ended = for_good
+        self._idle.clear()
+        for process in list(self._all):
+            self._end(process)
+
+    def forget_all(self) -> None:
+        for process in self._all:
+            process.forget()
+
+
+def _refuse(regex: str, problem: str, limits: Limits) -> NoReturn:
+    raise PatternExceedsLimit(
+        f"the split pattern {_shown(regex)} {problem} on this text",
+        f"limits: {limits}",
+        "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, "
+        "or use a pattern with a kernel such as 'gpt2'",
+    )
+
+
+def _shown(regex: str) -> str:
+    return repr(regex if len(regex) <= 200 else f"{regex[:199]}…")
+
+
+_processes = _Processes()
+
+
+def _after_fork() -> None:
+    global _processes
+    _processes.forget_all()
+    _processes = _Processes()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(lambda: _processes.end_all(for_good=True))

@@ -1,0 +1,162 @@
+"""What a token shard looks like on disk: its files, how they are written and mapped back.
+
+A format is a value, so that one which needs another library can live where that is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import InvalidOption
+
+_HEADER = 128  # bytes of a .npy file before its numbers
+_MAGIC = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
+
+
+class ShardWriter(Protocol):
+    """Takes the ids of one shard, piece by piece."""
+
+    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+        """Append ids.
+
+        Args:
+            ids: uint16 or uint32 ``[n]``, as the shard's dtype says.
+            ends: where in the whole shard documents end that were not ended before, ascending, in
+                ids. What is behind the last one belongs to a document that goes on.
+        """
+
+    def close(self) -> None:
+        """All ids are there and the last document has ended; release the files."""
+
+
+# From a shard's files and its dtype to its ids, and int or uint64 [documents + 1]: their edges.
+ReadShard = Callable[[Sequence[Path], np.dtype[Any]], tuple[NDArray[Any], NDArray[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFormat:
+    """A way to keep the ids of documents.
+
+    Attributes:
+        name: as manifests and ``--format`` call it.
+        suffixes: of a shard's files, the ids first.
+        write: gives a writer, from the (new) files to write and the dtype of the ids.
+        read: gives the ids and the edges of documents, memory-mapped where that is possible.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    write: Callable[[Sequence[Path], str], ShardWriter]
+    read: ReadShard
+
+
+class RawFile:
+    """A new file, appended to without a buffer in between."""
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        """Write an array in little-endian order."""
+        little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
+        content = little.view(np.uint8).data
+        while content:
+            content = content[os.write(self._descriptor, content) :]
+
+    def put(self, content: bytes) -> None:
+        """Write over the beginning of the file."""
+        os.pwrite(self._descriptor, content, 0)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class _BinWriter:
+    """NAME.bin: ids. NAME.idx: uint64, where documents begin, and the end."""
+
+    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
+        self._ids, self._edges = map(RawFile, paths)
+        self._edges.append(np.zeros(1, np.uint64))
+
+    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+        self._ids.append(ids)
+        self._edges.append(ends.view(np.uint64))
+
+    def close(self) -> None:
+        self._ids.close()
+        self._edges.close()
+
+
+class _NpyWriter:
+    """NAME.npy and NAME.idx.npy: the same numbers as one-dimensional arrays of NumPy."""
+
+    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
+        self._dtype = dtype
+        self._ids, self._edges = map(RawFile, paths)
+        for file in (self._ids, self._edges):
+            file.append(np.zeros(_HEADER, np.uint8))  # written when the lengths are known
+        self._edges.append(np.zeros(1, np.uint64))
+        self._counts = [0, 1]
+
+    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+        self._ids.append(ids)
+        self._edges.append(ends.view(np.uint64))
+        self._counts[0] += len(ids)
+        self._counts[1] += len(ends)
+
+    def close(self) -> None:
+        self._ids.put(_npy_header(self._dtype, self._counts[0]))
+        self._edges.put(_npy_header("uint64", self._counts[1]))
+        self._ids.close()
+        self._edges.close()
+
+
+def _npy_header(dtype: str, count: int) -> bytes:
+    """The opening of a .npy file, version 1.0, filled up to a length that holds any count."""
+    little = np.dtype(dtype).newbyteorder("<").str
+    fields = f"{{'descr': '{little}', 'fortran_order': False, 'shape': ({count},), }}"
+    return _MAGIC + fields.encode().ljust(_HEADER - len(_MAGIC) - 1) + b"\n"
+
+
+def _mapped(path: Path, dtype: np.dtype[Any], offset: int = 0) -> NDArray[Any]:
+    if path.stat().st_size <= offset:  # nothing cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, "r", offset)
+
+
+def _read_bin(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return _mapped(paths[0], dtype), _mapped(paths[1], np.dtype("<u8"))
+
+
+def _read_npy(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return _mapped(paths[0], dtype, _HEADER), _mapped(paths[1], np.dtype("<u8"), _HEADER)
+
+
+BIN = ShardFormat("bin", (".bin", ".idx"), _BinWriter, _read_bin)
+NPY = ShardFormat("npy", (".npy", ".idx.npy"), _NpyWriter, _read_npy)
+_FORMATS = {format.name: format for format in (BIN, NPY)}
+
+
+def shard_format(format: str | ShardFormat) -> ShardFormat:
+    """A format by its name, or the format that was given.
+
+    Raises:
+        InvalidOption: there is none of that name here.
+    """
+    if isinstance(format, ShardFormat):
+        return format
+    if format not in _FORMATS:
+        raise InvalidOption(
+            f"the core knows no token shards of the format {format!r}",
+            f"{', '.join(_FORMATS)}; or a ShardFormat, such as PARQUET of registry.token_parquet",
+            'format="bin"; `bpeline encode` writes all formats',
+        )
+    return _FORMATS[format]

@@ -1,0 +1,146 @@
+"""Every kernel compiled before it is needed: one function for each kind of work, one list of them.
+
+The machine code goes where `kernels.compilation` keeps it, so later processes load it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import numpy as np
+
+from tokenizer_core.errors import BpelineError
+
+# What is done with a small text calls all kernels of a room, in all the ways in which they are
+# called. Rooms with new kernels add a function here; a test finds kernels that none of them calls.
+
+
+def _count(pattern: str) -> None:
+    from tokenizer_core.counting import compile_counting
+    from tokenizer_core.split_patterns import SplitPattern
+
+    compile_counting(SplitPattern.parse(pattern))
+
+
+def _learn() -> None:
+    from tokenizer_core.trainers.bpe import train_bpe
+    from tokenizer_core.word_counts import WordCounts
+
+    counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
+    for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
+        tokenizer = train_bpe(counts, 262, tie_break=tie_break)
+    train_bpe(counts, 264, required_tokens=["lowest"])
+    _ = tokenizer.digest
+
+
+def _encode() -> None:
+    from tokenizer_core.encoding import derive_merges
+    from tokenizer_core.short_texts import SHORT_TEXT
+    from tokenizer_core.tokenizer import Tokenizer
+    from tokenizer_core.word_counts import WordCounts
+
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
+    tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)
+    text = "ab abab lower " * (1 + SHORT_TEXT // 14)
+    tokenizer.encode("ab")
+    ids = tokenizer.encode(text)
+    tokenizer.encode_batch(["ab", text])
+    tokenizer.encode_with_offsets("ab")
+    tokenizer.decode(ids)
+    tokenizer.byte_pairs.gains(WordCounts.from_mapping({b"abab": 2}))
+    derive_merges(np.arange(256), [256], [b"ab"])
+
+
+def _characters() -> None:
+    from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
+    from tokenizer_core.algorithms.subword_text import SubwordText
+    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.tokenizer import Tokenizer
+    from tokenizer_core.trainers import characters
+    from tokenizer_core.word_counts import WordCounts
+
+    letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()  # an alphabet larger than bytes
+    words = {b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3, letters: 1}
+    counts = WordCounts.from_mapping(words, SplitPattern.named("whitespace"))
+    text = "lower " * 40 + "low" * 40
+    for joined in (False, True):
+        merged = characters.train_char_bpe(counts, 10, joined=joined, tie_break="greatest-bytes")
+        assert isinstance(merged.algorithm, CharacterBpe)
+        merged.encode(text)
+    SubwordText(merged).apply(text)
+    SubwordText(merged).apply(text, dropout=0.5, seed=1)
+    for score in ("ratio", "gain"):
+        characters.train_wordpiece(counts, 300, score=score).encode(text)
+    characters.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
+    tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
+    Tokenizer(tokens, [], pattern="whitespace", algorithm=GreedyLongest()).encode(text)
+
+
+def _compress() -> None:
+    from tokenizer_core.compression import compress, expand
+
+    expand(compress(b"ABABCABCD" * 2))
+
+
+# The longest first, so that processes that share the work end at about the same time.
+WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
+    ("learning merges", _learn),
+    ("encoding and decoding", _encode),
+    ("counting, gpt2", lambda: _count("gpt2")),
+    ("counting, cl100k and its kin", lambda: _count("cl100k")),
+    ("counting, other patterns", lambda: _count("o200k")),
+    ("algorithms over characters", _characters),
+    ("compression", _compress),
+)
+
+_PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tokenizer_core.warm_up import warm_up
+warm_up(sys.argv[2])
+"""
+
+
+def warm_up(name: str) -> None:
+    """Compile, or load, the kernels of one of `WARM_UPS` in this process."""
+    dict(WARM_UPS)[name]()
+
+
+def compile_all(processes: int = 2) -> Iterator[tuple[str, float]]:
+    """Compile every kernel that is not compiled yet, in processes beside this one.
+
+    The compiler works in one thread at a time, so several processes share the work.
+
+    Args:
+        processes: how many at once.
+
+    Yields:
+        Each name of `WARM_UPS` and the seconds it took, as they end.
+
+    Raises:
+        BpelineError: a process failed.
+    """
+    with ThreadPoolExecutor(processes) as threads:
+        running = [threads.submit(_in_a_process, name) for name, _ in WARM_UPS]
+        for done in as_completed(running):
+            yield done.result()
+
+
+def _in_a_process(name: str) -> tuple[str, float]:
+    root = str(Path(__file__).parents[1])
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, root, name], capture_output=True, text=True, check=False
+    )
+    if ended.returncode:
+        raise BpelineError(
+            f"the kernels of {name!r} cannot be compiled: {ended.stderr.strip()[-400:]}",
+            "the versions of numba and llvmlite in constraints.txt",
+            "bpeline doctor",
+        )
+    return name, time.monotonic() - began
