@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flows.cli.options import echo_json, json_option
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
+_MERGES = 10  # shown when nothing is said
 
 
 @click.command(
@@ -21,7 +25,7 @@ Examples:
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--algorithm", type=click.Choice(_ALGORITHMS), default="byte-bpe", show_default=True)
-@click.option("--merges", type=int, default=10, show_default=True, help="How many at most.")
+@click.option("--merges", type=int, default=_MERGES, show_default=True, help="How many at most.")
 @click.option("--pattern", help="The split pattern.  [default: that of the algorithm]")
 @click.option("--tie-break", help="Which of equally frequent pairs goes first.")
 @click.option("--min-count", type=int, help="Rarer pairs are not merged.")
@@ -47,6 +51,18 @@ def steps(
 
     Nothing is stored. Large files are refused: nobody reads so many lines.
     """
+    show_steps(files, algorithm, merges, pattern, as_json, **options)
+
+
+def show_steps(
+    files: Sequence[Path | str],
+    algorithm: str,
+    merges: int | None,
+    pattern: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print what training on small files does; see `steps_of` for the options and errors."""
     from tokenizer_core import count_words
     from tokenizer_core.algorithms import ALGORITHMS
     from tokenizer_core.trainers.visible import steps_of
@@ -55,7 +71,7 @@ def steps(
     counts = count_words(
         [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern
     )
-    shown = list(steps_of(algorithm, counts, merges, **options))
+    shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
     if as_json:
         echo_json(
             [

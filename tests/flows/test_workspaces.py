@@ -49,7 +49,7 @@ def request(tmp_path: Path) -> TrainingRequest:
         paths=[str(tmp_path / "corpus.txt")], name="news", vocab_size=300, pattern="gpt2",
         special_tokens=[], tie_break="smallest-ids", min_count=2, max_token_bytes=None,
         invalid_utf8="strict", held_out=0.0, text_field="text", workers=1, min_word_count=1,
-        required_tokens=[],
+        required_tokens=[], table_memory=256,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ all others, so that every token that can come about has an id.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tokenizer_core.algorithms import FrequencyBpe, Sentences
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
 from tokenizer_core.formats.plain_tokens import (
+    pattern_left_out,
     read_plain_vocab,
     refuse_other_algorithms,
     vocab_json_of_text,
@@ -41,6 +43,17 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path / FREQUENCIES, _lines(dict(algorithm.frequencies)))
     DURABLE.write(path / TOKENS, _lines(tokens))
     DURABLE.write(path / IDS, vocab_json_of_text(tokenizer))
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Split pattern, how sentences are found, and the marks."""
+    assert isinstance(tokenizer.algorithm, FrequencyBpe)
+    marks = replace(tokenizer.algorithm, frequencies=())
+    return {
+        "pattern": pattern_left_out(tokenizer),
+        "sentences": marks.sentences,
+        "algorithm": marks,
+    }
 
 
 def load(

@@ -69,6 +69,11 @@ def plain_bytes(token: str, path: Path) -> bytes:
         refuse(path, f"holds {shown(token)}, which is not UTF-8")
 
 
+def pattern_left_out(tokenizer: Tokenizer) -> str:
+    """The split pattern for a reader who is told of it: its name, else its regex."""
+    return tokenizer.pattern.name or tokenizer.pattern.regex
+
+
 def refuse_other_algorithms(tokenizer: Tokenizer, accepted: str, kind: type) -> None:
     """Raise when a format cannot hold a tokenizer's algorithm.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tokenizer_core.algorithms import CharacterBpe
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
-from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
@@ -50,6 +51,19 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     version = "0.2" if algorithm.joined else "0.1"
     lines = [f"#version: {version}", *(f"{left} {right}" for left, right in pairs), ""]
     DURABLE.write(path, "\n".join(lines).encode())
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Split pattern, unknown token, special tokens, and the characters that no merge holds."""
+    assert isinstance(tokenizer.algorithm, CharacterBpe)
+    merged = b"".join(left + right for left, right in tokenizer.merges).decode()
+    tokens = [token.decode() for _, token in sorted(tokenizer.vocab.items())]
+    return {
+        "pattern": pattern_left_out(tokenizer),
+        "unknown": tokenizer.algorithm.unknown,
+        "special_tokens": list(tokenizer.special_tokens),
+        "characters": "".join(one for one in tokens if len(one) == 1 and one not in merged),
+    }
 
 
 def load(

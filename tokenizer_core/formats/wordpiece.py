@@ -15,7 +15,11 @@ from tokenizer_core.algorithms import WordPiece
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
-from tokenizer_core.formats.plain_tokens import read_plain_vocab, refuse_other_algorithms
+from tokenizer_core.formats.plain_tokens import (
+    pattern_left_out,
+    read_plain_vocab,
+    refuse_other_algorithms,
+)
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -41,6 +45,15 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
             "save it as 'hf' or 'bpeline', which name ids",
         )
     DURABLE.write(path, b"\n".join([*tokens, b""]))
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Split pattern, special tokens, and the properties of WordPiece."""
+    return {
+        "pattern": pattern_left_out(tokenizer),
+        "special_tokens": list(tokenizer.special_tokens),
+        "algorithm": tokenizer.algorithm,
+    }
 
 
 def load(

@@ -112,7 +112,7 @@ def train_wordpiece(
         vocab_size: all tokens together; fewer when no pair occurs ``min_count`` times.
         score: ``ratio`` loves rare pairs, so it wants a ``min_count`` above 2 on large corpora.
         min_count, min_word_count: rarer pairs and rarer words are left out.
-        continuation, unknown, max_word_characters: see `WordPiece`. Longer words are left out.
+        continuation, unknown, max_word_characters: see `WordPiece`. Training sees all words.
         special_tokens: further tokens.
 
     Raises:
@@ -122,7 +122,7 @@ def train_wordpiece(
     validate_options(0, "smallest-ids", min_count, min_word_count, None, 1)
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
-    first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
+    first = _first_of_wordpiece(words, unknown, specials)
     merges = vocab_size - len(first)
     if merges < 0:
         raise InvalidOption(
@@ -140,6 +140,29 @@ def train_wordpiece(
         counts.pattern,
         algorithm=WordPiece(continuation, unknown, max_word_characters),
     )
+
+
+def wordpiece_base(
+    counts: WordCounts,
+    min_word_count: int = 1,
+    *,
+    continuation: str = "##",
+    unknown: str = "[UNK]",
+    special_tokens: Sequence[str] = (),
+) -> list[str]:
+    """The tokens that `train_wordpiece` begins with: its least vocabulary.
+
+    Raises:
+        InvalidOption, EmptyCorpus: as `train_wordpiece`.
+    """
+    words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
+    return _first_of_wordpiece(words, unknown, special_tokens)
+
+
+def _first_of_wordpiece(
+    words: CharacterWords, unknown: str, special_tokens: Sequence[str]
+) -> list[str]:
+    return list(dict.fromkeys([unknown, *special_tokens, *words.tokens]))
 
 
 def learn_wordpiece(
