@@ -110,7 +110,7 @@ def measure(file: Path, threads: int) -> Measured:
         run = registry.catalogue.start_run(request.name, request.as_config())
         plan = plan_chunks(request, registry.workspace)
         with _keeping_timed(threads) as keeping, _timed() as whole:
-            corpus = count_words(plan, registry.workspace, request.reading, threads)
+            corpus = count_words(plan, registry.workspace, request)
         with _timed() as combining:
             words = combine_counts(corpus, request, registry.workspace, run.id)
         registry.catalogue.close()

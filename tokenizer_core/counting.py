@@ -103,6 +103,8 @@ def compile_counting(pattern: SplitPattern) -> None:
     spans = np.array([[0, text.size]], np.int64)
     invalid_utf8_at(text)
     find_special_tokens(text, 0, text.size, (b"<|endoftext|>",))
+    if pattern.cut_pairs is not None:
+        pattern.cut_pairs.first(text.bytes(), 0, text.size)
     training, _ = hold_out(text, spans, 1, pattern.cut_pairs)
     total = WordTable()
     counter = TextCounter(pattern, total.absorb, text.size)

@@ -36,6 +36,22 @@ def _learn() -> None:
         tokenizer = train_bpe(counts, 262, tie_break=tie_break)
     train_bpe(counts, 264, required_tokens=["lowest"])
     _ = tokenizer.digest
+    _learn_over_a_large_alphabet()
+
+
+def _learn_over_a_large_alphabet() -> None:
+    from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords
+
+    size = 300  # more than there are bytes: pairs are counted in another table
+    words = SymbolWords(
+        content=np.arange(size, dtype=np.int32),
+        offsets=np.array([0, size], np.int64),
+        counts=np.array([2], np.int64),
+        first_positions=np.zeros(1, np.int64),
+        ids=np.arange(size, dtype=np.int32),
+        base_tokens=tuple(b"%d" % number for number in range(size)),
+    )
+    MergeEngine(words, tie_break="smallest-ids", min_count=2).learn(1)
 
 
 def _encode() -> None:
@@ -93,7 +109,8 @@ WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
     ("encoding and decoding", _encode),
     ("counting, gpt2", lambda: _count("gpt2")),
     ("counting, cl100k and its kin", lambda: _count("cl100k")),
-    ("counting, other patterns", lambda: _count("o200k")),
+    ("counting, o200k and its kin", lambda: _count("o200k")),
+    ("counting, other patterns", lambda: _count("starcoder")),
     ("algorithms over characters", _characters),
     ("compression", _compress),
 )
