@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from flows.combine_counts import CountedWords
-from flows.learn_merges import Learned
+from flows.learn import Learned
 from flows.plan_chunks import CorpusPlan
 from flows.steps import step
 from flows.summary import counted, megabytes
@@ -56,6 +56,7 @@ NAMES = {
     "distribution.percentile_frequency": "distribution/percentile_frequency",
     "distribution.average_rank": "distribution/average_rank",
     "distribution.type_token_ratio": "distribution/type_token_ratio",
+    "unknown_rate": "vocabulary/unknown_rate",
     "roundtrip_failures": "evaluated/roundtrip_failures",
     "encode_mb_per_second": "evaluated/encode_mb_per_second",
     "bytes": "evaluated/bytes",
@@ -81,8 +82,9 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures under the names that MLflow shows."""
-        return {name: float(attrgetter(key)(self.report)) for key, name in NAMES.items()}
+        """The figures under the names that MLflow shows; those that mean something."""
+        figures = {name: attrgetter(key)(self.report) for key, name in NAMES.items()}
+        return {name: float(figure) for name, figure in figures.items() if figure is not None}
 
     @property
     def is_small(self) -> bool:
@@ -124,14 +126,15 @@ def evaluate(
     """Measure on the held-out documents, or on training text when there are none.
 
     Raises:
-        InvalidTokenizer: a document does not survive encoding and decoding; a defect of ours.
+        InvalidTokenizer: a document does not survive encoding and decoding by byte-level BPE; a
+            defect of ours. Other algorithms lose what stands between words.
     """
     documents = WordCountStore(workspace).held_out_documents(words.shards, MOST_HELD_OUT)
     held_out = bool(documents)
     if not held_out:
         documents = list(_first_documents(plan.files, request.reading))
     report = metrics.evaluate(learned.tokenizer(request), documents)
-    if report.roundtrip_failures:
+    if report.roundtrip_failures and request.over_bytes:
         raise InvalidTokenizer(
             f"{report.roundtrip_failures} documents are not what they were after encoding and "
             "decoding",

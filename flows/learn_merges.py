@@ -21,7 +21,7 @@ from tokenizer_core.vocabulary import byte_order, vocab_from_merges
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedMerges:
     """Merges that were learned and saved.
 
     Attributes:
@@ -71,7 +71,9 @@ class Learned:
 
 
 @step(name="learn merges")
-def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Learned:
+def learn_merges(
+    words: CountedWords, request: TrainingRequest, workspace: Workspace
+) -> LearnedMerges:
     """Learn merges with a checkpoint that any later run over the same counts continues.
 
     The checkpoint's place follows from the counts and from the settings that decide which merges
@@ -93,7 +95,7 @@ def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Works
     checkpoint = workspace.checkpoint(key[:16])
     resumed = _merges_in(checkpoint)
     if resumed >= request.merges and request.min_word_count == 1:
-        return Learned(checkpoint, request.merges, request.merges, request.merges)
+        return LearnedMerges(checkpoint, request.merges, request.merges, request.merges)
     learned = bpe.learn_merges(
         WordCountStore(workspace).open_table(words.table),
         request.merges,
@@ -106,7 +108,7 @@ def learn_merges(words: CountedWords, request: TrainingRequest, workspace: Works
         checkpoint=checkpoint,
         on_progress=progress.current().merging,
     )
-    return Learned(
+    return LearnedMerges(
         checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned
     )
 

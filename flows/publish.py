@@ -11,7 +11,7 @@ from typing import Any
 
 from flows.combine_counts import CountedWords
 from flows.count_words import CountedCorpus
-from flows.learn_merges import Learned
+from flows.learn import Learned
 from flows.plan_chunks import CorpusPlan
 from flows.steps import step
 from flows.summary import TrainingSummary
@@ -124,6 +124,8 @@ def _version(package: str) -> str:
 def _params(request: TrainingRequest, learned: Learned) -> dict[str, Any]:
     config = request.as_config()
     del config["name"]
+    options = config.pop("options")
+    config.update(options)
     if request.min_word_count > 1:
         config["pruned_distinct_words"] = learned.pruned.words
         config["pruned_words"] = learned.pruned.occurrences

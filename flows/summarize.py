@@ -5,7 +5,7 @@ from __future__ import annotations
 from flows.combine_counts import CountedWords
 from flows.count_words import CountedCorpus
 from flows.evaluate import Evaluation
-from flows.learn_merges import Learned
+from flows.learn import Learned
 from flows.summary import TrainingSummary
 from flows.training_run import TrainingRun
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flows.combine_counts import combine_counts
 from flows.count_words import count_words
 from flows.evaluate import evaluate
-from flows.learn_merges import learn_merges
+from flows.learn import learn
 from flows.plan_chunks import plan_chunks
 from flows.preparation import prepared
 from flows.publish import publish
@@ -20,10 +22,10 @@ def train_tokenizer(
     paths: list[str],
     name: str,
     vocab_size: int = 32_000,
-    pattern: str = "gpt2",
+    pattern: str | None = None,
     special_tokens: list[str] | None = None,
-    tie_break: str = "smallest-ids",
-    min_count: int = 2,
+    tie_break: str | None = None,
+    min_count: int | None = None,
     max_token_bytes: int | None = None,
     invalid_utf8: str = "strict",
     held_out: float = 0.01,
@@ -33,8 +35,10 @@ def train_tokenizer(
     min_word_count: int = 1,
     required_tokens: list[str] | None = None,
     table_memory: int = 256,
+    algorithm: str = "byte-bpe",
+    options: dict[str, Any] | None = None,
 ) -> TrainingSummary:
-    """Train a byte-level BPE tokenizer on a corpus and register it.
+    """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
     The same call after an interruption continues where it stopped, with the same result.
 
@@ -42,12 +46,13 @@ def train_tokenizer(
         paths: files, directories and globs of .txt and .jsonl, each also .gz or .zst.
             "python:stdlib" is the Python standard library's own source text.
         name: the name to register under: a-z, 0-9, ".", "_" and "-".
-        vocab_size: number of ids: special tokens, 256 bytes, merges.
-        pattern: the split pattern: gpt2, cl100k or a regex.
+        vocab_size: number of ids: special tokens, 256 bytes (or the characters), merges.
+        pattern: the split pattern: a name or a regex; that of the algorithm when empty, gpt2 for
+            byte-level BPE.
         special_tokens: tokens of their own, which also separate documents.
         tie_break: which of equally frequent pairs is merged: smallest-ids, greatest-bytes or
-            first-seen.
-        min_count: pairs that occur less often are not merged.
+            first-seen; the usual one of the algorithm when empty.
+        min_count: pairs that occur less often are not merged; 2 when empty (1 for frequency-bpe).
         max_token_bytes: the longest token; without a limit when empty.
         invalid_utf8: what happens to bytes that are not UTF-8: strict (an error) or replace.
         held_out: the share of documents kept for evaluation.
@@ -58,6 +63,8 @@ def train_tokenizer(
         required_tokens: texts that become tokens whatever the corpus holds.
         table_memory: MiB that the words of one thread take at most while it counts; what does not
             fit is added up on disk.
+        algorithm: byte-bpe, char-bpe, wordpiece or frequency-bpe.
+        options: what the algorithm alone is told, see `algorithm_options`.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -68,6 +75,7 @@ def train_tokenizer(
         max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
         text_field=text_field, workers=workers, min_word_count=min_word_count,
         required_tokens=required_tokens or [], table_memory=table_memory,
+        algorithm=algorithm, options=options or {},
     )  # fmt: skip
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:
@@ -83,8 +91,8 @@ def train_tokenizer(
                 with run.step("combine counts") as outcome:
                     words = combine_counts(corpus, request, run.workspace, run.id)
                     outcome(words.outcome)
-                with run.step("learn merges", request.merges, "merges") as outcome:
-                    learned = learn_merges(words, request, run.workspace)
+                with run.step("learn merges", request.merges_shown, "merges") as outcome:
+                    learned = learn(words, request, run.workspace)
                     outcome(learned.outcome)
                 with run.step("evaluate") as outcome:
                     evaluation = evaluate(learned, words, plan, request, run.workspace)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from flows.algorithm_options import BYTE_BPE, check_options, choices_of, refuse
 from flows.demo_corpus import DEMO
 from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 
@@ -42,13 +43,16 @@ class TrainingRequest:
     text_field: str
     workers: int
     table_memory: int
+    algorithm: str = BYTE_BPE
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def checked(cls, **parameters: Any) -> TrainingRequest:
         """Make a request of a flow's parameters.
 
         Raises:
-            InvalidOption: a name, size, choice or share that is not accepted.
+            InvalidOption: a name, size, choice or share that is not accepted, or one that means
+                nothing to the algorithm.
             InvalidPattern: a split pattern that does not compile.
             InvalidSpecialToken: an empty or duplicate special token, a single byte, a required
                 token or part of one.
@@ -65,8 +69,10 @@ class TrainingRequest:
         parameters["required_tokens"] = _listed(parameters["required_tokens"])
         if parameters["workers"] is None:
             parameters["workers"] = usable_cores()
+        _take_the_usual(parameters)
         request = cls(**parameters)
         validate_name(request.name)
+        request._check_algorithm()
         request._check_pattern()
         validate_tie_break(request.tie_break)
         request._check_numbers()
@@ -87,11 +93,12 @@ class TrainingRequest:
         return request
 
     def _check_numbers(self) -> None:
-        smallest = BYTES + len(self.special_tokens)
+        bytes_ = BYTES if self.over_bytes else 0
+        smallest = bytes_ + len(self.special_tokens)
         if not smallest <= self.vocab_size <= LARGEST_VOCAB:
             raise InvalidOption(
                 f"a vocabulary of {self.vocab_size:,} was asked for",
-                f"accepted: {smallest:,} ({BYTES} bytes and {len(self.special_tokens)} special "
+                f"accepted: {smallest:,} ({bytes_} bytes and {len(self.special_tokens)} special "
                 f"tokens, no merges) to {LARGEST_VOCAB:,}",
                 "type `--vocab-size 32000`, or a size in this range",
             )
@@ -118,7 +125,23 @@ class TrainingRequest:
     def _check_pattern(self) -> None:
         from tokenizer_core.split_patterns import SplitPattern
 
-        SplitPattern.parse(self.pattern).require_every_byte()
+        pattern = SplitPattern.parse(self.pattern)
+        if self.over_bytes:
+            pattern.require_every_byte()
+
+    def _check_algorithm(self) -> None:
+        choices = choices_of(self.algorithm)
+        check_options(self.algorithm, self.options)
+        if self.tie_break not in choices.tie_breaks and not self.over_bytes:
+            refuse(self.algorithm, "tie_break", f"--tie-break {' or '.join(choices.tie_breaks)}")
+        if self.special_tokens and not choices.special_tokens:
+            refuse(self.algorithm, "special_token", "the marks of its sentences and <pad>")
+        for option, value in (
+            ("max_token_bytes", self.max_token_bytes),
+            ("required_token", self.required_tokens),
+        ):
+            if value and not self.over_bytes:
+                refuse(self.algorithm, option, "any token that merging makes")
 
     def _check_special_tokens(self) -> None:
         for token in self.special_tokens:
@@ -128,7 +151,7 @@ class TrainingRequest:
                     "special tokens have two bytes or more",
                     "choose a text that does not occur in documents, such as '<|endoftext|>'",
                 )
-            if _reads_like_bytes(token):
+            if self.over_bytes and _reads_like_bytes(token):
                 raise InvalidSpecialToken(
                     f"the special token {token!r} reads like the bytes of an ordinary token in "
                     "vocab.json, where every byte is one printable character",
@@ -140,7 +163,8 @@ class TrainingRequest:
         """The request as JSON values; the flow called with them does the same again."""
         config = asdict(self)
         lists = ("paths", "special_tokens", "required_tokens")
-        return {**config, **{name: list(config[name]) for name in lists}}
+        listed = {name: list(config[name]) for name in lists}
+        return {**config, **listed, "options": dict(self.options)}
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same, whatever workers and memory do it."""
@@ -198,9 +222,35 @@ class TrainingRequest:
         )
 
     @property
+    def over_bytes(self) -> bool:
+        """Whether byte-level BPE is asked for."""
+        return self.algorithm == BYTE_BPE
+
+    @property
     def merges(self) -> int:
-        """How many merges fill the vocabulary."""
+        """How many merges fill the vocabulary of byte-level BPE."""
         return self.vocab_size - BYTES - len(self.special_tokens)
+
+    @property
+    def merges_shown(self) -> int | None:
+        """What learning shows its progress against; None where it has no merges to count."""
+        return self.merges if self.over_bytes else None
+
+
+def _take_the_usual(parameters: dict[str, Any]) -> None:
+    """Fill in what was left open and depends on the algorithm."""
+    from tokenizer_core.algorithms import ALGORITHMS
+
+    algorithm = parameters.get("algorithm", BYTE_BPE)
+    choices = choices_of(algorithm)
+    usual = {
+        "pattern": ALGORITHMS[algorithm].default_pattern,
+        "tie_break": choices.tie_breaks[0],
+        "min_count": choices.min_count,
+    }
+    for name, value in usual.items():
+        if parameters[name] is None:
+            parameters[name] = value
 
 
 def _listed(tokens: Sequence[str]) -> tuple[str, ...]:

@@ -173,6 +173,9 @@ class Workspace:
     def checkpoint(self, run_id: str) -> Path:
         return self.runs / run_id / "checkpoint"
 
+    def learned(self, key: str) -> Path:
+        return self.runs / key / "tokenizer"
+
     def version_directory(self, digest: str) -> Path:
         return self.versions / digest
 

@@ -17,6 +17,8 @@ MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # Who may import what comes from outside (a room's own modules are checked separately).
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
 ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
+# Libraries that a user may leave out: imported when asked for, each behind one door.
+OPTIONAL = {"nltk": "tokenizer_core/sentences.py"}
 # Logged with every version and run by MLflow's own loader, far from this package.
 SHIPPED_TO_MLFLOW = "registry/mlflow_model.py"
 
@@ -63,7 +65,16 @@ def test_imports_point_one_way(path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in MODULES if "tokenizer_core" in p.parts], ids=name_of)
 def test_the_core_knows_only_its_few_libraries(path: Path) -> None:
     outside = imports_by(path) - sys.stdlib_module_names - {"tokenizer_core"}
-    assert outside <= CORE_LIBRARIES
+    optional = {package for package, door in OPTIONAL.items() if door == name_of(path)}
+    assert outside <= CORE_LIBRARIES | optional
+
+
+@pytest.mark.parametrize("package", sorted(OPTIONAL))
+def test_an_optional_library_is_imported_behind_its_door_when_asked_for(package: str) -> None:
+    door = ROOT / OPTIONAL[package]
+    assert modules_importing(package) == [OPTIONAL[package]]
+    at_once = imported_packages(door, top_level_only=True)
+    assert package not in {name.split(".")[0] for name in at_once}
 
 
 @pytest.mark.parametrize("package", sorted(ONE_DOOR))
@@ -82,7 +93,8 @@ def test_the_reference_is_an_oracle_and_never_a_fallback() -> None:
     users = [
         name_of(path)
         for path in MODULES
-        if any(name == "tokenizer_core.reference" for name in imported_packages(path))
+        if any(name.startswith("tokenizer_core.reference") for name in imported_packages(path))
+        and not path.stem.startswith("reference")
     ]
     assert users == []
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from tokenizer_core.split_patterns import SplitPattern
     from tokenizer_core.tokenizer import Tokenizer
     from tokenizer_core.trainers.bpe import train_bpe
+    from tokenizer_core.trainers.characters import (
+        train_char_bpe,
+        train_frequency_bpe,
+        train_wordpiece,
+    )
     from tokenizer_core.word_counts import WordCounts
 
 _HOMES = {
@@ -20,10 +25,22 @@ _HOMES = {
     "WordCounts": "tokenizer_core.word_counts",
     "count_words": "tokenizer_core.counting",
     "train_bpe": "tokenizer_core.trainers.bpe",
+    "train_char_bpe": "tokenizer_core.trainers.characters",
+    "train_wordpiece": "tokenizer_core.trainers.characters",
+    "train_frequency_bpe": "tokenizer_core.trainers.characters",
     "Tokenizer": "tokenizer_core.tokenizer",
 }
 
-__all__ = ["SplitPattern", "WordCounts", "count_words", "train_bpe", "Tokenizer"]
+__all__ = [
+    "SplitPattern",
+    "WordCounts",
+    "count_words",
+    "train_bpe",
+    "train_char_bpe",
+    "train_wordpiece",
+    "train_frequency_bpe",
+    "Tokenizer",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenizer_core.algorithms.word_encoder import WordEncoder
 from tokenizer_core.batch_encoding import encode_contents
 from tokenizer_core.bootstrap import Interval, relative_change
 from tokenizer_core.chunk_counts import count_spans
@@ -229,6 +230,9 @@ def _boundaries(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where tokens end in the joined words, ascending, and how many tokens each word has."""
     ids, ends = _encoded(tokenizer, words, first)
+    if tokenizer.words is not None:  # whose tokens need not be pieces of the text
+        places = _without_sentences(tokenizer.words).placed(*_spans_of(words)).places
+        return np.unique(places[:, 1]), np.diff(ends, prepend=0)
     lengths = np.zeros(max(tokenizer.vocab) + 1, np.int64)
     lengths[list(tokenizer.vocab)] = list(map(len, tokenizer.vocab.values()))
     return np.cumsum(lengths[ids]), np.diff(ends, prepend=0)
@@ -237,11 +241,22 @@ def _boundaries(
 def _encoded(
     tokenizer: Tokenizer, words: WordCounts, first: Tokenizer
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    if tokenizer.words is not None:
+        return _without_sentences(tokenizer.words).encode(*_spans_of(words))
     if tokenizer.pattern == first.pattern:
         return tokenizer.encoder.encode_words(words.words())
+    return tokenizer.encoder.encode(*_spans_of(words))
+
+
+def _spans_of(words: WordCounts) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
+    """Words as spans of one text, nothing behind them."""
     spans = np.stack((words.offsets[:-1], words.offsets[1:]), axis=1)
-    text = Text.of(words.word_bytes.tobytes())
-    return tokenizer.encoder.encode(text, spans, np.full(len(words), -1, np.int64))
+    return Text.of(words.word_bytes.tobytes()), spans, np.full(len(words), -1, np.int64)
+
+
+def _without_sentences(encoder: WordEncoder) -> WordEncoder:
+    """The same for words alone, which are no sentences."""
+    return WordEncoder(encoder.algorithm, encoder.pattern)
 
 
 def _changes(

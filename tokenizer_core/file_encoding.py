@@ -143,8 +143,14 @@ def file_encoding_of(
 
     Raises:
         InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
-        InvalidOption: no such policy for invalid UTF-8.
+        InvalidOption: no such policy for invalid UTF-8; the tokenizer marks sentences.
     """
+    if tokenizer.words is not None and tokenizer.words.sentences is not None:
+        raise InvalidOption(
+            "files in bulk were to be encoded sentence by sentence",
+            "files are read in parts, which may begin and end within a sentence",
+            "encode each file as a text: tokenizer.encode(path.read_text())",
+        )
     separators = () if separator is None else (separator,)
     reading = Reading(tokenizer.pattern, separators, invalid_utf8, text_field)
     end = -1

@@ -25,7 +25,7 @@ PART = 1 << 20  # bytes; measured: LOG.md
 def encode_long(
     encoder: Encoder,
     content: bytes,
-    pattern: SplitPattern,
+    pattern: SplitPattern | None,
     threads: int | None = 1,
     check_utf8: bool = False,
 ) -> NDArray[np.uint32]:
@@ -33,7 +33,8 @@ def encode_long(
 
     Args:
         content: UTF-8.
-        pattern: the encoder's; where its cuts are unknown (`cut_pairs`), the text is one part.
+        pattern: the encoder's; where its cuts are unknown (`cut_pairs`), or None is given, the
+            text is one part.
         threads: how many; None: one per available processor.
         check_utf8: whether that it is UTF-8 must be checked first.
 
@@ -74,12 +75,13 @@ def _encode_part(
     return encoder.encode_whole(text)
 
 
-def _edges(content: bytes, pattern: SplitPattern) -> Iterator[int]:
+def _edges(content: bytes, pattern: SplitPattern | None) -> Iterator[int]:
     yield 0
     size = len(content)
     begin = 0
     # Asked only of long texts: it may have to be made.
-    while size - begin >= 2 * PART and (pairs := pattern.cut_pairs) is not None:
+    pairs = pattern.cut_pairs if pattern is not None and size >= 2 * PART else None
+    while size - begin >= 2 * PART and pairs is not None:
         begin = pairs.first(content, begin + PART, size)
         if begin < 0:
             break

@@ -28,6 +28,7 @@ from tokenizer_core.token_distribution import (
     token_distribution,
 )
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
 from tokenizer_core.word_sums import WordSum
 
 WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
@@ -50,7 +51,10 @@ class CompressionReport:
         vocab_utilization: |V⁺| / |V|, V⁺ the tokens that occur, V the vocab with special tokens.
         unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
         undecodable_tokens: ordinary tokens that are not UTF-8 alone, so that nothing can be said.
-        roundtrip_failures: documents d with decode(encode(d)) ≠ d; anything but 0 is a defect.
+            None with other algorithms than byte-level BPE, whose tokens are parts of words.
+        roundtrip_failures: documents d with decode(encode(d)) ≠ d; of byte-level BPE anything but
+            0 is a defect, other algorithms keep words and not what is between them.
+        unknown_rate: share of T that is the unknown token; 0 for byte-level BPE, which has none.
         continued_words: share of pre-tokens that take several tokens (Rust et al. 2021, who
             speak of words).
         single_token_words: share of distinct pre-tokens that take one (Nayeem et al. 2025).
@@ -61,7 +65,7 @@ class CompressionReport:
         encode_mb_per_second: 10⁶ bytes per second, one thread, caches warm, ids as NumPy arrays.
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
             training had stopped there (the size itself alone for one with ``ignore_merges``
-            whose merges do not make every token).
+            whose merges do not make every token, and for other algorithms).
         bytes, chars, words, tokens, documents: the denominators.
         pre_tokens, distinct_pre_tokens: further denominators.
         vocab_size: |V|.
@@ -72,9 +76,10 @@ class CompressionReport:
     fertility: float
     compression_ratio_vs_bytes: float
     vocab_utilization: float
-    unreachable_tokens: int
+    unreachable_tokens: int | None
     undecodable_tokens: int
     roundtrip_failures: int
+    unknown_rate: float
     continued_words: float
     single_token_words: float
     distribution: TokenDistribution
@@ -111,16 +116,10 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         documents: UTF-8; best such that training has not seen.
 
     Raises:
-        EmptyCorpus: the documents hold no text.
+        EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
     size = sum(map(len, documents))
-    if size == 0:
-        raise EmptyCorpus(
-            "there is no text to evaluate on",
-            "at least one document with text",
-            "hold out more, or name files to evaluate on",
-        )
     occurrences = np.zeros(max(tokenizer.vocab) + 1, np.int64)
     distinct_words = WordSum(tokenizer.pattern)
     seen = chars = words = failures = 0
@@ -144,7 +143,12 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         seen += text.size
     tokens = int(occurrences.sum())
     pre_tokens = distinct_words.result()
-    gains = tokenizer.merge_gains(pre_tokens)
+    if not len(pre_tokens):
+        raise EmptyCorpus(
+            "there is no text to evaluate on",
+            "at least one document with text",
+            "hold out more, or name files to evaluate on",
+        )
     tokens_of = np.diff(tokenizer.encoder.encode_words(pre_tokens.words())[1], prepend=0)
     distribution = token_distribution(occurrences, tokenizer.vocab_size)
     ordinary = _ordinary_tokens(tokenizer)
@@ -155,9 +159,12 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         fertility=tokens / words if words else 0.0,
         compression_ratio_vs_bytes=1 - tokens / size,
         vocab_utilization=distribution.distinct_tokens / tokenizer.vocab_size,
-        unreachable_tokens=len(unreachable_tokens(tokenizer.encoder, ordinary)),
+        unreachable_tokens=len(unreachable_tokens(tokenizer.encoder, ordinary))
+        if tokenizer.words is None
+        else None,
         undecodable_tokens=undecodable_tokens(ordinary),
         roundtrip_failures=failures,
+        unknown_rate=int(occurrences[_unknown_ids(tokenizer)].sum()) / tokens,
         continued_words=int(pre_tokens.counts[tokens_of > 1].sum()) / pre_tokens.total,
         single_token_words=int((tokens_of == 1).sum()) / len(pre_tokens),
         distribution=distribution,
@@ -166,10 +173,7 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         median_token_bytes=float(np.median(lengths)),
         longest_token_bytes=int(lengths.max()),
         encode_mb_per_second=size / 1e6 / max(seconds, 1e-9),
-        # Words that are taken whole take no merges, so gains say nothing about smaller sizes.
-        curve=((tokenizer.vocab_size, size / tokens),)
-        if tokenizer.encoder.has_whole_words
-        else compression_curve(tokenizer, size, gains),
+        curve=_curve(tokenizer, size, tokens, pre_tokens),
         bytes=size,
         chars=chars,
         words=words,
@@ -179,6 +183,15 @@ def evaluate(tokenizer: Tokenizer, documents: Sequence[bytes]) -> CompressionRep
         distinct_pre_tokens=len(pre_tokens),
         vocab_size=tokenizer.vocab_size,
     )
+
+
+def _curve(
+    tokenizer: Tokenizer, size: int, tokens: int, words: WordCounts
+) -> tuple[tuple[int, float], ...]:
+    # Words that are taken whole take no merges, so gains say nothing about smaller sizes.
+    if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
+        return ((tokenizer.vocab_size, size / tokens),)
+    return compression_curve(tokenizer, size, tokenizer.merge_gains(words))
 
 
 def compression_curve(
@@ -209,6 +222,12 @@ def _parts(documents: Sequence[bytes]) -> list[list[bytes]]:
         parts[-1].append(document)
         room -= len(document)
     return parts
+
+
+def _unknown_ids(tokenizer: Tokenizer) -> list[int]:
+    """The id of the unknown token, where the algorithm has one."""
+    unknown = getattr(tokenizer.algorithm, "unknown", None)
+    return [] if unknown is None else [tokenizer.token_to_id(unknown)]
 
 
 def _ordinary_tokens(tokenizer: Tokenizer) -> dict[bytes, int]:

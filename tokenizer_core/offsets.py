@@ -16,7 +16,7 @@ class EncodingWithOffsets:
 
     Attributes:
         ids: the token ids.
-        byte_offsets: int64 ``[n, 2]``: bytes of the text in UTF-8, end to end from its begin.
+        byte_offsets: int64 ``[n, 2]``: bytes of the text in UTF-8; byte-level BPE's lie end to end.
         char_offsets: int64 ``[n, 2]``: characters (code points) of the text, so that
             ``text[begin:end]`` shows the token. A token that holds part of a character has the
             offsets of the characters it touches; its neighbour with the rest has them too.
@@ -38,11 +38,26 @@ def encoding_with_offsets(
         lengths: int64 ``[n]``: the bytes of each token.
     """
     edges = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    byte_offsets = np.stack((edges[:-1], edges[1:]), axis=1)
+    return encoding_with_places(text, ids, np.stack((edges[:-1], edges[1:]), axis=1))
+
+
+def encoding_with_places(
+    text: str, ids: NDArray[np.uint32], byte_offsets: NDArray[np.int64]
+) -> EncodingWithOffsets:
+    """Characters of tokens from their bytes.
+
+    Args:
+        text: what was encoded, as the caller gave it.
+        ids: uint32 ``[n]``: all ids of it.
+        byte_offsets: int64 ``[n, 2]``: the bytes of each token; an empty range is a mark that is
+            not in the text.
+    """
     leads = (np.frombuffer(utf8_of(text), np.uint8) & 0xC0) != 0x80
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)))
     char_offsets = np.empty_like(byte_offsets)
-    char_offsets[:, 0] = before[byte_offsets[:, 0] + 1] - 1  # the character that byte belongs to
+    filled = byte_offsets[:, 0] < byte_offsets[:, 1]
+    # the character that byte belongs to
+    char_offsets[:, 0] = before[byte_offsets[:, 0] + filled] - filled
     char_offsets[:, 1] = before[byte_offsets[:, 1]]
     if len(text) != before[-1]:
         char_offsets = _positions_with_pairs(text)[char_offsets]

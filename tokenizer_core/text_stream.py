@@ -18,12 +18,12 @@ _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
 
 
 def cut_stream(
-    pieces: Iterable[str], policy: SpecialPolicy, pattern: SplitPattern
+    pieces: Iterable[str], policy: SpecialPolicy, pattern: SplitPattern | None
 ) -> Iterator[str]:
     """Join ``pieces`` and cut the whole anew.
 
     Memory is bounded by the distance between legal cuts: two characters that ``pattern`` always
-    parts (`cut_pairs`), and the start of an allowed special token. Where there is none,
+    parts (`cut_pairs`; None: no two are known), and the start of an allowed special token. Where there is none,
     everything is kept; a cut is then looked for each time the text has doubled.
 
     Raises:
@@ -31,6 +31,7 @@ def cut_stream(
         InvalidSpecialToken: a forbidden special token, even across pieces.
     """
     special = _any_of(policy.allowed)
+    pairs = None if pattern is None else pattern.cut_pairs
     gathered: list[str] = []
     size = 0
     enough = _ENOUGH
@@ -43,7 +44,7 @@ def cut_stream(
             continue
         text = "".join(gathered)
         policy.refuse_forbidden(text)
-        cut = _last_cut(text, special, policy.longest, pattern.cut_pairs)
+        cut = _last_cut(text, special, policy.longest, pairs)
         if cut:
             yield text[:cut]
         gathered = [text[cut:]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,35 +12,28 @@ from numpy.typing import NDArray
 from tokenizer_core.batch_encoding import encode_batch
 from tokenizer_core.collection_pause import garbage_collection_paused
 from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
-from tokenizer_core.cuts import Cuts
-from tokenizer_core.explanation import ExplainedPreToken, Explainer
 from tokenizer_core.file_encoding import file_encoding_of
-from tokenizer_core.long_texts import encode_long
-from tokenizer_core.offsets import EncodingWithOffsets, beginning_of, encoding_with_offsets
 from tokenizer_core.padding import Side, pad
 from tokenizer_core.shard_formats import ShardFormat, shard_format
 from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
 from tokenizer_core.short_texts import SHORT_TEXT
-from tokenizer_core.special_policy import SpecialPolicy, spans_between
-from tokenizer_core.text import Text
-from tokenizer_core.text_input import refuse_invalid_utf8, utf8_of
+from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.text_encoding import AllowedSpecial, OnSpecial, TextEncoding
+from tokenizer_core.text_input import utf8_of
 from tokenizer_core.text_stream import cut_stream
 from tokenizer_core.token_shards import ShardRecord, TokenShards
-from tokenizer_core.tokenizer_model import TokenizerModel
-from tokenizer_core.truncation import longest_prefix
 from tokenizer_core.word_counts import WordCounts
 
-AllowedSpecial = Literal["none", "all"] | Collection[str]
-OnSpecial = Literal["text", "error"]
-Format = Literal["bpeline", "hf", "gpt2", "tiktoken"]
+Format = Literal["bpeline", "hf", "gpt2", "tiktoken", "subword-nmt", "wordpiece", "frequency-bpe"]
 
 
-class Tokenizer(TokenizerModel):
-    """Byte-level BPE: immutable, safe to use from many threads.
+class Tokenizer(TextEncoding):
+    """Byte-level BPE, or another algorithm: immutable, safe to use from many threads.
 
-    ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent pair of lowest rank
-    (the leftmost of equals) until no merge is left: the ids of HuggingFace ``tokenizers`` and of
-    tiktoken. Text that spells a special token is ordinary text unless it is allowed.
+    With byte-level BPE ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent
+    pair of lowest rank (the leftmost of equals) until no merge is left: the ids of HuggingFace
+    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.algorithms`. Text that
+    spells a special token is ordinary text unless it is allowed.
 
     Lone surrogates in a ``str`` have no UTF-8 form; they are encoded as U+FFFD, pairs of them as
     the character they stand for (tiktoken's rule). All other text survives the round trip.
@@ -50,7 +42,10 @@ class Tokenizer(TokenizerModel):
         vocab: id → bytes; ids may have gaps. Holds all 256 bytes and the special tokens.
         merges: pairs of bytes in order of rank.
         special_tokens: token → id, or tokens whose ids are looked up in the vocab.
-        pattern: the split pattern: a name, a regex or a `SplitPattern`.
+        pattern: the split pattern: a name, a regex or a `SplitPattern`; by default that of the
+            algorithm, ``gpt2`` for byte-level BPE.
+        algorithm: see `tokenizer_core.algorithms`; what is said of bytes and of merges is said of
+            byte-level BPE.
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
             are not among these: they are found where they are allowed, and nowhere else.
@@ -135,65 +130,6 @@ class Tokenizer(TokenizerModel):
     ) -> int:
         """How many ids `encode` would give."""
         return len(self._ids_of(text, allowed_special, on_special))
-
-    def encode_with_offsets(
-        self,
-        text: str,
-        allowed_special: AllowedSpecial = "none",
-        on_special: OnSpecial = "text",
-    ) -> EncodingWithOffsets:
-        """Token ids of ``text``, and where in the text each of them stands.
-
-        Byte offsets lie end to end and cover the text. A token may hold a part of a character
-        only: its character offsets are those of all the characters it touches, so neighbours
-        overlap then.
-
-        Raises:
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
-        """
-        ids = self._ids_of(text, allowed_special, on_special)
-        return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
-
-    def truncate(
-        self,
-        text: str,
-        max_tokens: int,
-        allowed_special: AllowedSpecial = "none",
-        on_special: OnSpecial = "text",
-    ) -> str:
-        """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
-
-        It never splits a character. Its ids are not always the first ids of the whole text: a
-        prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
-        more than 4 KiB in which nothing surely parts two pre-tokens (anywhere, with a pattern that
-        no automaton runs) the prefix fits, but a slightly longer one may fit as well.
-
-        Raises:
-            InvalidOption: ``max_tokens`` is negative.
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
-        """
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        content = utf8_of(text)
-        policy.refuse_forbidden(text)
-
-        def ends_of(part: bytes) -> NDArray[np.int64]:
-            ids = self._ids_of(part, tuple(policy.allowed), "text")
-            return np.cumsum(self._decoder.lengths(ids))
-
-        allowed = tuple(token.encode() for token in policy.allowed)
-        cuts = Cuts(pairs=self._pattern.cut_pairs, special_tokens=allowed)
-        prefix = longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts)
-        return beginning_of(text, len(prefix))
-
-    def explain(self, text: str) -> list[ExplainedPreToken]:
-        """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
-
-        Special tokens are ordinary text. For people: slow, and made for texts they can read.
-
-        Raises:
-            TypeError: ``text`` is not a string.
-        """
-        return self.explainer.explain(utf8_of(text))
 
     def encode_batch(
         self,
@@ -323,7 +259,7 @@ class Tokenizer(TokenizerModel):
         (Two merges with the same result, which training never makes, would break this; and words
         that are one token by ``ignore_merges`` are counted here as if they were not.)
         """
-        return self.encoder.gains(words)
+        return self.byte_pairs.gains(words)
 
     # Files
 
@@ -331,9 +267,11 @@ class Tokenizer(TokenizerModel):
         """Write the tokenizer durably.
 
         Args:
-            path: a directory for ``bpeline`` and ``gpt2``, a file for ``hf`` and ``tiktoken``.
+            path: a directory for ``bpeline``, ``gpt2`` and ``frequency-bpe``, else a file.
             format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``gpt2``: vocab.json and
-                merges.txt; ``tiktoken``: ranks, without pattern and special tokens.
+                merges.txt; ``tiktoken``: ranks, without pattern and special tokens;
+                ``subword-nmt``: a codes file; ``wordpiece``: vocab.txt; ``frequency-bpe``:
+                freqs.json, vocab_to_idx.json and idx_to_vocab.json.
 
         Raises:
             InvalidOption: a format of another name.
@@ -367,33 +305,6 @@ class Tokenizer(TokenizerModel):
             loaded: Tokenizer = named.load(Path(path), **details)
         return loaded
 
-    def _ids_of(
-        self,
-        text: str | bytes,
-        allowed_special: AllowedSpecial,
-        on_special: OnSpecial,
-        threads: int | None = 1,
-    ) -> NDArray[np.uint32]:
-        """Token ids of a string, or of bytes, which are checked to be UTF-8."""
-        unchecked = isinstance(text, bytes)
-        content = text if isinstance(text, bytes) else utf8_of(text)
-        if allowed_special == "none" and on_special == "text":
-            return encode_long(self.encoder, content, self._pattern, threads, unchecked)
-        whole = Text.of(content)
-        if unchecked:
-            refuse_invalid_utf8(whole)
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        policy.refuse_forbidden(content.decode() if policy.forbidden else "")
-        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))
-        return ids.copy()  # the array it is cut from is much larger
-
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
-        for text in cut_stream(pieces, policy, self._pattern):
+        for text in cut_stream(pieces, policy, self._cutting):
             yield from self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
-
-    @cached_property
-    def explainer(self) -> Explainer:
-        """Shows how texts and single tokens came about."""
-        return Explainer(
-            self.encoder.byte_ids, *self._merge_ids, self._ids, self._pattern, self._ignore_merges
-        )

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid
+from tokenizer_core.algorithms import BYTE_BPE, Algorithm, described
+from tokenizer_core.algorithms.assembling import assembled
+from tokenizer_core.algorithms.word_decoder import WordDecoder, WordStream
+from tokenizer_core.algorithms.word_encoder import WordEncoder
+from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, decoded_text
 from tokenizer_core.digests import canonical_json, digest_of_bytes
+from tokenizer_core.encoder import Encoder
 from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, BytePairEncoder
-from tokenizer_core.errors import UnknownToken
+from tokenizer_core.errors import InvalidOption, UnknownToken
 from tokenizer_core.merge_list import MergeList
 from tokenizer_core.reachability import tokens_not_made_by_merges
 from tokenizer_core.split_patterns import SplitPattern
@@ -32,28 +37,87 @@ class TokenizerModel:
         vocab: Mapping[int, bytes],
         merges: Sequence[tuple[bytes, bytes]],
         special_tokens: Mapping[str, int] | Sequence[str] = (),
-        pattern: SplitPattern | str = "gpt2",
+        pattern: SplitPattern | str | None = None,
         *,
+        algorithm: Algorithm = BYTE_BPE,
         ignore_merges: bool = False,
         cache_words: int = DEFAULT_CACHE_WORDS,
     ) -> None:
-        checked = check_vocab(vocab, merges, special_tokens)
-        self._vocab = dict(vocab)
-        self._merges = MergeList(self._vocab, checked.left, checked.right, checked.results)
-        self._special_tokens = checked.special_tokens
-        self._ids = checked.ids
-        self._pattern = SplitPattern.parse(pattern)
+        self._algorithm = algorithm
+        self._pattern = SplitPattern.parse(pattern or algorithm.default_pattern)
         self._ignore_merges = ignore_merges
         self._cache_words = cache_words
-        self._merge_ids = (checked.left, checked.right, checked.results)
-        self._special_ids = frozenset(self._special_tokens.values())
-        self._decoder = Decoder(self._vocab)
+        #: The same engine where text is encoded word by word; None with byte-level BPE.
+        self.words: WordEncoder | None = None
+        self._byte_pairs: BytePairEncoder | None = None
         #: The engine underneath, for those who have spans of bytes rather than strings.
-        self.encoder = BytePairEncoder(
-            checked.byte_ids, *self._merge_ids, self._pattern, cache_words=cache_words
+        self.encoder: Encoder
+        self._vocab = dict(vocab)
+        self._merges: Sequence[tuple[bytes, bytes]]
+        if algorithm == BYTE_BPE:
+            self._take_byte_pairs(vocab, merges, special_tokens)
+        else:
+            self._take_words(vocab, merges, special_tokens)
+        self._special_ids = frozenset(self._special_tokens.values())
+
+    def _take_byte_pairs(
+        self,
+        vocab: Mapping[int, bytes],
+        merges: Sequence[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int] | Sequence[str],
+    ) -> None:
+        checked = check_vocab(vocab, merges, special_tokens)
+        self._special_tokens = checked.special_tokens
+        self._ids = checked.ids
+        self._merge_ids = (checked.left, checked.right, checked.results)
+        self._merges = MergeList(self._vocab, *self._merge_ids)
+        self._decoder: Decoder = Decoder(self._vocab)
+        encoder = BytePairEncoder(
+            checked.byte_ids, *self._merge_ids, self._pattern, cache_words=self._cache_words
         )
-        if ignore_merges:
-            self.encoder.take_whole(dict(tokens_not_made_by_merges(self.encoder, self._ids)))
+        if self._ignore_merges:
+            encoder.take_whole(dict(tokens_not_made_by_merges(encoder, self._ids)))
+        self.encoder = self._byte_pairs = encoder
+
+    def _take_words(
+        self,
+        vocab: Mapping[int, bytes],
+        merges: Sequence[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int] | Sequence[str],
+    ) -> None:
+        if self._ignore_merges:
+            raise InvalidOption(
+                f"ignore_merges was asked for with {self._algorithm.name}",
+                "it is a flag of byte-level BPE",
+                "leave it out",
+            )
+        words = assembled(self._algorithm, vocab, merges, special_tokens, self._pattern)
+        self._special_tokens = words.special_tokens
+        self._ids = words.ids
+        self._merges = list(map(tuple, merges))  # type: ignore[arg-type]
+        self._merge_ids = words.merge_ids
+        self._decoder = words.decoder
+        self.encoder = self.words = words.encoder
+
+    @property
+    def byte_pairs(self) -> BytePairEncoder:
+        """The encoder of byte-level BPE.
+
+        Raises:
+            InvalidOption: this tokenizer follows another algorithm.
+        """
+        if self._byte_pairs is None:
+            raise InvalidOption(
+                f"this tokenizer follows {self._algorithm.name}",
+                "what was asked for is known of byte-level BPE alone",
+                "use a tokenizer that `train_bpe` made",
+            )
+        return self._byte_pairs
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What turns text into ids: see `tokenizer_core.algorithms`."""
+        return self._algorithm
 
     @property
     def vocab(self) -> Mapping[int, bytes]:
@@ -93,7 +157,7 @@ class TokenizerModel:
         """
         ids = np.array(sorted(self._vocab), np.dtype("<i8"))
         tokens = [self._vocab[id_] for id_ in ids.tolist()]
-        head = {
+        head: dict[str, Any] = {
             "format": 1,
             "normalizer": None,
             "pattern": self._pattern.digest,
@@ -102,6 +166,8 @@ class TokenizerModel:
             "tokens": len(tokens),
             "merges": len(self._merges),
         }
+        if self._algorithm != BYTE_BPE:
+            head["algorithm"] = described(self._algorithm)
         lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
         left, right, _ = (part.astype("<i8") for part in self._merge_ids)
         return digest_of_bytes(canonical_json(head), ids, lengths, b"".join(tokens), left, right)
@@ -109,12 +175,16 @@ class TokenizerModel:
     def __repr__(self) -> str:
         pattern = self._pattern.name or shown(self._pattern.regex)
         specials = len(self._special_tokens)
-        return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}>"
+        name = "" if self._algorithm == BYTE_BPE else f", {self._algorithm.name}"
+        return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}{name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For multiprocessing: a process builds its own tables and caches.
         build = partial(
-            type(self), ignore_merges=self._ignore_merges, cache_words=self._cache_words
+            type(self),
+            algorithm=self._algorithm,
+            ignore_merges=self._ignore_merges,
+            cache_words=self._cache_words,
         )
         return build, (self._vocab, self._merges, self._special_tokens, self._pattern)
 
@@ -159,6 +229,8 @@ class TokenizerModel:
         Raises:
             InvalidOption: another way of handling errors.
         """
+        if isinstance(self._decoder, WordDecoder) and self._decoder.spaced:
+            return WordStream(self._decoder, errors)
         return DecodeStream(self._decoder, errors)
 
     def token_to_id(self, token: str | bytes) -> int:

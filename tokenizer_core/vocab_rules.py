@@ -56,19 +56,31 @@ def check_vocab(
             lacks, or given twice; a special token without its id.
         InvalidSpecialToken: empty or duplicate special tokens.
     """
-    ids = _ids_of_tokens(vocab)
-    specials = _special_ids(vocab, ids, special_tokens)
-    for token in specials:
-        del ids[token.encode()]
+    ids, specials = check_tokens(vocab, special_tokens)
     byte_ids = _byte_ids(ids)
     if isinstance(merges, MergeList) and merges.vocab is vocab:
         left, right, results = merges.left, merges.right, merges.results
         if np.isin((left, right, results), list(specials.values())).any():
             _refuse_merge(ids, merges)
     else:
-        left, right, results = _merge_ids(ids, merges)
+        left, right, results = merge_ids(ids, merges)
     _check_order(left, right, results, byte_ids, merges)
     return CheckedVocab(specials, ids, byte_ids, left, right, results)
+
+
+def check_tokens(
+    vocab: Mapping[int, bytes], special_tokens: Mapping[str, int] | Sequence[str]
+) -> tuple[dict[bytes, int], dict[str, int]]:
+    """Token → id of the ordinary tokens, and of the special tokens, once both are sound.
+
+    Raises:
+        InvalidTokenizer, InvalidSpecialToken: as `check_vocab`, of all but bytes and merges.
+    """
+    ids = _ids_of_tokens(vocab)
+    specials = _special_ids(vocab, ids, special_tokens)
+    for token in specials:
+        del ids[token.encode()]
+    return ids, specials
 
 
 def shown(token: object) -> str:
@@ -158,13 +170,16 @@ def _byte_ids(ids: Mapping[bytes, int]) -> NDArray[np.int64]:
     return np.array([ids[bytes([byte])] for byte in range(256)], np.int64)
 
 
-def _merge_ids(
+def merge_ids(
     ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Ids of parts and results, looked up by bytes: no token longer than two others is built.
 
     Nothing here makes an object per merge that the garbage collector would follow: in a process
     full of compiled kernels one full collection takes longer than all these checks.
+
+    Raises:
+        InvalidTokenizer: not pairs of bytes, or a part or a result that the vocab lacks.
     """
     try:
         if set(map(len, merges)) - {2} or not all(map(isinstance, merges, repeat((tuple, list)))):

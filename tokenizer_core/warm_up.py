@@ -69,9 +69,40 @@ def _encode() -> None:
     tokenizer.encode_batch(["ab", text])
     tokenizer.encode_with_offsets("ab")
     tokenizer.decode(ids)
-    tokenizer.encoder.gains(WordCounts.from_mapping({b"abab": 2}))
+    tokenizer.byte_pairs.gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
     find_merges(vocab, b"ab", np.ones(2, np.int64))
+
+
+def _characters() -> None:
+    from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
+    from tokenizer_core.algorithms.subword_text import SubwordText
+    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.tokenizer import Tokenizer
+    from tokenizer_core.trainers import characters
+    from tokenizer_core.word_counts import WordCounts
+
+    letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()  # an alphabet larger than bytes
+    words = {b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3, letters: 1}
+    counts = WordCounts.from_mapping(words, SplitPattern.named("whitespace"))
+    text = "lower " * 40 + "low" * 40
+    for joined in (False, True):
+        merged = characters.train_char_bpe(counts, 10, joined=joined, tie_break="greatest-bytes")
+        assert isinstance(merged.algorithm, CharacterBpe)
+        merged.encode(text)
+    SubwordText(merged).apply(text)
+    SubwordText(merged).apply(text, dropout=0.5, seed=1)
+    for score in ("ratio", "gain"):
+        characters.train_wordpiece(counts, 300, score=score).encode(text)
+    characters.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
+    tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
+    Tokenizer(tokens, [], pattern="whitespace", algorithm=GreedyLongest()).encode(text)
+
+
+def _compress() -> None:
+    from tokenizer_core.compression import compress, expand
+
+    expand(compress(b"ABABCABCD" * 2))
 
 
 # The longest first, so that processes that share the work end at about the same time.
@@ -82,6 +113,8 @@ WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
     ("counting, cl100k and its kin", lambda: _count("cl100k")),
     ("counting, o200k and its kin", lambda: _count("o200k")),
     ("counting, other patterns", lambda: _count("starcoder")),
+    ("algorithms over characters", _characters),
+    ("compression", _compress),
 )
 
 _PROGRAM = """

@@ -15,11 +15,13 @@ import click
 
 from flows.cli.aliases import history, promote, rollback
 from flows.cli.compare import compare
+from flows.cli.compress import compress, expand
 from flows.cli.count import count
 from flows.cli.decode import decode
 from flows.cli.doctor import doctor
 from flows.cli.encode import encode
 from flows.cli.explain import explain
+from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.versions import export, show, versions
@@ -106,7 +108,7 @@ def cli() -> None:
 
 for command in (
     train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
-    explain, export, ui, doctor,
+    explain, export, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
 

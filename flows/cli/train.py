@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flows.algorithm_options import BYTE_BPE, CHOICES, OPTIONS, check_options
 from flows.cli.options import echo_json, json_option, workspace_option
 from tokenizer_core.errors import InvalidOption
 
@@ -23,6 +24,8 @@ Examples:
   bpeline train --demo
   bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'
   bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
+  bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000
+  bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps
 """,
 )
 @click.argument("paths", nargs=-1)
@@ -30,11 +33,21 @@ Examples:
 @click.option(
     "--vocab-size",
     type=int,
-    help="Number of ids: special tokens, 256 bytes, merges.  [default: 32000; 8000 with --demo]",
+    help="Number of ids: special tokens, 256 bytes (or the characters), merges.  [default: 32000; "
+    "8000 with --demo]",
 )
 @click.option("--merges", type=int, help="Number of merges, instead of --vocab-size.")
 @click.option(
-    "--pattern", default="gpt2", show_default=True, help="Split pattern: gpt2, cl100k or a regex."
+    "--algorithm",
+    default=BYTE_BPE,
+    show_default=True,
+    type=click.Choice(list(CHOICES)),
+    help="What is trained.",
+)
+@click.option(
+    "--pattern",
+    help="Split pattern: gpt2, cl100k, whitespace, wordpunct, … or a regex.  [default: that of "
+    "the algorithm, gpt2 for byte-bpe]",
 )
 @click.option(
     "--special-token",
@@ -50,12 +63,13 @@ Examples:
 )
 @click.option(
     "--tie-break",
-    default="smallest-ids",
-    show_default=True,
-    help="Which of equally frequent pairs is merged: smallest-ids, greatest-bytes, first-seen.",
+    help="Which of equally frequent pairs is merged: smallest-ids, greatest-bytes, first-seen.  "
+    "[default: smallest-ids; first-seen with char-bpe]",
 )
 @click.option(
-    "--min-count", type=int, default=2, show_default=True, help="Pairs below it are not merged."
+    "--min-count",
+    type=int,
+    help="Pairs below it are not merged.  [default: 2; 1 with frequency-bpe]",
 )
 @click.option(
     "--min-word-count",
@@ -89,11 +103,35 @@ Examples:
     show_default=True,
     help="MiB for the words of one thread; what does not fit is added up on disk.",
 )
+@click.option("--end-of-word", help="With char-bpe and frequency-bpe.  [default: </w>]")
+@click.option(
+    "--joined",
+    is_flag=True,
+    default=None,
+    help="With char-bpe: the end-of-word mark joins the last character.",
+)
+@click.option("--unknown", help="With char-bpe (<unk>) and wordpiece ([UNK]): the unknown token.")
+@click.option(
+    "--score", type=click.Choice(["ratio", "gain"]), help="With wordpiece.  [default: ratio]"
+)
+@click.option("--continuation", help="With wordpiece: what tokens inside words begin with.  [##]")
+@click.option("--max-word-characters", type=int, help="With wordpiece: longer ones are unknown.")
+@click.option(
+    "--sentences",
+    type=click.Choice(["punkt", "lines", "none"]),
+    help="With frequency-bpe: what is put between marks.  [default: punkt]",
+)
+@click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
 @workspace_option
 @json_option
 def train(
-    paths: tuple[str, ...], demo: bool, merges: int | None, as_json: bool, **given: Any
+    paths: tuple[str, ...],
+    demo: bool,
+    show_steps: bool,
+    merges: int | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Train a tokenizer on PATHS (files, directories, globs) and register it.
 
@@ -101,6 +139,11 @@ def train(
     same command after an interruption continues where it stopped.
     """
     parameters = {key: value for key, value in given.items() if value is not None}
+    options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
+    parameters["options"] = options
+    if show_steps:
+        _show_steps(paths, parameters, merges, as_json)
+        return
     if demo:
         _add_demo(parameters, paths)
     else:
@@ -124,8 +167,30 @@ def train(
             raise InvalidOption(
                 f"--merges is {merges}", "accepted: whole numbers from 0", "type `--merges 31744`"
             )
-        parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + merges
+        if parameters["algorithm"] == BYTE_BPE:
+            parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + merges
+        else:
+            options["merges"] = merges
     _print(_run(parameters), as_json)
+
+
+def _show_steps(
+    paths: tuple[str, ...], parameters: dict[str, Any], merges: int | None, as_json: bool
+) -> None:
+    from flows.cli.steps import show_steps
+
+    algorithm = parameters["algorithm"]
+    check_options(algorithm, parameters["options"])
+    if parameters["special_tokens"] or parameters["required_tokens"]:
+        raise InvalidOption(
+            "--show-steps was given together with tokens of your own",
+            "steps are shown of plain texts",
+            "leave out --special-token and --required-token",
+        )
+    asked = {"end_of_word", "joined", "score", "continuation"} & parameters["options"].keys()
+    options = {name: parameters["options"][name] for name in asked}
+    options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
+    show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
 
 
 def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:

@@ -99,7 +99,8 @@ Examples:
     "format_name",
     default="hf",
     show_default=True,
-    help="bpeline, hf (tokenizer.json), gpt2 (vocab.json + merges.txt) or tiktoken.",
+    help="bpeline, hf (tokenizer.json), gpt2 (vocab.json + merges.txt) or tiktoken; of other "
+    "algorithms subword-nmt, wordpiece (vocab.txt) or frequency-bpe.",
 )
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="What to write.")
 @workspace_option

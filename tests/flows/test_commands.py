@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import flows
+from flows.algorithm_options import OPTIONS
 from flows.cli.main import cli
 from flows.train_tokenizer import train_tokenizer
 from registry import load_tokenizer
@@ -60,9 +61,11 @@ def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> 
 def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in cli.commands["train"].params}
     signature = inspect.signature(train_tokenizer).parameters
-    assert options.keys() - signature.keys() == {"merges", "demo", "as_json"}
-    assert signature.keys() - options.keys() == set()
-    for name in signature.keys() - {"paths", "name", "workspace", "vocab_size", "special_tokens"}:
+    of_the_command = {"merges", "demo", "as_json", "show_steps"}
+    assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
+    assert signature.keys() - options.keys() == {"options"}
+    differing = {"paths", "name", "workspace", "vocab_size", "special_tokens", "options"}
+    for name in signature.keys() - differing:
         default = options[name].default
         assert (None if type(default).__name__ == "Sentinel" else default) == signature[
             name

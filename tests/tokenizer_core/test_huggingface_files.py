@@ -258,7 +258,6 @@ def test_other_parts_are_refused_by_name(name: str, tmp_path: Path, fuzz_texts: 
 @pytest.mark.parametrize(
     "model",
     [
-        models.WordPiece({"a": 0, "[UNK]": 1}),
         models.WordLevel({"a": 0}, "a"),
         models.Unigram([("a", 0.0)], 0),
     ],
@@ -267,6 +266,13 @@ def test_other_models_are_refused_by_name(model: Any, tmp_path: Path) -> None:
     peer = tokenizers.Tokenizer(model)
     peer.pre_tokenizer = byte_level(use_regex=True)
     with pytest.raises(InvalidTokenizer, match=f"model {type(model).__name__}"):
+        Tokenizer.load(saved(peer, tmp_path))
+
+
+def test_wordpiece_behind_a_byte_level_is_refused(tmp_path: Path) -> None:
+    peer = tokenizers.Tokenizer(models.WordPiece({"a": 0, "[UNK]": 1}))
+    peer.pre_tokenizer = byte_level(use_regex=True)
+    with pytest.raises(InvalidTokenizer, match="pre_tokenizer ByteLevel\nWordPiece behind"):
         Tokenizer.load(saved(peer, tmp_path))
 
 

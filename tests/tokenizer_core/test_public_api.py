@@ -13,7 +13,8 @@ import tokenizer_core
 
 
 def test_the_public_names_are_these_and_all_can_be_imported() -> None:
-    expected = ["SplitPattern", "WordCounts", "count_words", "train_bpe", "Tokenizer"]
+    trainers = ["train_bpe", "train_char_bpe", "train_wordpiece", "train_frequency_bpe"]
+    expected = ["SplitPattern", "WordCounts", "count_words", *trainers, "Tokenizer"]
     assert tokenizer_core.__all__ == expected
     for name in expected:
         assert callable(getattr(tokenizer_core, name))

@@ -17,6 +17,9 @@ FORMATS = {
     "hf": "tokenizer_core.formats.huggingface",
     "gpt2": "tokenizer_core.formats.gpt2",
     "tiktoken": "tokenizer_core.formats.tiktoken",
+    "subword-nmt": "tokenizer_core.formats.subword_nmt",
+    "wordpiece": "tokenizer_core.formats.wordpiece",
+    "frequency-bpe": "tokenizer_core.formats.frequency_bpe",
 }
 
 
@@ -47,6 +50,8 @@ def format_of(path: Path) -> str:
             return "bpeline"
         if (path / "vocab.json").exists() and (path / "merges.txt").exists():
             return "gpt2"
+        if (path / "freqs.json").exists() and (path / "vocab_to_idx.json").exists():
+            return "frequency-bpe"
     elif not path.exists():
         raise MissingSource(
             f"there is no tokenizer at {path}",
@@ -57,9 +62,13 @@ def format_of(path: Path) -> str:
         return "hf"
     elif path.suffix == ".tiktoken":
         return "tiktoken"
+    elif path.suffix == ".codes":
+        return "subword-nmt"
+    elif path.name == "vocab.txt":
+        return "wordpiece"
     raise InvalidOption(
         f"the format of {path} cannot be told from its name",
-        "a directory with manifest.json, or with vocab.json and merges.txt; a file *.json or "
-        "*.tiktoken",
+        "a directory with manifest.json, or with vocab.json and merges.txt, or with freqs.json; a "
+        "file *.json, *.tiktoken, *.codes or vocab.txt",
         f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
     )

@@ -1,6 +1,7 @@
 """Our own format: a directory with manifest.json, vocab.json and merges.txt, verified when read.
 
-Only these three names are ever opened. vocab.json and merges.txt are those of GPT-2's format.
+Only these three names are ever opened. With byte-level BPE vocab.json and merges.txt are those of
+GPT-2's format; with an algorithm over characters they hold tokens as they are, in JSON.
 """
 
 from __future__ import annotations
@@ -10,10 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
 from tokenizer_core.digests import digest_of_bytes
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
+from tokenizer_core.formats.plain_tokens import (
+    merges_json,
+    read_plain_merges,
+    read_plain_vocab,
+    vocab_json_of_text,
+)
 from tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
@@ -66,7 +74,11 @@ def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None 
         InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    files = {VOCAB: vocab_json(tokenizer), MERGES: merges_txt(tokenizer)}
+    over_bytes = tokenizer.algorithm == BYTE_BPE
+    files = {
+        VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
+        MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
+    }
     texts = [*GOLDEN_TEXTS, *(f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4])]
     manifest = {
         "format": "bpeline",
@@ -80,6 +92,8 @@ def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None 
         "golden": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
         "provenance": dict(provenance or {}),
     }
+    if not over_bytes:
+        manifest["algorithm"] = described(tokenizer.algorithm)
     content = json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)
@@ -107,14 +121,24 @@ def load(path: Path) -> Tokenizer:
             f"{path}: {error.happened}", error.accepted, error.next_step
         ) from error
     specials = manifest["special_tokens"]
+    algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
     # The parsed JSON ends here, and its memory serves what follows.
-    vocab = read_vocab(json_of(contents.pop(VOCAB), path / VOCAB), specials, path / VOCAB)
-    merges = merges_text(contents.pop(MERGES), path / MERGES)
+    named = json_of(contents.pop(VOCAB), path / VOCAB)
+    merges: Sequence[tuple[bytes, bytes]]
+    if algorithm == BYTE_BPE:
+        vocab = read_vocab(named, specials, path / VOCAB)
+        text = merges_text(contents.pop(MERGES), path / MERGES)
+        merges = read_merges_txt(text, vocab, path / MERGES)
+    else:
+        vocab = read_plain_vocab(named, path / VOCAB)
+        merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
+    del named
     tokenizer = Tokenizer(
         vocab,
-        read_merges_txt(merges, vocab, path / MERGES),
+        merges,
         specials,
         pattern,
+        algorithm=algorithm,
         ignore_merges=manifest["ignore_merges"],
     )
     if tokenizer.digest != manifest["digest"]:

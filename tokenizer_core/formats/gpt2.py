@@ -6,8 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from tokenizer_core.algorithms import ByteBpe
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
@@ -24,9 +26,11 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
 
     Raises:
         InvalidTokenizer: a special token that reads like an ordinary one.
+        InvalidOption: the tokenizer follows another algorithm than byte-level BPE.
         InvalidPattern: a split pattern that no other program can be told: see `left_out`.
         DiskFull: no space left.
     """
+    refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     left_out(tokenizer)
     vocab, merges = vocab_json(tokenizer), merges_txt(tokenizer)
     DURABLE.write(path / "vocab.json", vocab)

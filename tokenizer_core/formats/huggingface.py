@@ -1,4 +1,4 @@
-"""HuggingFace's tokenizer.json: byte-level BPE written and read; other parts are refused by name.
+"""HuggingFace's tokenizer.json: byte-level BPE and WordPiece written and read, the rest refused.
 
 Mind the difference in use: ``tokenizers`` recognizes special tokens in every text unless
 ``tokenizer.encode_special_tokens = True``; here they are ordinary text unless allowed.
@@ -11,8 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tokenizer_core.algorithms import ByteBpe, WordPiece
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from tokenizer_core.formats.printable import (
     merges_text,
     named_vocab,
@@ -22,6 +24,7 @@ from tokenizer_core.formats.printable import (
     read_vocab,
 )
 from tokenizer_core.merge_list import MergeList
+from tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
 from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
@@ -53,20 +56,36 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     Raises:
         InvalidTokenizer: a special token that reads like an ordinary one.
         InvalidPattern: a split pattern that drops text, or that Oniguruma reads differently.
+        InvalidOption: an algorithm that the format does not hold.
         DiskFull: no space left.
     """
-    merges = tokenizer.merges
-    first = printable_tokens(left for left, _ in merges)
-    second = printable_tokens(right for _, right in merges)
     specials = sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
+    algorithm = tokenizer.algorithm
+    if isinstance(algorithm, WordPiece):
+        parts = parts_for_huggingface(tokenizer, algorithm)
+    else:
+        refuse_other_algorithms(tokenizer, "byte-level BPE and WordPiece", ByteBpe)
+        parts = _parts_of_byte_bpe(tokenizer)
     document = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": id_, "content": token, **_ADDED_TOKEN} for token, id_ in specials],
         "normalizer": None,
-        "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
+        "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": None,
+        "decoder": parts["decoder"],
+        "model": parts["model"],
+    }
+    DURABLE.write(path, (json.dumps(document, ensure_ascii=False) + "\n").encode())
+
+
+def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
+    merges = tokenizer.merges
+    first = printable_tokens(left for left, _ in merges)
+    second = printable_tokens(right for _, right in merges)
+    return {
+        "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
         "decoder": {**_BYTE_LEVEL, "use_regex": True},
         "model": {
             "type": "BPE",
@@ -81,7 +100,6 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
             "merges": list(zip(first, second, strict=True)),
         },
     }
-    DURABLE.write(path, (json.dumps(document, ensure_ascii=False) + "\n").encode())
 
 
 def load(
@@ -91,7 +109,7 @@ def load(
     without_normalizer: bool = False,
     added_as_special: bool = False,
 ) -> Tokenizer:
-    """Read a tokenizer.json of byte-level BPE, also with ``ignore_merges`` as in Llama 3.
+    """Read a tokenizer.json of byte-level BPE (also with ``ignore_merges``) or of WordPiece.
 
     Everything in the file is either kept to, or known to change no ids (``unk_token``,
     ``byte_fallback`` and ``fuse_unk`` where every byte is a token), or refused by name.
@@ -122,12 +140,15 @@ def load(
         if document.get(part) is not None:
             refuse(path, f"has the {part} {_type_of(document[part])}", f"no {part}; {_SUPPORTED}")
     _check_normalizer(document.get("normalizer"), without_normalizer, path)
+    _check_post_processor(document.get("post_processor"), without_template, path)
+    if _type_of(document.get("model")) == "WordPiece":
+        added = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
+        return from_huggingface(document, added, path)
     decoder = document.get("decoder")
     if decoder is not None:
         if _type_of(decoder) != "ByteLevel":
             refuse(path, f"has the decoder {_type_of(decoder)}", _SUPPORTED)
         _only(decoder, _BYTE_LEVEL.keys() | {"use_regex"}, path)
-    _check_post_processor(document.get("post_processor"), without_template, path)
     pattern = _read_pattern(document.get("pre_tokenizer"), path)
     model = _read_model(document.get("model"), path)
     specials = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
@@ -278,7 +299,9 @@ def _check_post_processor(part: Any, without_template: bool, path: Path) -> None
 
 def _read_model(part: Any, path: Path) -> dict[str, Any]:
     if _type_of(part) != "BPE":
-        refuse(path, f"has the model {_type_of(part)}", "the model BPE is supported")
+        refuse(
+            path, f"has the model {_type_of(part)}", "the models BPE and WordPiece are supported"
+        )
     accepted: dict[str, tuple[Any, ...]] = {
         "dropout": (None, 0.0),
         "continuing_subword_prefix": (None, ""),

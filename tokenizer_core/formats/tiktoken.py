@@ -11,10 +11,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tokenizer_core.algorithms import ByteBpe
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.encoding import derive_merges
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from tokenizer_core.merge_list import MergeList
 from tokenizer_core.reachability import tokens_not_made_by_merges
 from tokenizer_core.split_patterns import SplitPattern
@@ -32,8 +34,8 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         InvalidPattern: tiktoken cannot be told the split pattern; see `left_out`.
         DiskFull: no space left.
     """
-    left_out(tokenizer)
     ranks = mergeable_ranks(tokenizer)
+    left_out(tokenizer)
     lines = [b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items()]
     DURABLE.write(path, b"".join(lines))
 
@@ -49,6 +51,7 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
     Raises:
         InvalidTokenizer: one of the two does not hold.
     """
+    refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     ids = {tokenizer.vocab[id_]: id_ for id_ in tokenizer.vocab}
     results = [ids[left + right] for left, right in tokenizer.merges]
     if any(after <= before for before, after in pairwise(results)):
@@ -57,7 +60,7 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
             "in tiktoken's format the id of a token is also its rank",
             "save it as 'hf' or 'bpeline', which keep both",
         )
-    if tokenizer.encoder.has_whole_words:
+    if tokenizer.byte_pairs.has_whole_words:
         raise InvalidTokenizer(
             "this tokenizer takes words whole that its merges do not make (ignore_merges)",
             "in tiktoken's format each token is made by a merge",

@@ -1,0 +1,90 @@
+"""``bpeline steps``: what training does on a small text, merge by merge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flows.cli.options import echo_json, json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
+_MERGES = 10  # shown when nothing is said
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline steps lines.txt --algorithm char-bpe --end-of-word _ --merges 10
+  bpeline steps lines.txt --algorithm wordpiece --score gain --json
+""",
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--algorithm", type=click.Choice(_ALGORITHMS), default="byte-bpe", show_default=True)
+@click.option("--merges", type=int, default=_MERGES, show_default=True, help="How many at most.")
+@click.option("--pattern", help="The split pattern.  [default: that of the algorithm]")
+@click.option("--tie-break", help="Which of equally frequent pairs goes first.")
+@click.option("--min-count", type=int, help="Rarer pairs are not merged.")
+@click.option("--end-of-word", default="</w>", show_default=True, help="With char-bpe.")
+@click.option("--joined", is_flag=True, help="With char-bpe: the mark joins the last character.")
+@click.option(
+    "--score",
+    type=click.Choice(["ratio", "gain"]),
+    default="ratio",
+    show_default=True,
+    help="With wordpiece.",
+)
+@json_option
+def steps(
+    files: tuple[Path, ...],
+    algorithm: str,
+    merges: int,
+    pattern: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show each iteration of training on small FILES: the pair, its count, the tokens then.
+
+    Nothing is stored. Large files are refused: nobody reads so many lines.
+    """
+    show_steps(files, algorithm, merges, pattern, as_json, **options)
+
+
+def show_steps(
+    files: Sequence[Path | str],
+    algorithm: str,
+    merges: int | None,
+    pattern: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print what training on small files does; see `steps_of` for the options and errors."""
+    from tokenizer_core import count_words
+    from tokenizer_core.algorithms import ALGORITHMS
+    from tokenizer_core.trainers.visible import steps_of
+    from tokenizer_core.visible_steps import lines_of
+
+    counts = count_words(
+        [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern
+    )
+    shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
+    if as_json:
+        echo_json(
+            [
+                {
+                    "merge": step.merge and [step.merge.left, step.merge.right],
+                    "makes": step.merge and step.merge.made,
+                    "count": step.count,
+                    "tokens": step.tokens,
+                    "number_of_tokens": len(step.tokens),
+                }
+                for step in shown
+            ]
+        )
+        return
+    for step in shown:
+        click.echo("\n".join(lines_of(step)))

@@ -1,0 +1,193 @@
+"""Every algorithm goes through the whole chain: counted, trained, measured, registered, used."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import flows
+from flows.training_run import TrainingRun
+from registry import load_tokenizer
+from tokenizer_core import Tokenizer, count_words
+from tokenizer_core.formats import format_named
+from tokenizer_core.trainers.characters import (
+    train_char_bpe,
+    train_frequency_bpe,
+    train_wordpiece,
+)
+
+Command = Callable[..., Result]
+TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
+
+
+def by_character_bpe(files: list[str]) -> Tokenizer:
+    counts = count_words(files, "whitespace")
+    return train_char_bpe(counts, 150, end_of_word="·", special_tokens=["<|end|>"])
+
+
+def by_joined_character_bpe(files: list[str]) -> Tokenizer:
+    counts = count_words(files, "whitespace")
+    return train_char_bpe(counts, 150, joined=True, tie_break="greatest-bytes", min_count=3)
+
+
+def by_wordpiece(files: list[str]) -> Tokenizer:
+    return train_wordpiece(count_words(files, "wordpunct"), 500, score="gain", min_word_count=2)
+
+
+def by_frequency_bpe(files: list[str]) -> Tokenizer:
+    counts = count_words(files, "wordpunct")
+    return train_frequency_bpe(counts, 150, min_word_count=2, sentences="lines")
+
+
+CASES = {
+    "char-bpe": (
+        ["--merges", "150", "--end-of-word", "·", "--special-token", "<|end|>"],
+        by_character_bpe,
+    ),
+    "char-bpe, joined": (
+        ["--merges", "150", "--joined", "--tie-break", "greatest-bytes", "--min-count", "3"],
+        by_joined_character_bpe,
+    ),
+    "wordpiece": (
+        ["--vocab-size", "500", "--score", "gain", "--min-word-count", "2"],
+        by_wordpiece,
+    ),
+    "frequency-bpe": (
+        ["--merges", "150", "--min-word-count", "2", "--sentences", "lines"],
+        by_frequency_bpe,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_command_line_trains_what_the_library_trains(
+    case: str, corpus: Path, bpeline: Command, tmp_path: Path
+) -> None:
+    options, train = CASES[case]
+    algorithm = case.split(",", maxsplit=1)[0]
+    begin = ["train", "corpus", "--name", "words", "--algorithm", algorithm, "--held-out", "0"]
+    shown = bpeline(*begin, *options, "--json")
+    assert shown.exit_code == 0, shown.output
+    summary = json.loads(shown.stdout)
+    expected = train([str(path) for path in sorted(corpus.iterdir())])
+    loaded = load_tokenizer("words@candidate")
+    assert summary["digest"] == loaded.digest == expected.digest
+    assert summary["vocab_size"] == expected.vocab_size
+    metrics = summary["metrics"]
+    assert 0 <= metrics["vocabulary/unknown_rate"] < 0.2
+    assert "vocabulary/unreachable_tokens" not in metrics
+    assert metrics["evaluated/tokens"] > metrics["evaluated/words"]
+    again = json.loads(bpeline(*begin, *options, "--json").stdout)
+    assert (again["version"], again["newly_registered"]) == (1, False)
+    text = "the value of self"
+    ids = bpeline("encode", "words@candidate", text).stdout.split()
+    assert list(map(int, ids)) == expected.encode(text)
+    assert bpeline("decode", "words/1", *ids).stdout.strip("\n") == expected.decode(
+        list(map(int, ids))
+    )
+    details = json.loads(bpeline("show", "words/1", "--json").stdout)
+    assert details["parameters"]["algorithm"] == algorithm
+    exported = {path.name for path in Path(summary["directory"]).iterdir()}
+    assert ("tokenizer.json" in exported) is (algorithm == "wordpiece")
+    assert not [name for name in exported if name.endswith(".tiktoken")]
+    formats = {"char-bpe, joined": "subword-nmt", "wordpiece": "wordpiece",
+               "frequency-bpe": "frequency-bpe"}  # fmt: skip
+    if case in formats:
+        foreign = bpeline("export", "words/1", "--format", formats[case], "--output", "foreign")
+        assert foreign.exit_code == 0, foreign.output
+        assert "tell its reader: pattern = 'w" in foreign.stdout
+        told = format_named(formats[case]).left_out(expected)
+        read = Tokenizer.load(Path("foreign"), formats[case], **told)  # type: ignore[arg-type]
+        assert read.decode(read.encode(text)) == expected.decode(expected.encode(text))
+        assert len(read.encode(text)) == len(expected.encode(text))
+
+
+def test_versions_of_two_algorithms_are_compared(corpus: Path, bpeline: Command) -> None:
+    begin = ["train", "corpus", "--name", "news", "--held-out", "0"]
+    for options in (
+        ["--vocab-size", "400"],
+        ["--algorithm", "frequency-bpe", "--merges", "100", "--sentences", "lines"],
+        ["--algorithm", "char-bpe", "--vocab-size", "400"],
+    ):
+        shown = bpeline(*begin, *options)
+        assert shown.exit_code == 0, shown.output
+    for first, second in ((1, 2), (2, 1), (2, 3), (3, 1)):
+        compared = bpeline(
+            "compare", f"news/{first}", f"news/{second}", "--on", "corpus/part-0.txt", "--json"
+        )
+        assert compared.exit_code == 0, compared.output
+        assert json.loads(compared.stdout)
+
+
+def test_a_training_goes_on_behind_the_step_it_finished(
+    corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["train", "corpus", "--name", "words", "--algorithm", "wordpiece",
+               "--vocab-size", "400"]  # fmt: skip
+    begun = TrainingRun.step
+
+    def killed_at_evaluation(run: TrainingRun, name: str, *more: object) -> object:
+        if name == "evaluate":
+            raise KeyboardInterrupt
+        return begun(run, name, *more)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingRun, "step", killed_at_evaluation)
+        assert bpeline(*command).exit_code != 0
+    went_on = bpeline("resume")
+    assert went_on.exit_code == 0, went_on.output
+    assert "all by an earlier run" in went_on.output
+    assert load_tokenizer("words/1").vocab_size == 400
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--end-of-word", "_"], "--end-of-word means nothing to the algorithm byte-bpe"),
+        (["--pattern", "whitespace"], "drops the text between"),
+        (["--algorithm", "wordpiece", "--merges", "5"], "--merges means nothing"),
+        (["--algorithm", "wordpiece", "--tie-break", "first-seen"], "--tie-break means nothing"),
+        (["--algorithm", "char-bpe", "--required-token", " a"], "--required-token means nothing"),
+        (["--algorithm", "char-bpe", "--vocab-size", "9"], "no room for"),
+        (["--algorithm", "frequency-bpe", "--special-token", "<s>"], "--special-token means"),
+        (["--algorithm", "frequency-bpe", "--show-steps", "--joined"], "--joined means nothing"),
+    ],
+)
+def test_options_of_other_algorithms_are_refused(
+    options: list[str], said: str, corpus: Path, bpeline: Command
+) -> None:
+    refused = bpeline("train", "corpus", "--name", "words", *options)
+    assert refused.exit_code != 0
+    assert said in str(refused.exception) or said in refused.output
+
+
+def test_steps_can_be_shown_instead_of_training(bpeline: Command, tmp_path: Path) -> None:
+    (tmp_path / "toy.txt").write_text(" ".join(TOY), encoding="utf-8")
+    options = ["toy.txt", "--algorithm", "char-bpe", "--end-of-word", "_", "--merges", "10"]
+    shown = bpeline("train", *options, "--show-steps")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout == bpeline("steps", *options).stdout
+    assert "merge 1: e + s = es, which occurs 9 times" in shown.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["toy.txt"]
+
+
+def test_the_examples_of_the_documentation_run(
+    corpus: Path, bpeline: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "toy.txt").write_text(" ".join(TOY), encoding="utf-8")
+    document = (Path(flows.__file__).parents[1] / "docs" / "algorithms.md").read_text()
+    blocks = re.findall(r"```(\w+)\n(.*?)```", document, flags=re.DOTALL)
+    assert {language for language, _ in blocks} == {"console", "python"}
+    for language, body in blocks:
+        if language == "python":
+            exec(compile(body, "docs/algorithms.md", "exec"), {"__name__": "documentation"})
+            continue
+        for line in body.splitlines():
+            shown = bpeline(*shlex.split(line.removeprefix("$ bpeline ")))
+            assert shown.exit_code == 0, shown.output

@@ -1,0 +1,31 @@
+"""``bpeline steps`` shows the example of the papers' readers from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+from flows.cli.steps import steps
+from tokenizer_core.trainers.visible import ALGORITHMS
+
+
+def test_steps_of_a_file(bpeline: Callable[..., Result], tmp_path: Path) -> None:
+    words = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
+    (tmp_path / "toy.txt").write_text(" ".join(words), encoding="utf-8")
+    options = ["toy.txt", "--algorithm", "char-bpe", "--end-of-word", "_"]
+    shown = bpeline("steps", *options, "--json")
+    made = [step["makes"] for step in json.loads(shown.stdout)]
+    assert made == [None, "es", "est", "est_", "lo", "low", "ne", "new", "newest_", "low_", "wi"]
+    printed = bpeline("steps", *options, "--merges", 1).stdout
+    assert "merge 1: e + s = es, which occurs 9 times" in printed
+    assert printed.count("number of tokens") == 2
+    assert bpeline("steps", "toy.txt", "--merges", "-1").exit_code == 2
+    assert bpeline("steps", "nowhere.txt").exit_code == 2
+
+
+def test_the_algorithms_are_those_of_the_library() -> None:
+    choices = next(option for option in steps.params if option.name == "algorithm")
+    assert tuple(choices.type.choices) == ALGORITHMS  # type: ignore[attr-defined]

@@ -1,0 +1,166 @@
+"""Training over characters: the papers' values, the reference, and subword-nmt's own codes."""
+
+from __future__ import annotations
+
+import io
+import random
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer_core import reference_training as reference
+from tokenizer_core.algorithms import FrequencyBpe
+from tokenizer_core.errors import EmptyCorpus, InvalidOption
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.characters import (
+    train_char_bpe,
+    train_frequency_bpe,
+    train_wordpiece,
+)
+from tokenizer_core.word_counts import WordCounts
+
+TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+# Few letters, so that counts tie and runs overlap; characters of every length in UTF-8.
+WORDS = st.dictionaries(
+    st.text("abé中🀄", min_size=1, max_size=7), st.integers(1, 3), min_size=1, max_size=9
+)
+SCORES = {"ratio": reference.ratio, "gain": reference.gain}
+
+
+def counted(words: dict[str, int], pattern: str = "whitespace") -> WordCounts:
+    return WordCounts.from_mapping({word.encode(): n for word, n in words.items()}, pattern)
+
+
+def merges_of(tokenizer: Tokenizer) -> list[str]:
+    return [f"{left.decode()} {right.decode()}" for left, right in tokenizer.merges]
+
+
+def test_the_papers_example_merge_by_merge() -> None:
+    tokenizer = train_char_bpe(counted(TOY), 10, end_of_word="_")
+    expected = ["e s", "es t", "est _", "l o", "lo w", "n e", "ne w", "new est_", "low _", "w i"]
+    assert merges_of(tokenizer) == expected
+    texts = [tokenizer.vocab[id_].decode() for id_ in tokenizer.encode("low lower newest widest")]
+    assert texts == ["low_", "low", "e", "r", "_", "newest_", "wi", "d", "est_"]
+
+
+def test_other_tie_breaks_begin_otherwise() -> None:
+    own = train_char_bpe(counted(TOY), 1, tie_break="greatest-bytes")
+    joined = train_char_bpe(counted(TOY), 1, tie_break="greatest-bytes", joined=True)
+    assert merges_of(own) == ["t </w>"]
+    assert merges_of(joined) == ["s t</w>"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORDS, st.booleans(), st.sampled_from(["first-seen", "greatest-bytes"]), st.integers(1, 2))
+def test_character_bpe_equals_the_reference(
+    words: dict[str, int], joined: bool, tie_break: str, min_count: int
+) -> None:
+    options = {"joined": joined, "tie_break": tie_break, "min_count": min_count}
+    tokenizer = train_char_bpe(counted(words), 12, **options)  # type: ignore[arg-type]
+    expected = reference.train_characters(words, 12, "</w>", **options)  # type: ignore[arg-type]
+    assert merges_of(tokenizer) == [f"{left} {right}" for left, right, _ in expected]
+    text = " ".join(words)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_subword_nmt_learns_the_same_codes() -> None:
+    learn_bpe = pytest.importorskip("subword_nmt.learn_bpe")
+    random_ = random.Random(12)
+    letters = "".join(chr(c) for c in range(33, 127) if chr(c) not in "</>") + "éßж中語"
+    words = {
+        "".join(random_.choices(letters, weights=range(len(letters), 0, -1), k=length)): count
+        for length, count in ((random_.randint(1, 8), random_.randint(1, 9)) for _ in range(1_500))
+    }
+    learned = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its progress bar and its old spellings
+        lines = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
+        learn_bpe.learn_bpe(lines, learned, 400, is_dict=True)
+    ours = train_char_bpe(counted(words), 400, joined=True, tie_break="greatest-bytes")
+    assert merges_of(ours) == learned.getvalue().split("\n")[1:-1]
+
+
+@pytest.mark.parametrize("score", ["ratio", "gain"])
+def test_wordpiece_equals_the_reference_on_text(score: str, english_and_code: str) -> None:
+    words: dict[str, int] = {}
+    for word in english_and_code[:12_000].split():
+        words[word] = words.get(word, 0) + 1
+    learned = reference.train_wordpiece(words, 60, "##", SCORES[score], min_count=3)
+    alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
+    tokenizer = train_wordpiece(
+        counted(words),
+        1 + len(alphabet) + 60,
+        score=score,
+        min_count=3,  # type: ignore[arg-type]
+    )
+    tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
+    assert tokens[-60:] == learned
+    assert tokens[0] == "[UNK]"
+    assert set(tokens[1:-60]) == alphabet
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORDS, st.sampled_from(["ratio", "gain"]), st.integers(1, 3))
+def test_wordpiece_equals_the_reference(words: dict[str, int], score: str, min_count: int) -> None:
+    learned = reference.train_wordpiece(words, 10, "##", SCORES[score], min_count)
+    alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
+    tokenizer = train_wordpiece(
+        counted(words),
+        1 + len(alphabet) + 10,
+        score=score,  # type: ignore[arg-type]
+        min_count=min_count,
+    )
+    tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
+    assert tokens[1 + len(alphabet) :] == list(dict.fromkeys(learned))
+
+
+def test_the_two_scores_are_two() -> None:
+    words = {"ab": 100, "ac": 90, "xq": 2, "bc": 80}
+    ratio = train_wordpiece(counted(words), 8, score="ratio")
+    gain = train_wordpiece(counted(words), 8, score="gain")
+    assert ratio.vocab[7] == b"xq"  # rare, and never apart
+    assert gain.vocab[7] == b"ab"
+
+
+def test_frequency_bpe_numbers_tokens_by_frequency_and_loses_none() -> None:
+    words = {"Hello": 1, "World": 1, ",": 1, "Hey": 1, "Wow": 1, "wow": 4}
+    tokenizer = train_frequency_bpe(counted(words, "wordpunct"), 6, sentences="lines")
+    learned = reference.train_characters(words, 6, "</w>", min_count=1)
+    algorithm = tokenizer.algorithm
+    assert isinstance(algorithm, FrequencyBpe)
+    assert algorithm.frequencies == tuple(
+        sorted(((left + right, n) for left, right, n in learned), key=lambda entry: -entry[1])
+    )
+    tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
+    assert {left + right for left, right, _ in learned} < set(tokens)
+    assert {"<line/>", "</line>", "<pad>", "<unk>", "</w>", *"HeloWrd,ywW"} < set(tokens)
+    final = reference_segmentation(words, learned)
+    standing = [final.count(token) for token in tokens if token in final]
+    assert standing == sorted(standing, reverse=True)
+    text = "Hello World , Hey Wow"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.token_to_id("<unk>") not in tokenizer.encode(text)
+
+
+def reference_segmentation(words: dict[str, int], learned: reference.Learned) -> list[str]:
+    """The symbols of all words, each word once, when all merges are applied in order."""
+    from tokenizer_core.reference_algorithms import merge_characters
+
+    merges = [(left, right) for left, right, _ in learned]
+    return [symbol for word in words for symbol in merge_characters(word, merges, "</w>")]
+
+
+def test_what_cannot_be_trained_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="holds '_'"):
+        train_char_bpe(counted({"a_b": 3}), 5, end_of_word="_")
+    with pytest.raises(InvalidOption, match="no room"):
+        train_wordpiece(counted(TOY), 5)
+    with pytest.raises(InvalidOption, match="score"):
+        train_wordpiece(counted(TOY), 50, score="likelihood")  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption):
+        train_char_bpe(counted(TOY), -1)
+    for train in (train_char_bpe, train_wordpiece, train_frequency_bpe):
+        with pytest.raises(EmptyCorpus):
+            train(counted({}), 100)

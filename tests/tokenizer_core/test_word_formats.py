@@ -1,0 +1,164 @@
+"""Foreign files of WordPiece and frequency BPE: equal to other programs' encoding."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from tokenizer_core import reference_algorithms as reference
+from tokenizer_core.algorithms import FrequencyBpe, WordPiece
+from tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from tokenizer_core.tokenizer import Tokenizer
+
+PIECES = (
+    *"abcdeABC019éßπщ中語🀄 .,'-_!?\n\t",
+    "  ",
+    "\u00a0",
+    "low",
+    "est",
+    "##",
+    "##est",
+    "naïve",
+)
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+
+
+def random_text(random_: random.Random, pieces: int) -> str:
+    return "".join(random_.choices(PIECES, k=pieces))
+
+
+@pytest.fixture(scope="module", params=["whitespace", "wordpunct"])
+def wordpiece(request: pytest.FixtureRequest) -> Tokenizer:
+    random_ = random.Random(8)
+    words = "".join(random_text(random_, 6_000).split())
+    parts = [words[at : at + random_.randint(1, 5)] for at in range(0, len(words), 7)]
+    characters = [c for c in sorted({*words}) if c not in "🀄?"]
+    tokens = dict.fromkeys(
+        [*SPECIALS, *characters, *(f"##{c}" for c in characters)]
+        + [random_.choice(["", "##"]) + part for part in parts]
+    )
+    vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
+    return Tokenizer(vocab, [], SPECIALS, request.param, algorithm=WordPiece())
+
+
+def test_huggingface_encodes_the_exported_wordpiece_alike(
+    wordpiece: Tokenizer, tmp_path: Path
+) -> None:
+    wordpiece.save(tmp_path / "tokenizer.json", "hf")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    random_ = random.Random(9)
+    texts = [random_text(random_, random_.randint(0, 40)) for _ in range(4_000)]
+    texts += [random_.choice(["[SEP]", "", "a" * 120]).join(texts[i : i + 3]) for i in range(500)]
+    expected = [encoding.ids for encoding in theirs.encode_batch(texts, add_special_tokens=False)]
+    assert wordpiece.encode_batch(texts, allowed_special="all") == expected
+    unknown = wordpiece.token_to_id("[UNK]")
+    assert 0 < sum(ids.count(unknown) for ids in expected) < sum(map(len, expected)) / 2
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.digest == wordpiece.digest
+
+
+def test_a_wordpiece_that_huggingface_trained_is_read(tmp_path: Path) -> None:
+    theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=SPECIALS, show_progress=False
+    )
+    random_ = random.Random(10)
+    texts = [random_text(random_, 30) for _ in range(2_000)]
+    theirs.train_from_iterator(texts[:1_000], trainer)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer.load(tmp_path / "tokenizer.json")
+    expected = [encoding.ids for encoding in theirs.encode_batch(texts, add_special_tokens=False)]
+    assert ours.encode_batch(texts, allowed_special="all") == expected
+
+
+def test_vocab_txt_keeps_a_wordpiece(wordpiece: Tokenizer, tmp_path: Path) -> None:
+    wordpiece.save(tmp_path / "vocab.txt", "wordpiece")
+    loaded = Tokenizer.load(tmp_path / "vocab.txt", pattern=wordpiece.pattern)
+    assert loaded.digest == wordpiece.digest
+    theirs = tokenizers.models.WordPiece.from_file(str(tmp_path / "vocab.txt"), unk_token="[UNK]")
+    assert theirs.token_to_id("##a") == loaded.token_to_id("##a")
+    (tmp_path / "vocab.txt").write_text("[UNK]\na\na\n")
+    with pytest.raises(InvalidTokenizer, match="twice"):
+        Tokenizer.load(tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("pre_tokenizer", {"type": "BertPreTokenizer"}),
+        ("normalizer", {"type": "BertNormalizer"}),
+        ("pre_tokenizer", None),
+    ],
+)
+def test_parts_that_would_change_ids_are_refused(
+    wordpiece: Tokenizer, tmp_path: Path, part: str, value: Any
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    wordpiece.save(path, "hf")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**document, part: value}), encoding="utf-8")
+    with pytest.raises(InvalidTokenizer, match=part):
+        Tokenizer.load(path)
+
+
+# Frequency BPE. The first is what a program wrote that gave ids to its last segmentation alone.
+
+FREQUENCIES = {"Wo": 5, "l": 9, "lo</w>": 4, "He": 6, "Hel": 2, "</w>": 12, ",": 1, "<line/>": 1}
+IDS = ["</w>", "l", "lo</w>", "Hel", ",", "r", "d", "<line/>", "</line>", "<pad>", "<unk>"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    ids = {token: id_ for id_, token in enumerate(IDS)}
+    for name, content in (
+        ("freqs.json", FREQUENCIES),
+        ("vocab_to_idx.json", ids),
+        ("idx_to_vocab.json", {id_: token for token, id_ in ids.items()}),
+    ):
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    return tmp_path
+
+
+def test_every_merged_symbol_has_an_id(files: Path) -> None:
+    tokenizer = Tokenizer.load(files, sentences="lines")
+    assert [tokenizer.vocab[id_].decode() for id_ in range(len(IDS))] == IDS
+    tokens = [tokenizer.vocab[id_].decode() for id_ in tokenizer.encode("Hello World , Hey Wow")]
+    expected = [
+        piece if piece.encode() in tokenizer.vocab.values() else "<unk>"
+        for word in ("Hello", "World", ",", "Hey", "Wow")
+        for piece in reference.merge_by_frequency(word, FREQUENCIES, "</w>")
+    ]
+    assert tokens == ["<line/>", *expected, "</line>"]
+    assert {"Wo", "He", "<unk>"} < set(tokens)  # neither Wo nor He had an id in the files
+
+
+def test_the_three_files_come_back(files: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(files, "frequency-bpe", sentences="lines")
+    tokenizer.save(tmp_path / "again", "frequency-bpe")
+    again = Tokenizer.load(tmp_path / "again", sentences="lines")
+    assert again.digest == tokenizer.digest
+    assert sorted(path.name for path in (tmp_path / "again").iterdir()) == [
+        "freqs.json", "idx_to_vocab.json", "vocab_to_idx.json"
+    ]  # fmt: skip
+    with pytest.raises(InvalidOption, match="frequency"):
+        tokenizer.save(tmp_path / "x", "subword-nmt")
+
+
+def test_files_that_contradict_each_other_are_refused(files: Path) -> None:
+    (files / "idx_to_vocab.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InvalidTokenizer, match="contradicts"):
+        Tokenizer.load(files, sentences="lines")
+    (files / "freqs.json").write_text('{"ab": -1}', encoding="utf-8")
+    with pytest.raises(InvalidTokenizer):
+        Tokenizer.load(files, sentences="lines")
+
+
+def test_marks_of_another_name_are_given(files: Path) -> None:
+    marks = FrequencyBpe(unknown="<pad>", sentences="none")
+    assert Tokenizer.load(files, algorithm=marks).encode("?") == [9, 0]

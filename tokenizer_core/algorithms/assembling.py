@@ -1,0 +1,164 @@
+"""Vocab, merges and an algorithm become an encoder and a decoder, once they are known to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.algorithms import (
+    Algorithm,
+    ByteBpe,
+    CharacterBpe,
+    FrequencyBpe,
+    GreedyLongest,
+    WordPiece,
+)
+from tokenizer_core.algorithms.sentence_marks import SentenceMarks
+from tokenizer_core.algorithms.word_algorithms import (
+    LongestAnywhere,
+    LongestFromTheLeft,
+    by_frequency,
+    by_rank,
+)
+from tokenizer_core.algorithms.word_decoder import WordDecoder, shown_tokens
+from tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
+from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.sentences import refuse_missing_library
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.vocab_rules import check_tokens, merge_ids, shown
+
+_RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assembled:
+    """A tokenizer of words, put together.
+
+    Attributes:
+        special_tokens: token → id.
+        ids: token bytes → id, special tokens left out.
+        merge_ids: int64 ``[n_merges]`` three times: left, right, result.
+        encoder, decoder: what they say.
+    """
+
+    special_tokens: dict[str, int]
+    ids: dict[bytes, int]
+    merge_ids: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    encoder: WordEncoder
+    decoder: WordDecoder
+
+
+def assembled(
+    algorithm: Algorithm,
+    vocab: Mapping[int, bytes],
+    merges: Sequence[tuple[bytes, bytes]],
+    special_tokens: Mapping[str, int] | Sequence[str],
+    pattern: SplitPattern,
+) -> Assembled:
+    """Put a tokenizer of words together.
+
+    Raises:
+        InvalidTokenizer: see `check_tokens`; tokens that are not UTF-8; marks that the vocab
+            lacks; merges of tokens that it lacks, or for an algorithm that has none.
+        InvalidOption: sentences are to be found by a library that is not installed.
+    """
+    ids, specials = check_tokens(vocab, special_tokens)
+    marks = {name: _id_of_mark(algorithm, name, ids, specials) for name in _marks_of(algorithm)}
+    spelled = _spelled({token: id_ for token, id_ in ids.items() if id_ not in marks.values()})
+    if merges and not isinstance(algorithm, CharacterBpe):
+        raise InvalidTokenizer(
+            f"{len(merges)} merges were given for {algorithm.name}, which has none",
+            "merges belong to byte-bpe and char-bpe",
+            "leave the merges out: merges=[]",
+        )
+    words: WordAlgorithm
+    match algorithm:
+        case CharacterBpe():
+            by_text = [(left.decode(), right.decode()) for left, right in _decodable(merges)]
+            found = merge_ids(ids, merges)
+            words = by_rank(algorithm, spelled, by_text, marks["unknown"])
+        case FrequencyBpe():
+            _check_frequencies(algorithm, spelled)
+            words = by_frequency(algorithm, spelled, marks["unknown"])
+        case WordPiece():
+            words = LongestFromTheLeft(algorithm, spelled, marks["unknown"])
+        case GreedyLongest():
+            words = LongestAnywhere(algorithm, spelled, marks["unknown"])
+        case ByteBpe():
+            raise AssertionError("byte-level BPE is not made of words' characters")
+    if not isinstance(algorithm, CharacterBpe):
+        found = merge_ids(ids, [])
+    gap = b" " if pattern.drops_gaps else b""  # else words hold the spaces between them
+    whole = frozenset([*specials.values(), *marks.values()])
+    return Assembled(
+        specials,
+        ids,
+        found,
+        WordEncoder(words, pattern, _sentence_marks(algorithm, marks)),
+        WordDecoder(shown_tokens(algorithm, vocab, whole, gap), spaced=pattern.drops_gaps),
+    )
+
+
+def _sentence_marks(algorithm: Algorithm, marks: dict[str, int]) -> SentenceMarks | None:
+    if not isinstance(algorithm, FrequencyBpe) or algorithm.sentences == "none":
+        return None
+    refuse_missing_library(algorithm.sentences)
+    return SentenceMarks(algorithm.sentences, marks["line_begin"], marks["line_end"])
+
+
+def _marks_of(algorithm: Algorithm) -> tuple[str, ...]:
+    if isinstance(algorithm, FrequencyBpe):
+        return "unknown", "line_begin", "line_end"
+    return ("unknown",)
+
+
+def _id_of_mark(
+    algorithm: Algorithm, name: str, ids: Mapping[bytes, int], specials: Mapping[str, int]
+) -> int:
+    mark = getattr(algorithm, name)
+    id_ = specials.get(mark, ids.get(mark.encode()))
+    if id_ is None:
+        raise InvalidTokenizer(
+            f"the vocab lacks {shown(mark)}, the {name} token of {algorithm.name}",
+            "each mark of an algorithm is a token of the vocab",
+            f"add it to the vocab, or name another one: {name}=...",
+        )
+    return id_
+
+
+def _spelled(ids: Mapping[bytes, int]) -> dict[str, int]:
+    try:
+        return {token.decode(): id_ for token, id_ in ids.items()}
+    except UnicodeDecodeError as error:
+        raise InvalidTokenizer(
+            f"the token {shown(error.object)} is not UTF-8",
+            "tokens of this algorithm are made of characters",
+            _RETRAIN,
+        ) from None
+
+
+def _decodable(merges: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+    for rank, (left, right) in enumerate(merges):
+        for part in (left, right):
+            try:
+                part.decode()
+            except UnicodeDecodeError:
+                raise InvalidTokenizer(
+                    f"merge {rank} joins {shown(part)}, which is not UTF-8",
+                    "tokens of this algorithm are made of characters",
+                    _RETRAIN,
+                ) from None
+    return merges
+
+
+def _check_frequencies(algorithm: FrequencyBpe, ids: Mapping[str, int]) -> None:
+    for token, frequency in algorithm.frequencies:
+        if token not in ids or not 0 < frequency < 1 << 63:
+            raise InvalidTokenizer(
+                f"the token {shown(token)} has the frequency {frequency}",
+                "tokens of the vocab have frequencies from 1 to 2⁶³ − 1",
+                _RETRAIN,
+            )

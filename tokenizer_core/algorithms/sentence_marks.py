@@ -1,0 +1,64 @@
+"""Sentences of spans of a text, with the ids that stand around each; encodes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.sentences import sentence_spans
+from tokenizer_core.text import Text
+
+_BYTE_ORDER_MARK = "\ufeff".encode()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkedSpans:
+    """Spans and the ids around them.
+
+    Attributes:
+        spans: int64 ``[n, 2]``.
+        before, behind: int64 ``[n]``: an id before and behind each, or −1.
+        lasts: int64: which of them end the spans that were asked for.
+    """
+
+    spans: NDArray[np.int64]
+    before: NDArray[np.int64]
+    behind: NDArray[np.int64]
+    lasts: NDArray[np.int64]
+
+
+def unmarked(spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
+    """Spans as they are."""
+    nothing = np.full(len(spans), -1, np.int64)
+    return MarkedSpans(spans, nothing, np.ascontiguousarray(behind), np.arange(len(spans)))
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceMarks:
+    """The ids around each sentence. A byte order mark at a text's begin is in no sentence.
+
+    Attributes:
+        kind: of `sentence_spans`.
+        line_begin, line_end: the ids.
+    """
+
+    kind: str
+    line_begin: int
+    line_end: int
+
+    def mark(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
+        """The sentences of each span, and behind them an empty one that carries its id."""
+        parts = [np.empty((0, 2), np.int64)]
+        marks = [np.empty((0, 2), np.int64)]
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            if begin == 0 and text.bytes(0, len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK:
+                begin = min(len(_BYTE_ORDER_MARK), end)
+            found = sentence_spans(text, begin, end, self.kind)
+            around = np.tile(np.array([self.line_begin, self.line_end]), (len(found), 1))
+            parts += [found, np.array([[end, end]])]
+            marks += [around, np.array([[-1, id_]])]
+        lasts = np.cumsum([len(part) for part in parts])[2::2] - 1
+        before, behind = np.concatenate(marks).T.copy()
+        return MarkedSpans(np.concatenate(parts), before, behind, lasts)

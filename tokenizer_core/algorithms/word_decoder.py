@@ -1,0 +1,106 @@
+"""Ids of words to text: marks of words become spaces; knows nothing of encoding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.algorithms import Algorithm, ByteBpe, FrequencyBpe, WordPiece
+from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid
+
+_LINE_BREAKS = re.compile(rb" ?\n+")
+_GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it
+
+
+class WordDecoder(Decoder):
+    """Joins what tokens look like in text.
+
+    Args:
+        shown: id → what it looks like; b"" for marks that text does not show.
+        spaced: whether words bring a space along, of which none is left at both ends of a text.
+    """
+
+    def __init__(self, shown: Mapping[int, bytes], spaced: bool) -> None:
+        super().__init__(shown)
+        self.spaced = spaced
+        self._silent = frozenset(id_ for id_, content in shown.items() if not content)
+
+    def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        content = self.decode_raw(ids)
+        return without_gaps_around(content) if self.spaced else content
+
+    def decode_raw(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        """As `decode`, with the spaces before the first and behind the last word."""
+        if self._silent:
+            if isinstance(ids, np.ndarray):
+                ids = ids[~np.isin(ids, list(self._silent))]
+            else:
+                ids = [id_ for id_ in ids if id_ not in self._silent]
+        return super().decode(ids)
+
+
+class WordStream(DecodeStream):
+    """Text from ids that come one at a time: spaces wait for the word behind them."""
+
+    def __init__(self, decoder: WordDecoder, errors: OnInvalid = "replace") -> None:
+        super().__init__(decoder, errors)
+        self._raw = decoder
+        self._held = b""
+        self._begun = False
+
+    def feed(self, id_: int) -> str:
+        content = self._held + self._raw.decode_raw([id_])
+        whole = content.rstrip(_GAPS)
+        self._held = content[len(whole) :]
+        if not self._begun:
+            whole = whole.lstrip(_GAPS)
+        self._begun = self._begun or bool(whole)
+        return self._characters.decode(_one_gap(whole))
+
+    def flush(self) -> str:
+        self._held, self._begun = b"", False
+        return super().flush()
+
+
+def without_gaps_around(content: bytes) -> bytes:
+    """Words with one gap between them and none around."""
+    return _one_gap(content.strip(_GAPS))
+
+
+def _one_gap(content: bytes) -> bytes:
+    """The marks on both sides of a line break, and a space before it, are one line break."""
+    return _LINE_BREAKS.sub(b"\n", content) if b"\n" in content else content
+
+
+def shown_tokens(
+    algorithm: Algorithm, vocab: Mapping[int, bytes], whole: frozenset[int], gap: bytes
+) -> dict[int, bytes]:
+    """What each token looks like in text.
+
+    Args:
+        whole: ids of special tokens and marks, which are words of their own.
+        gap: what stands between words: a space, or nothing where words hold their own spaces.
+    """
+    if isinstance(algorithm, WordPiece):
+        mark = algorithm.continuation.encode()
+        return {
+            id_: gap + token
+            if id_ in whole or token == mark or not token.startswith(mark)
+            else token[len(mark) :]
+            for id_, token in vocab.items()
+        }
+    if isinstance(algorithm, ByteBpe):
+        return dict(vocab)
+    end = algorithm.end_of_word.encode()
+    shown = {
+        id_: token[: -len(end)] + gap if token.endswith(end) and id_ not in whole else token
+        for id_, token in vocab.items()
+    }
+    if isinstance(algorithm, FrequencyBpe):
+        lines = {algorithm.line_begin.encode(), algorithm.line_end.encode()}
+        shown |= {id_: b"\n" for id_, token in vocab.items() if token in lines}
+    return shown

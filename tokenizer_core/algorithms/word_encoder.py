@@ -1,0 +1,237 @@
+"""Text to ids word by word: distinct words are numbered, each is encoded once, ids are copied.
+
+Knows nothing of how one word becomes pieces: `WordAlgorithm` does. Nothing is remembered between
+calls, so any number of threads may encode at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.algorithms.sentence_marks import MarkedSpans, SentenceMarks, unmarked
+from tokenizer_core.encoder import Encoder
+from tokenizer_core.kernels.number_words import (
+    POSITION,
+    PRE_TOKENS,
+    STATE,
+    WORDS,
+    copy_pieces,
+    number_words,
+)
+from tokenizer_core.kernels.word_table import move_words
+from tokenizer_core.pretokenization import mark_kept_and_dropped
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.word_tables import FULL, empty_entries
+
+_BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
+_TABLE_BITS = 6, 19
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """What words are made of.
+
+    Attributes:
+        ids: uint32: the tokens of all words, one word after the other.
+        ends: uint32: where in its word each piece ends, in bytes.
+        edges: int64 ``[n + 1]``: word i has the pieces ``edges[i]:edges[i + 1]``.
+    """
+
+    ids: NDArray[np.uint32]
+    ends: NDArray[np.uint32]
+    edges: NDArray[np.int64]
+
+
+class WordAlgorithm(Protocol):
+    """What makes pieces of words."""
+
+    def pieces_of(
+        self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> Pieces:
+        """Pieces of words, each word by itself.
+
+        Args:
+            text: valid UTF-8 within the words.
+            places, lengths: int64 ``[n]``: where each word begins, and its bytes (1 or more).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberedWords:
+    """A text as numbers of its distinct words.
+
+    Attributes:
+        numbers: uint32: the word of each pre-token.
+        begins: int64: where each pre-token stands, in bytes.
+        ends: int64 ``[n_spans]``: how many pre-tokens lie before the end of each span.
+        places, lengths: int64 ``[n_words]``: where each word stands first, and its bytes.
+    """
+
+    numbers: NDArray[np.uint32]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    places: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
+def numbered_words(text: Text, spans: NDArray[np.int64], pattern: SplitPattern) -> NumberedWords:
+    """Number the words of spans of a text, in order of sight."""
+    return number_marked(text, spans, *mark_kept_and_dropped(text, spans, pattern))
+
+
+def number_marked(
+    text: Text,
+    spans: NDArray[np.int64],
+    starts: NDArray[np.uint64],
+    dropped: NDArray[np.uint64],
+) -> NumberedWords:
+    """As `numbered_words`, with bitmaps as `mark_kept_and_dropped` gives them."""
+    room = int(np.bitwise_count(starts).sum())
+    numbers = np.empty(room, np.uint32)
+    begins, places, lengths = (np.empty(room, np.int64) for _ in range(3))
+    ends = np.empty(len(spans), np.int64)
+    fewest, most = _TABLE_BITS
+    bits = min(max((text.size // _BYTES_PER_WORD).bit_length(), fewest), most)
+    table = empty_entries(bits)
+    state = np.zeros(STATE, np.int64)
+    state[POSITION] = -1
+    spans = np.ascontiguousarray(spans, np.int64)
+    while not number_words(
+        text.data,
+        starts,
+        dropped,
+        spans,
+        table,
+        int(FULL * (1 << bits)),
+        state,
+        numbers,
+        begins,
+        places,
+        lengths,
+        ends,
+    ):
+        bits += 1
+        smaller, table = table, empty_entries(bits)
+        move_words(smaller, table)
+    seen, words = int(state[PRE_TOKENS]), int(state[WORDS])
+    return NumberedWords(numbers[:seen], begins[:seen], ends, places[:words], lengths[:words])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedIds:
+    """Ids and where in the text they stand.
+
+    Attributes:
+        ids: uint32 ``[n]``.
+        places: int64 ``[n, 2]``: byte ranges. A mark that is not in the text has an empty one.
+        closes: bool ``[n]``: whether a word (or a special token, or a mark) ends with this id.
+    """
+
+    ids: NDArray[np.uint32]
+    places: NDArray[np.int64]
+    closes: NDArray[np.bool_]
+
+
+class WordEncoder(Encoder):
+    """Encodes text word by word.
+
+    Args:
+        algorithm: makes pieces of words.
+        pattern: how spans are cut into words.
+        sentences: the marks around sentences; None for none.
+    """
+
+    def __init__(
+        self,
+        algorithm: WordAlgorithm,
+        pattern: SplitPattern,
+        sentences: SentenceMarks | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.pattern = pattern
+        self.sentences = sentences
+
+    def encode(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        marked = self._marked(text, spans, behind)
+        words = numbered_words(text, marked.spans, self.pattern)
+        pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
+        copied = int(np.diff(pieces.edges)[words.numbers].sum())
+        ids = np.empty(copied + 2 * len(marked.spans), np.uint32)
+        ends = np.empty(len(marked.spans), np.int64)
+        copy_pieces(
+            words.numbers,
+            words.ends,
+            marked.before,
+            marked.behind,
+            pieces.ids,
+            pieces.edges,
+            ids,
+            ends,
+        )
+        return ids[: ends[-1] if len(ends) else 0], ends[marked.lasts]
+
+    def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        lengths = np.fromiter(map(len, words), np.int64, len(words))
+        pieces = self.algorithm.pieces_of(
+            Text.of(b"".join(words)), np.cumsum(lengths) - lengths, lengths
+        )
+        return pieces.ids, pieces.edges[1:].copy()
+
+    def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
+        """The ids of `encode`, and where they stand; an id behind a span up to the next span."""
+        marked = self._marked(text, spans, behind)
+        words = numbered_words(text, marked.spans, self.pattern)
+        pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
+        firsts = np.zeros(len(pieces.ends), np.int64)
+        firsts[1:] = pieces.ends[:-1]
+        firsts[pieces.edges[:-1]] = 0
+        counts = np.diff(pieces.edges)[words.numbers]
+        edges = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        chosen = np.repeat(pieces.edges[:-1][words.numbers] - edges[:-1], counts)
+        chosen += np.arange(edges[-1])
+        begins = np.repeat(words.begins, counts)
+        places = np.stack((begins + firsts[chosen], begins + pieces.ends[chosen]), axis=1)
+        closes = np.zeros(len(chosen), np.bool_)
+        closes[edges[1:] - 1] = True
+        # What stands around the spans goes in between.
+        last = edges[words.ends]
+        first = np.concatenate((np.zeros(1, np.int64), last[:-1]))
+        stops = np.append(marked.spans[1:, 0], text.size)
+        ahead, after = marked.before >= 0, marked.behind >= 0
+        at = np.stack((first, last), axis=1).ravel()
+        put = np.stack((ahead, after), axis=1).ravel()
+        marks = np.stack((marked.before, marked.behind), axis=1).ravel()[put]
+        begin_places = np.stack((marked.spans[:, 0], marked.spans[:, 0]), axis=1)
+        end_places = np.stack((marked.spans[:, 1], stops), axis=1)
+        if self.sentences is not None:
+            sentence_ends = np.ones(len(stops), np.bool_)
+            sentence_ends[marked.lasts] = False
+            end_places[sentence_ends, 1] = end_places[sentence_ends, 0]
+        mark_places = np.stack((begin_places, end_places), axis=1).reshape(-1, 2)[put]
+        return PlacedIds(
+            np.insert(pieces.ids[chosen], at[put], marks.astype(np.uint32)),
+            np.insert(places, at[put], mark_places, axis=0),
+            np.insert(closes, at[put], np.ones(len(marks), np.bool_)),
+        )
+
+    def _marked(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> MarkedSpans:
+        if self.sentences is None:
+            return unmarked(spans, behind)
+        return self.sentences.mark(text, spans, behind)
+
+
+def room_for(lengths: NDArray[np.int64]) -> tuple[NDArray[np.uint32], ...]:
+    """Two uint32 arrays in which the pieces of words of these bytes find room."""
+    room = int(lengths.sum()) + len(lengths)
+    return np.empty(room, np.uint32), np.empty(room, np.uint32)

@@ -1,0 +1,126 @@
+"""Frequency BPE's three files: freqs.json, vocab_to_idx.json and idx_to_vocab.json.
+
+Programs that write them with ids for the tokens of their last segmentation alone lose the rest:
+characters and merges that only ever became parts of longer tokens. Loading numbers those behind
+all others, so that every token that can come about has an id.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tokenizer_core.algorithms import FrequencyBpe, Sentences
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from tokenizer_core.formats.plain_tokens import (
+    pattern_left_out,
+    read_plain_vocab,
+    refuse_other_algorithms,
+    vocab_json_of_text,
+)
+from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocab_rules import shown
+
+FREQUENCIES, IDS, TOKENS = "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"
+PADDING = "<pad>"
+
+
+def save(tokenizer: Tokenizer, path: Path) -> None:
+    """Write the three files into a directory.
+
+    Raises:
+        InvalidOption: the tokenizer follows another algorithm.
+        DiskFull: no space left.
+    """
+    refuse_other_algorithms(tokenizer, "frequency BPE", FrequencyBpe)
+    algorithm = tokenizer.algorithm
+    assert isinstance(algorithm, FrequencyBpe)
+    tokens = {str(id_): tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab)}
+    DURABLE.write(path / FREQUENCIES, _lines(dict(algorithm.frequencies)))
+    DURABLE.write(path / TOKENS, _lines(tokens))
+    DURABLE.write(path / IDS, vocab_json_of_text(tokenizer))
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Split pattern, how sentences are found, and the marks."""
+    assert isinstance(tokenizer.algorithm, FrequencyBpe)
+    marks = replace(tokenizer.algorithm, frequencies=())
+    return {
+        "pattern": pattern_left_out(tokenizer),
+        "sentences": marks.sentences,
+        "algorithm": marks,
+    }
+
+
+def load(
+    path: Path,
+    *,
+    sentences: Sentences = "punkt",
+    algorithm: FrequencyBpe | None = None,
+    pattern: SplitPattern | str = "wordpunct",
+) -> Tokenizer:
+    """Read the three files of a directory.
+
+    Args:
+        path: the directory.
+        sentences: how sentences are found; the files do not say.
+        algorithm: the marks, where they are not the usual ones; its frequencies are not used.
+        pattern: the split pattern.
+
+    Raises:
+        MissingSource: a file is missing.
+        InvalidTokenizer: malformed, or files that contradict each other.
+        InvalidOption: sentences by a library that is not installed.
+    """
+    marks = algorithm or FrequencyBpe(sentences=sentences)
+    vocab = read_plain_vocab(json_of(read_bounded(path / IDS), path / IDS), path / IDS)
+    listed = json_of(read_bounded(path / TOKENS), path / TOKENS)
+    if listed != {str(id_): token.decode() for id_, token in vocab.items()}:
+        refuse(path / TOKENS, f"contradicts {IDS}", "id → token, the inverse of the other file")
+    given = json_of(read_bounded(path / FREQUENCIES), path / FREQUENCIES)
+    reserved = {marks.unknown, marks.line_begin, marks.line_end, PADDING}
+    frequencies = _frequencies(given, marks.end_of_word, reserved, path / FREQUENCIES)
+    parts: dict[str, None] = {}
+    for token in frequencies:
+        inner = token.removesuffix(marks.end_of_word)
+        parts |= dict.fromkeys([*inner, *([marks.end_of_word] if inner != token else []), token])
+    known = set(vocab.values())
+    missing = [part.encode() for part in parts if part.encode() not in known]
+    first = max(vocab, default=-1) + 1
+    vocab |= dict(enumerate(missing, first))
+    in_order = sorted(frequencies.items(), key=lambda entry: -entry[1])
+    return Tokenizer(
+        vocab,
+        [],
+        pattern=pattern,
+        algorithm=FrequencyBpe(
+            marks.end_of_word,
+            marks.unknown,
+            marks.line_begin,
+            marks.line_end,
+            marks.sentences,
+            tuple(in_order),
+        ),
+    )
+
+
+def _frequencies(given: Any, end: str, reserved: set[str], path: Path) -> dict[str, int]:
+    """Frequencies of what can be joined: two symbols or more, and no mark."""
+    if not isinstance(given, dict):
+        refuse(path, "holds no frequencies", "an object of token → frequency")
+    for token, frequency in given.items():
+        if type(frequency) is not int or frequency < 1:
+            refuse(path, f"gives {shown(token)} the frequency {shown(frequency)}")
+    return {
+        token: frequency
+        for token, frequency in given.items()
+        if token not in reserved and len(token.removesuffix(end)) + token.endswith(end) > 1
+    }
+
+
+def _lines(entries: dict[str, Any]) -> bytes:
+    return (json.dumps(entries, ensure_ascii=False, indent=0) + "\n").encode()

@@ -1,0 +1,88 @@
+"""Vocabs and merges whose tokens are text: as JSON, where any character may stand in a token."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.formats.bounded_files import refuse
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocab_rules import shown
+
+
+def vocab_json_of_text(tokenizer: Tokenizer) -> bytes:
+    """token → id, in order of id."""
+    named = {tokenizer.vocab[id_].decode(): id_ for id_ in sorted(tokenizer.vocab)}
+    return (json.dumps(named, ensure_ascii=False, indent=0) + "\n").encode()
+
+
+def merges_json(tokenizer: Tokenizer) -> bytes:
+    """[[left, right], …] in order of rank, a line each."""
+    lines = [
+        json.dumps([left.decode(), right.decode()], ensure_ascii=False)
+        for left, right in tokenizer.merges
+    ]
+    return ("[\n" + ",\n".join(lines) + "\n]\n").encode()
+
+
+def read_plain_vocab(named: Any, path: Path) -> dict[int, bytes]:
+    """The vocab of a JSON object token → id.
+
+    Raises:
+        InvalidTokenizer: not an object of distinct whole numbers, or no UTF-8.
+    """
+    if not isinstance(named, dict):
+        refuse(path, "holds no vocab", "the vocab is an object of token → id")
+    vocab: dict[int, bytes] = {}
+    for token, id_ in named.items():
+        if type(id_) is not int or id_ in vocab:
+            refuse(path, f"gives {shown(token)} the id {shown(id_)}", "ids are whole numbers, once")
+        vocab[id_] = plain_bytes(token, path)
+    return vocab
+
+
+def read_plain_merges(pairs: Any, path: Path) -> list[tuple[bytes, bytes]]:
+    """Merges of a JSON list of pairs.
+
+    Raises:
+        InvalidTokenizer: anything else.
+    """
+    if not isinstance(pairs, list):
+        refuse(path, "holds no merges", "merges are a list of pairs")
+    for rank, pair in enumerate(pairs):
+        if not isinstance(pair, list) or list(map(type, pair)) != [str, str]:
+            refuse(path, f"has no pair of tokens at merge {rank}: {shown(pair)}")
+    return [(plain_bytes(left, path), plain_bytes(right, path)) for left, right in pairs]
+
+
+def plain_bytes(token: str, path: Path) -> bytes:
+    """A token in UTF-8.
+
+    Raises:
+        InvalidTokenizer: it holds a lone surrogate.
+    """
+    try:
+        return token.encode()
+    except UnicodeEncodeError:
+        refuse(path, f"holds {shown(token)}, which is not UTF-8")
+
+
+def pattern_left_out(tokenizer: Tokenizer) -> str:
+    """The split pattern for a reader who is told of it: its name, else its regex."""
+    return tokenizer.pattern.name or tokenizer.pattern.regex
+
+
+def refuse_other_algorithms(tokenizer: Tokenizer, accepted: str, kind: type) -> None:
+    """Raise when a format cannot hold a tokenizer's algorithm.
+
+    Raises:
+        InvalidOption: naming the formats that can.
+    """
+    if not isinstance(tokenizer.algorithm, kind):
+        raise InvalidOption(
+            f"this tokenizer follows {tokenizer.algorithm.name}",
+            f"this format holds {accepted}",
+            "save it as 'bpeline', which keeps every tokenizer",
+        )

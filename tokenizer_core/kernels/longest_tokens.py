@@ -1,0 +1,218 @@
+"""Words in, pieces out, by the longest tokens of a trie: WordPiece's way, and anywhere in a word.
+
+A trie lies in the table of `symbol_tables`: (node, character) → (rank, node). Its root is node 0;
+node 1 is the root of tokens that go on inside a word.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.kernels.compilation import kernel
+from tokenizer_core.kernels.encode_word import (
+    NO_MERGE,
+    POSITION_BITS,
+    POSITION_MASK,
+    RANK_SHIFT,
+    Integer,
+    find_merge,
+    pop,
+    push,
+)
+from tokenizer_core.kernels.memory import load_u8, load_u32, store_u32
+from tokenizer_core.kernels.symbol_tables import (
+    END,
+    LOW_32,
+    NO_TOKEN,
+    character_at,
+    character_size,
+)
+
+ROOT, INNER_ROOT = 0, 1
+SCRATCH_PER_SYMBOL = 24  # bytes
+
+
+@kernel
+def count_characters(word: Integer, length: Integer) -> Integer:
+    """Characters of a word: bytes that begin one."""
+    count = np.int64(0)
+    for i in range(length):
+        if load_u8(word + i) & 0xC0 != 0x80:
+            count += 1
+    return count
+
+
+@kernel
+def pieces_from_the_left(
+    word: Integer, length: Integer, table: Integer, shift: Integer, ids: Integer, ends: Integer
+) -> Integer:
+    """Write the longest token at each place, left to right; returns how many, −1 if one lacks."""
+    begin = np.int64(0)
+    count = np.int64(0)
+    while begin < length:
+        node = np.uint64(ROOT if begin == 0 else INNER_ROOT)
+        at = begin
+        found = np.uint64(NO_TOKEN)
+        end = begin
+        while at < length:
+            entry = find_merge(table, shift, node, character_at(word + at))
+            if entry == NO_MERGE:
+                break
+            at += character_size(load_u8(word + at))
+            node = entry & LOW_32
+            if entry >> RANK_SHIFT != np.uint64(NO_TOKEN):
+                found = entry >> RANK_SHIFT
+                end = at
+        if found == np.uint64(NO_TOKEN):
+            return np.int64(-1)
+        store_u32(ids + 4 * count, np.uint32(found))
+        store_u32(ends + 4 * count, np.uint32(end))
+        count += 1
+        begin = end
+    return count
+
+
+@kernel
+def match_from_the_left(
+    text: NDArray[np.uint8],
+    places: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    most_characters: Integer,
+    shift: Integer,
+    table: NDArray[np.uint64],
+    unknown: Integer,
+    ids: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
+    edges: NDArray[np.int64],
+) -> None:
+    """WordPiece: encode words, each by itself; ranks of the trie are token ids.
+
+    Args:
+        most_characters: words of more are unknown.
+        unknown: the id of a word that cannot be covered from left to right.
+        text, places, lengths, shift, table, ids, ends, edges: as for `merge_characters`.
+    """
+    total = np.int64(0)
+    edges[0] = 0
+    for word in range(len(places)):
+        begin = text.ctypes.data + places[word]
+        target = ids.ctypes.data + 4 * total
+        stops = ends.ctypes.data + 4 * total
+        count = np.int64(-1)
+        short = lengths[word] <= most_characters
+        if short or count_characters(begin, lengths[word]) <= most_characters:
+            count = pieces_from_the_left(
+                begin, lengths[word], table.ctypes.data, shift, target, stops
+            )
+        if count < 0:
+            store_u32(target, np.uint32(unknown))
+            store_u32(stops, np.uint32(lengths[word]))
+            count = np.int64(1)
+        total += count
+        edges[word + 1] = total
+
+
+@kernel
+def best_token_at(
+    symbols: Integer, taken: Integer, begin: Integer, count: Integer, table: Integer, shift: Integer
+) -> tuple[Integer, Integer]:
+    """Rank and end of the token of lowest rank at a place, before what is taken; or `NO_TOKEN`."""
+    node = np.uint64(ROOT)
+    best = np.uint64(NO_TOKEN)
+    end = begin
+    at = begin
+    while at < count and load_u32(taken + 4 * at) == 0:
+        entry = find_merge(table, shift, node, load_u32(symbols + 4 * at))
+        if entry == NO_MERGE:
+            break
+        at += 1
+        node = entry & LOW_32
+        if entry >> RANK_SHIFT < best:
+            best = entry >> RANK_SHIFT
+            end = at
+    return best, end
+
+
+@kernel
+def match_anywhere(
+    text: NDArray[np.uint8],
+    places: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    id_of_rank: NDArray[np.uint32],
+    shift: Integer,
+    table: NDArray[np.uint64],
+    unknown: Integer,
+    scratch: NDArray[np.uint64],
+    ids: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
+    edges: NDArray[np.int64],
+) -> None:
+    """Encode words, each by itself: the token of lowest rank that occurs anywhere comes first.
+
+    That is the recursion "find it, then the same left and right of all its places" without
+    recursion: candidates (rank, place) are taken in order unless they overlap what is taken. Each
+    place has one candidate at a time; one that overlaps is replaced by the best one that fits.
+
+    Args:
+        id_of_rank: uint32: token ids by rank.
+        unknown: the id of each stretch that no token covers.
+        scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word and 2 more.
+        text, places, lengths, shift, table, ids, ends, edges: as for `merge_characters`.
+    """
+    pairs = table.ctypes.data
+    total = np.int64(0)
+    edges[0] = 0
+    for word in range(len(places)):
+        begin = text.ctypes.data + places[word]
+        length = lengths[word]
+        symbols = scratch.ctypes.data
+        stops = symbols + 4 * (length + 2)
+        taken = symbols + 8 * (length + 2)  # 0, or at its first symbol a token's end and rank
+        ranks = symbols + 12 * (length + 2)
+        heap = symbols + 16 * (length + 2)
+        count = np.int64(0)
+        at = np.int64(0)
+        while at < length:
+            store_u32(symbols + 4 * count, np.uint32(character_at(begin + at)))
+            at += character_size(load_u8(begin + at))
+            store_u32(stops + 4 * count, np.uint32(at))
+            count += 1
+        store_u32(symbols + 4 * count, np.uint32(END))
+        store_u32(stops + 4 * count, np.uint32(length))
+        count += 1
+        for i in range(count):
+            store_u32(taken + 4 * i, np.uint32(0))
+        size = np.int64(0)
+        for i in range(count):
+            rank, end = best_token_at(symbols, taken, np.int64(i), count, pairs, shift)
+            if rank != np.uint64(NO_TOKEN):
+                push(heap, size, (rank << POSITION_BITS) | np.uint64(i))
+                size += 1
+        while size > 0:
+            item = pop(heap, size)
+            size -= 1
+            at = np.int64(item & POSITION_MASK)
+            rank, end = best_token_at(symbols, taken, at, count, pairs, shift)
+            if rank == item >> POSITION_BITS:
+                for i in range(at, end):
+                    store_u32(taken + 4 * i, np.uint32(end))
+                store_u32(ranks + 4 * at, np.uint32(rank))
+            elif rank != np.uint64(NO_TOKEN):
+                push(heap, size, (rank << POSITION_BITS) | np.uint64(at))
+                size += 1
+        at = np.int64(0)
+        while at < count:
+            end = np.int64(load_u32(taken + 4 * at))
+            if end > 0:
+                piece = id_of_rank[np.int64(load_u32(ranks + 4 * at))]
+            else:
+                piece = np.uint32(unknown)
+                end = at + 1
+                while end < count and load_u32(taken + 4 * end) == 0:
+                    end += 1
+            ids[total] = piece
+            ends[total] = load_u32(stops + 4 * (end - 1))
+            total += 1
+            at = end
+        edges[word + 1] = total

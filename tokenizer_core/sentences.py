@@ -1,0 +1,64 @@
+"""Where sentences stand in a text: line by line, or as NLTK's untrained Punkt tokenizer says.
+
+The one door to NLTK, which is optional: it is imported when Punkt is asked for, and not before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.text import Text
+
+
+def sentence_spans(text: Text, begin: int, end: int, kind: str) -> NDArray[np.int64]:
+    """Sentences in [begin, end): int64 ``[n, 2]``, ascending byte ranges.
+
+    Args:
+        kind: ``lines``: what lies between line feeds; ``punkt``: what NLTK's Punkt tokenizer finds
+            with the abbreviations it has by itself (it needs no download).
+
+    Raises:
+        InvalidOption: another kind, or NLTK is not installed.
+    """
+    if kind == "lines":
+        breaks = np.flatnonzero(text.data[begin:end] == ord("\n")) + begin
+        edges = np.concatenate(([begin], np.repeat(breaks, 2), [end])).reshape(-1, 2)
+        edges[1:, 0] += 1
+        return np.ascontiguousarray(edges[edges[:, 0] < edges[:, 1]])
+    if kind != "punkt":
+        raise InvalidOption(
+            f"there is no way to find sentences called {kind!r}",
+            "accepted: none, lines, punkt",
+            "use 'lines' where each line is a sentence",
+        )
+    content = text.bytes(begin, end)
+    found = list(_punkt().span_tokenize(content.decode()))
+    is_lead = (np.frombuffer(content, np.uint8) & 0xC0) != 0x80
+    positions = np.append(np.flatnonzero(is_lead), len(content)) + begin
+    return positions[np.array(found, np.int64).reshape(-1, 2)]
+
+
+def refuse_missing_library(kind: str) -> None:
+    """Raise now rather than at the first text when what finds sentences is not installed.
+
+    Raises:
+        InvalidOption: naming the command that installs it.
+    """
+    if kind == "punkt":
+        _punkt()
+
+
+def _punkt() -> Any:
+    try:
+        from nltk.tokenize.punkt import PunktSentenceTokenizer
+    except ImportError as error:
+        raise InvalidOption(
+            "sentences by Punkt need NLTK, which is not installed",
+            "sentences can also be 'lines' or 'none'",
+            "type: pip install 'bpeline[nltk]'",
+        ) from error
+    return PunktSentenceTokenizer()

@@ -1,0 +1,144 @@
+"""Word counts as rows of characters, the ends or the insides of words marked; learns nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import EmptyCorpus, InvalidOption
+from tokenizer_core.kernels.symbol_tables import END
+from tokenizer_core.trainers.merge_engine import SymbolWords
+from tokenizer_core.word_counts import WordCounts
+
+_INSIDE = 1 << 21  # above every character: this one goes on inside a word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharacterWords:
+    """Words of characters and what their base tokens are.
+
+    Attributes:
+        words: what a `MergeEngine` takes.
+        tokens: the base tokens as text, by id.
+        ends: (character, mark) ids of the characters that end words, where the end is marked.
+    """
+
+    words: SymbolWords
+    tokens: tuple[str, ...]
+    ends: NDArray[np.int64]
+
+    def token_counts(self, more: int) -> NDArray[np.int64]:
+        """int64: how often each base token occurs, and zeros for as many ``more`` tokens."""
+        counts = np.zeros(len(self.tokens) + more, np.int64)
+        times = np.repeat(self.words.counts, np.diff(self.words.offsets))
+        np.add.at(counts, self.words.content, times)
+        return counts
+
+
+def words_with_ends(counts: WordCounts, end_of_word: str) -> CharacterWords:
+    """Each word as its characters and one symbol for its end.
+
+    Base tokens are numbered by code point, the mark where its first character stands: so they are
+    in the order of their text.
+
+    Raises:
+        InvalidOption: an empty mark, or one that a word holds.
+        EmptyCorpus: no words.
+    """
+    _refuse_mark(counts, end_of_word)
+    points, offsets = _characters(counts)
+    content = np.insert(points, offsets[1:], END)
+    offsets = offsets + np.arange(len(offsets))
+    place = (ord(end_of_word[0]) << 1) | 1  # behind the character it begins with
+    distinct, rows = np.unique(np.where(content == END, place, content << 1), return_inverse=True)
+    tokens = tuple(
+        end_of_word if number == place else chr(number >> 1) for number in distinct.tolist()
+    )
+    mark = tokens.index(end_of_word)
+    last = np.unique(rows[offsets[1:] - 2])
+    ends = np.stack((last, np.full(len(last), mark)), axis=1).astype(np.int64)
+    return CharacterWords(_symbol_words(counts, rows, offsets, tokens), tokens, ends)
+
+
+def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
+    """Each word as its first character and its others, which carry the mark in front.
+
+    Base tokens are numbered by code point, those without the mark first.
+
+    Raises:
+        InvalidOption: an empty mark.
+        EmptyCorpus: no words.
+    """
+    if not continuation:
+        raise InvalidOption(
+            "the mark of tokens that go on inside a word is empty",
+            "any text, which words need not avoid",
+            "'##' is BERT's",
+        )
+    points, offsets = _characters(counts)
+    content = points | _INSIDE
+    content[offsets[:-1]] = points[offsets[:-1]]
+    distinct, rows = np.unique(content, return_inverse=True)
+    tokens = tuple(
+        continuation + chr(number ^ _INSIDE) if number & _INSIDE else chr(number)
+        for number in distinct.tolist()
+    )
+    ends = np.empty((0, 2), np.int64)
+    return CharacterWords(_symbol_words(counts, rows, offsets, tokens), tokens, ends)
+
+
+def _characters(counts: WordCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Code points of all words, and where each word begins in them."""
+    if not len(counts):
+        raise EmptyCorpus(
+            "there are no words to learn from",
+            "word counts with a word at least",
+            "is the corpus empty, or does min_word_count leave nothing?",
+        )
+    content = counts.word_bytes.tobytes()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidOption(
+            f"the words are not UTF-8 at byte {error.start} of all of them",
+            "words of characters, as the split patterns 'whitespace' and 'wordpunct' cut them",
+            "count the corpus again with invalid_utf8='replace'",
+        ) from None
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.int64)
+    leads = (counts.word_bytes & 0xC0) != 0x80
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)))
+    return points, before[counts.offsets]
+
+
+def _symbol_words(
+    counts: WordCounts, rows: NDArray[np.int64], offsets: NDArray[np.int64], tokens: tuple[str, ...]
+) -> SymbolWords:
+    return SymbolWords(
+        rows.astype(np.int32),
+        offsets,
+        counts.counts,
+        counts.first_positions,
+        np.arange(len(tokens), dtype=np.int32),
+        tuple(token.encode() for token in tokens),
+    )
+
+
+def _refuse_mark(counts: WordCounts, mark: str) -> None:
+    if not mark:
+        raise InvalidOption(
+            "the mark of the end of a word is empty", "any text that no word holds", "'</w>'"
+        )
+    content, sought = counts.word_bytes.tobytes(), mark.encode()
+    at = content.find(sought)
+    while at >= 0:
+        row = int(np.searchsorted(counts.offsets, at, side="right")) - 1
+        if at + len(sought) <= counts.offsets[row + 1]:
+            word = content[counts.offsets[row] : counts.offsets[row + 1]].decode(errors="replace")
+            raise InvalidOption(
+                f"the word {word[:40]!r} holds {mark!r}, the mark of the end of a word",
+                "a text that no word holds",
+                "choose another mark, such as '</w>' or '·'",
+            )
+        at = content.find(sought, at + 1)
