@@ -70,8 +70,9 @@ class TextEncoding(TokenizerModel):
         It never splits a character. Its ids are not always the first ids of the whole text: a
         prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
         more than 4 KiB in which nothing surely parts two pre-tokens (anywhere, with a pattern that
-        no automaton runs) the prefix fits, but a slightly longer one may fit as well. Where text is encoded word by word
-        (`tokenizer_core.algorithms`) it is the longest one that ends with a word.
+        no automaton runs) the prefix fits, but a slightly longer one may fit as well. Where text
+        is encoded word by word (`tokenizer_core.algorithms`) it is the longest one that ends with
+        a word.
 
         Raises:
             InvalidOption: ``max_tokens`` is negative.

@@ -23,8 +23,9 @@ def cut_stream(
     """Join ``pieces`` and cut the whole anew.
 
     Memory is bounded by the distance between legal cuts: two characters that ``pattern`` always
-    parts (`cut_pairs`; None: no two are known), and the start of an allowed special token. Where there is none,
-    everything is kept; a cut is then looked for each time the text has doubled.
+    parts (`cut_pairs`; with None, no two are known), and the start of an allowed special token.
+    Where there is none, everything is kept; a cut is then looked for each time the text has
+    doubled.
 
     Raises:
         TypeError: a piece is not a string.

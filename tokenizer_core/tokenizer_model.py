@@ -17,7 +17,7 @@ from tokenizer_core.algorithms import BYTE_BPE, Algorithm, described
 from tokenizer_core.algorithms.assembling import assembled
 from tokenizer_core.algorithms.word_decoder import WordDecoder, WordStream
 from tokenizer_core.algorithms.word_encoder import WordEncoder
-from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, decoded_text
+from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid
 from tokenizer_core.digests import canonical_json, digest_of_bytes
 from tokenizer_core.encoder import Encoder
 from tokenizer_core.encoding import DEFAULT_CACHE_WORDS, BytePairEncoder

@@ -7,7 +7,7 @@ GPT-2's format; with an algorithm over characters they hold tokens as they are, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 

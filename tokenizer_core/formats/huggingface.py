@@ -23,8 +23,8 @@ from tokenizer_core.formats.printable import (
     read_merges_txt,
     read_vocab,
 )
-from tokenizer_core.merge_list import MergeList
 from tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
+from tokenizer_core.merge_list import MergeList
 from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.vocab_rules import shown
