@@ -60,15 +60,15 @@ class Decoder:
         return bytes(self._joined(ids))
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
+        if isinstance(ids, np.ndarray):
+            if ids.dtype == np.uint32 and len(ids) > _FEW and self._is_dense:
+                return self._decode_array(np.require(ids, requirements=["C", "W"]))
+            ids = ids.tolist()
         if isinstance(ids, list) and 1 < len(ids) <= _FEW:
             try:
                 return b"".join(itemgetter(*ids)(self._listed))
             except (IndexError, TypeError, OverflowError):
                 pass  # the slow way takes what equals an id, and says which one does not
-        if isinstance(ids, np.ndarray):
-            if ids.dtype == np.uint32 and len(ids) > _FEW and self._is_dense:
-                return self._decode_array(np.require(ids, requirements=["C", "W"]))
-            return self._joined(ids.tolist())
         listed = ids if isinstance(ids, list) else list(ids)
         if len(listed) > _FEW and self._is_dense:
             try:

@@ -52,7 +52,7 @@ class TokenizerModel:
         self._byte_pairs: BytePairEncoder | None = None
         #: The engine underneath, for those who have spans of bytes rather than strings.
         self.encoder: Encoder
-        self._vocab = dict(vocab)
+        self._vocab: dict[int, bytes]
         self._merges: Sequence[tuple[bytes, bytes]]
         if algorithm == BYTE_BPE:
             self._take_byte_pairs(vocab, merges, special_tokens)
@@ -70,6 +70,7 @@ class TokenizerModel:
         self._special_tokens = checked.special_tokens
         self._ids = checked.ids
         self._merge_ids = (checked.left, checked.right, checked.results)
+        self._vocab = dict(vocab)
         self._merges = MergeList(self._vocab, *self._merge_ids)
         self._decoder: Decoder = Decoder(self._vocab)
         encoder = BytePairEncoder(
@@ -94,6 +95,7 @@ class TokenizerModel:
         words = assembled(self._algorithm, vocab, merges, special_tokens, self._pattern)
         self._special_tokens = words.special_tokens
         self._ids = words.ids
+        self._vocab = dict(vocab)
         self._merges = list(map(tuple, merges))  # type: ignore[arg-type]
         self._merge_ids = words.merge_ids
         self._decoder = words.decoder

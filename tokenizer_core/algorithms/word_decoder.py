@@ -29,7 +29,7 @@ class WordDecoder(Decoder):
         self.spaced = spaced
         self._silent = frozenset(id_ for id_, content in shown.items() if not content)
 
-    def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+    def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
         content = self.decode_raw(ids)
         return without_gaps_around(content) if self.spaced else content
 
@@ -40,7 +40,7 @@ class WordDecoder(Decoder):
                 ids = ids[~np.isin(ids, list(self._silent))]
             else:
                 ids = [id_ for id_ in ids if id_ not in self._silent]
-        return super().decode(ids)
+        return bytes(super()._joined(ids))
 
 
 class WordStream(DecodeStream):

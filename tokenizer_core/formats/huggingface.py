@@ -41,13 +41,8 @@ _DEEPSEEK_V3 = [
 _MOST_TO_COMPARE = 1 << 30  # characters; 3,000 added tokens of 20 characters are far below
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 # What each added token must say for us to treat it as HuggingFace does.
-_ADDED_TOKEN = {
-    "single_word": False,
-    "lstrip": False,
-    "rstrip": False,
-    "normalized": False,
-    "special": True,
-}
+_PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+_ADDED_TOKEN = {**_PLAIN, "special": True}
 
 
 def save(tokenizer: Tokenizer, path: Path) -> None:
