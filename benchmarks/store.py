@@ -103,7 +103,7 @@ def measure(file: Path, threads: int) -> Measured:
     from flows.training_request import TrainingRequest
     from registry.opening import open_registry
 
-    given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads}
+    given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads, "options": {}}
     request = TrainingRequest.checked(**_defaults() | given)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         registry = open_registry(Path(directory, "workspace"))
