@@ -107,13 +107,13 @@ def _compress() -> None:
 
 # The longest first, so that processes that share the work end at about the same time.
 WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
-    ("learning merges", _learn),
     ("encoding and decoding", _encode),
+    ("learning merges", _learn),
+    ("algorithms over characters", _characters),
     ("counting, gpt2", lambda: _count("gpt2")),
     ("counting, cl100k and its kin", lambda: _count("cl100k")),
     ("counting, o200k and its kin", lambda: _count("o200k")),
     ("counting, other patterns", lambda: _count("starcoder")),
-    ("algorithms over characters", _characters),
     ("compression", _compress),
 )
 
