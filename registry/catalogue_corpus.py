@@ -105,6 +105,12 @@ class CorpusRecords:
             row = session.get(CountTableRow, key)
             return None if row is None else _count_table(row)
 
+    def count_tables(self) -> list[CountTable]:
+        """All tables that were remembered, latest first."""
+        query = select(CountTableRow).order_by(CountTableRow.created_at.desc())
+        with self._database.reading() as session:
+            return [_count_table(row) for row in session.scalars(query)]
+
     def count_table_with(self, counts_digest: str) -> CountTable | None:
         """The latest table with these word counts, if one was remembered."""
         query = select(CountTableRow).filter_by(counts_digest=counts_digest)

@@ -1,0 +1,51 @@
+"""``bpeline gc``: says first, removes when asked, and nothing that training again would miss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+
+def test_what_could_go_is_said_and_then_removed(
+    corpus: Path, bpeline: Callable[..., Result]
+) -> None:
+    train = ("train", corpus, "--name", "news", "--vocab-size", 300)
+    assert bpeline(*train).exit_code == 0
+    (corpus / "part-0.txt").write_text("something else altogether " * 200)
+    assert bpeline(*train).exit_code == 0
+
+    def left() -> set[Path]:
+        return {path for path in Path(".bpeline").rglob("*") if path.is_file()}
+
+    before = left()
+    said = bpeline("gc", "--days", 0)
+    assert said.exit_code == 0
+    assert "checkpoints of runs" in said.output
+    assert "bpeline gc --remove" in said.output
+    assert left() == before
+
+    counts = json.loads(bpeline("gc", "--days", 0, "--counts-of", 0, "--json").output)
+    assert not counts["removed"]
+    assert {one["kind"] for one in counts["old"]} == {"table", "shard", "run"}
+
+    done = bpeline("gc", "--days", 0, "--counts-of", 0, "--remove")
+    assert done.exit_code == 0, done.output
+    assert "removed" in done.output
+    assert len(list(Path(".bpeline/tables").glob("*.duckdb"))) == 1
+    assert json.loads(bpeline("gc", "--days", 0, "--json").output)["old"] == []
+
+    again = bpeline(*train)
+    assert again.exit_code == 0
+    assert "news/2 (registered before)" in again.output
+
+
+def test_without_a_workspace_there_is_nothing(
+    tmp_path: Path, bpeline: Callable[..., Result]
+) -> None:
+    result = bpeline("gc")
+    assert result.exit_code != 0
+    assert "there is no workspace" in result.output + result.stderr
+    assert not (tmp_path / ".bpeline").exists()

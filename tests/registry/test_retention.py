@@ -1,0 +1,214 @@
+"""What no version needs is found and removed; what an alias can reach never is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from registry.catalogue_records import CountTable
+from registry.opening import Registry
+from registry.publication import Publication
+from registry.publish import publish_version
+from registry.retention import Leftover, find_leftovers, remove_leftovers
+from registry.word_count_store import ShardRef, TableHandle, WordCountStore
+from tests.support.counted_chunks import READING, counted
+from tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
+
+
+def table_of(registry: Registry, *texts: str, run_id: str = "") -> tuple[TableHandle, list[str]]:
+    """Count texts, a chunk each, and combine them, as a run does."""
+    store = WordCountStore(registry.workspace, threads=1)
+    keys = [
+        store.put(counted({word.encode(): 3 for word in text.split()}), READING) for text in texts
+    ]
+    handle = store.combine([ShardRef(key, position_base=i << 20) for i, key in enumerate(keys)])
+    run_id = run_id or registry.catalogue.start_run("news", {}).id
+    registry.catalogue.remember_count_table(
+        CountTable(handle.key, handle.counts_digest, "c" * 64, handle.rows, handle.total, run_id)
+    )
+    return handle, keys
+
+
+def published(
+    registry: Registry, publication: Publication, counts_digest: str, alias: str = "candidate"
+) -> None:
+    publish_version(
+        registry.workspace,
+        registry.catalogue,
+        registry.tracker,
+        replace(publication, counts_digest=counts_digest),
+        alias=alias,
+    )
+
+
+def keys_of(found: tuple[Leftover, ...], kind: str) -> set[str]:
+    return {one.key for one in found if one.kind == kind}
+
+
+def make_old(root: Path, days: float) -> None:
+    then = time.time() - days * 86_400
+    for directory, names, files in os.walk(root):
+        for name in names + files:
+            os.utime(Path(directory) / name, (then, then))
+
+
+def test_counts_stay_as_long_as_a_version_was_trained_on_them(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    needed, needed_shards = table_of(registry, "low lower", "newest")
+    other, other_shards = table_of(registry, "newest", "widest")
+    published(registry, made(b"low"), needed.counts_digest)
+    for run in registry.catalogue.unfinished_runs():
+        registry.catalogue.finish_run(run.id)
+
+    found = find_leftovers(registry, days=0)
+    assert keys_of(found.old, "table") == {other.key}
+    assert keys_of(found.old, "shard") == {other_shards[1]}  # the other is part of both
+    assert needed.path.exists()
+    assert other.path.exists()
+
+    removed = remove_leftovers(registry, days=0)
+    assert [one.paths for one in removed.old] == [one.paths for one in found.old]
+    assert needed.path.exists()
+    assert not other.path.exists()
+    store = WordCountStore(registry.workspace)
+    assert store.open_table(replace(needed, counts=None)).digest == needed.counts_digest
+    assert store.statistics(needed_shards).shards == 2
+    assert not list(registry.workspace.shards.glob(f"*/{other_shards[1]}*"))
+    assert not find_leftovers(registry, days=0).old
+
+
+def test_what_is_young_stays(registry: Registry) -> None:
+    table_of(registry, "low lower")
+    registry.catalogue.finish_run(registry.catalogue.runs()[0].id)
+    assert find_leftovers(registry).old == ()
+    assert {one.kind for one in find_leftovers(registry).young} == {"table", "shard"}
+    make_old(registry.workspace.root, 31)
+    assert {one.kind for one in find_leftovers(registry).old} == {"table", "shard"}
+    assert find_leftovers(registry, days=32).old == ()
+
+
+def test_counts_of_old_versions_go_when_asked_but_not_of_those_with_an_alias(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    tables = []
+    for word, alias in (
+        (b"one", "champion"),
+        (b"two", "candidate"),
+        (b"three", "candidate"),
+        (b"four", "candidate"),
+    ):
+        handle, _ = table_of(registry, word.decode())
+        published(registry, made(word), handle.counts_digest, alias)
+        tables.append(handle.key)
+    for run in registry.catalogue.unfinished_runs():
+        registry.catalogue.finish_run(run.id)
+    versions = {path.name for path in registry.workspace.versions.glob("*")}
+    assert len(versions) == 4
+
+    assert not find_leftovers(registry, days=0).old
+    assert keys_of(find_leftovers(registry, days=0, counts_of=2).old, "table") == {tables[1]}
+    assert keys_of(find_leftovers(registry, days=0, counts_of=0).old, "table") == set(tables[1:3])
+    remove_leftovers(registry, days=0, counts_of=0)
+    assert {path.name for path in registry.workspace.versions.glob("*")} == versions
+    left = {path.stem for path in registry.workspace.tables.glob("*.duckdb")}
+    assert left == {tables[0], tables[3]}
+
+
+def test_an_alias_that_was_moved_in_mlflow_counts(
+    registry: Registry, disconnected: Registry, made: Callable[..., Publication]
+) -> None:
+    tables = []
+    for word in (b"one", b"two"):
+        handle, _ = table_of(registry, word.decode())
+        published(registry, made(word), handle.counts_digest)
+        tables.append(handle.key)
+    for run in registry.catalogue.unfinished_runs():
+        registry.catalogue.finish_run(run.id)
+    assert keys_of(find_leftovers(registry, days=0, counts_of=0).old, "table") == {tables[0]}
+    with pytest.raises(RegistryUnreachable):  # then nobody knows
+        find_leftovers(disconnected, days=0, counts_of=0)
+    registry.tracker.move_alias("news", "mine", 1)
+    assert not find_leftovers(registry, days=0, counts_of=0).old
+
+
+def test_runs_that_may_be_continued_keep_their_checkpoint_and_counts(registry: Registry) -> None:
+    run = registry.catalogue.start_run("news", {})
+    handle, _ = table_of(registry, "low lower", run_id=run.id)
+    registry.catalogue.step_reached(run.id, "combine counts", counts_digest=handle.counts_digest)
+    checkpoint = registry.workspace.checkpoint(run.id)
+    checkpoint.parent.mkdir()
+    checkpoint.write_bytes(b"merges")
+    registry.catalogue.fail_run(run.id, "no space left")
+    assert not find_leftovers(registry, days=0).old
+
+    registry.catalogue.finish_run(run.id)
+    assert keys_of(find_leftovers(registry, days=0).old, "run") == {run.id}
+    remove_leftovers(registry, days=0)
+    assert not checkpoint.exists()
+    assert not handle.path.exists()
+
+
+def test_what_waits_to_be_published_stays(
+    disconnected: Registry, made: Callable[..., Publication]
+) -> None:
+    handle, _ = table_of(disconnected, "low lower")
+    with pytest.raises(RegistryUnreachable):
+        published(disconnected, made(b"low"), handle.counts_digest)
+    disconnected.catalogue.finish_run(disconnected.catalogue.runs()[0].id)
+    assert not find_leftovers(disconnected, days=0).old
+
+
+def test_files_of_an_unregistered_tokenizer_go(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    stray = registry.workspace.version_directory("f" * 64)
+    stray.mkdir()
+    (stray / "vocab.json").write_text("{}")
+    published(registry, made(b"low"), "d" * 64)
+    remove_leftovers(registry, days=0)
+    assert len(list(registry.workspace.versions.glob("*"))) == 1
+    assert not stray.exists()
+
+
+def test_without_its_record_nobody_knows_what_a_table_needs(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    handle, shards = table_of(registry, "low lower")
+    table_of(registry, "another corpus")
+    published(registry, made(b"low"), handle.counts_digest)
+    for run in registry.catalogue.unfinished_runs():
+        registry.catalogue.finish_run(run.id)
+    registry.workspace.table_manifest(handle.key).unlink()
+    found = find_leftovers(registry, days=0)
+    assert handle.key in found.unsure
+    assert not keys_of(found.old, "shard")
+    remove_leftovers(registry, days=0)
+    assert WordCountStore(registry.workspace).statistics(shards).shards == 1
+
+
+def test_links_are_removed_and_not_followed(registry: Registry, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("dear to me")
+    (registry.workspace.runs / "link").symlink_to(elsewhere)
+    remove_leftovers(registry, days=0)
+    assert (elsewhere / "mine").exists()
+    assert not (registry.workspace.runs / "link").is_symlink()
+
+
+def test_nothing_is_removed_while_somebody_works(registry: Registry) -> None:
+    table_of(registry, "low lower")
+    with registry.workspace.lock("counting words"), pytest.raises(WorkspaceLocked):
+        remove_leftovers(registry, days=0)
+
+
+@pytest.mark.parametrize("wrong", [{"days": -1}, {"counts_of": -1}])
+def test_negative_numbers_are_refused(registry: Registry, wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidOption):
+        find_leftovers(registry, **wrong)
