@@ -81,6 +81,17 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
         os.environ.setdefault(name, value)
 
 
+def prefect_environment(api_url: str, home: Path) -> dict[str, str]:
+    """The environment for Prefect's own programs, and for the flows they start.
+
+    Args:
+        api_url: the server's.
+        home: the workspace.
+    """
+    quiet = {**_QUIET_PREFECT, "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL"}
+    return {**quiet, **os.environ, "PREFECT_API_URL": api_url, "BPELINE_HOME": str(home)}
+
+
 def mlflow_server_environment() -> dict[str, str]:
     """The environment for an MLflow server of one user: no telemetry, no background jobs.
 
