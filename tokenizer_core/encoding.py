@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.encoder import Encoder
-from tokenizer_core.encoding_memory import Workspace
+from tokenizer_core.encoding_memory import SharedWords, WordTable, Workspace
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.kernels.encode_gains import add_gains
 from tokenizer_core.kernels.encode_machine import MACHINE, WHOLE, WHOLE_SHIFT, WHOLE_TEXT
@@ -30,7 +30,7 @@ from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.word_counts import WordCounts
 
-DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB per thread, as they fill
+DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
 _NO_IDS_BEHIND = np.full(1, -1, np.int64)
 
@@ -38,17 +38,16 @@ _NO_IDS_BEHIND = np.full(1, -1, np.int64)
 class BytePairEncoder(Encoder):
     """Byte pair encoding of marked text: in each pre-token the pair of lowest rank, leftmost first.
 
-    Any number of threads may encode at once. Each borrows a workspace for the length of a call, so
-    there are as many caches as there ever were calls at the same time, and a short-lived thread
-    finds the words that others have met.
+    Any number of threads may encode at once. Each borrows a workspace for the length of a call, and
+    all of them share one table of words, so that a word is merged once, whoever meets it first.
 
     Args:
         byte_ids: int64 ``[256]``: the id of each byte.
         left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
             Pairs are distinct.
         pattern: how spans are cut into pre-tokens.
-        cache_words: how many words a workspace remembers, rounded up to a power of two (at least
-            128); then it forgets them all and begins anew. 0: none.
+        cache_words: how many words are remembered, rounded up to a power of two (at least 128);
+            then all are forgotten and learned anew. 0: none.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class BytePairEncoder(Encoder):
         self.pattern = pattern
         self.byte_ids = byte_ids
         self.merges = len(results)
-        self._cache_words = cache_words
+        self._words = SharedWords(cache_words)
         self._columns = (left, right, results)
         self._tables = MergeTables(byte_ids, left, right, results)
         self._machine = self._tables.machine
@@ -85,7 +84,7 @@ class BytePairEncoder(Encoder):
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
         """Make words one token each, whatever their merges say.
 
-        For the time before the first encoding: what is cached is not thought over.
+        For the time before the first encoding: what is under way is not thought over.
 
         Args:
             ids: the words, of two bytes or more, and their ids.
@@ -100,6 +99,7 @@ class BytePairEncoder(Encoder):
         self._machine[WHOLE] = table.ctypes.data
         self._machine[WHOLE_TEXT] = words.ctypes.data
         self._whole_words = (words, table)
+        self._words.forget()
         self._idle.clear()
 
     @contextmanager
@@ -107,12 +107,19 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._machine, self._cache_words)
+            workspace = Workspace(self._machine, self._words.table)
+        if workspace.words is not self._words.table:
+            workspace.use(self._words.table)
         try:
             yield workspace
         finally:
             workspace.shrink()
             self._idle.append(workspace)
+
+    def _make_room(self, workspace: Workspace) -> None:
+        """Give a workspace whose table of words is full the one that follows."""
+        workspace.use(self._words.after(workspace.words))
+        self._idle.clear()  # nobody at rest keeps the memory of a table that is out of use
 
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
@@ -156,7 +163,7 @@ class BytePairEncoder(Encoder):
                 if reason == NEEDS_SCRATCH:
                     workspace.grow_scratch(int(state[NEEDED]))
                 else:
-                    workspace.make_room()
+                    self._make_room(workspace)
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
@@ -164,11 +171,11 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._machine, self._cache_words)
+            workspace = Workspace(self._machine, self._words.table)
         # On any exception the workspace is lost, not the text of another call in it.
         ids = workspace.short.encode(content, self._mark_short, workspace.machine)
         while ids is None:
-            workspace.make_room()
+            self._make_room(workspace)
             ids = workspace.short.encode(content, self._mark_short, workspace.machine)
         self._idle.append(workspace)
         return ids
@@ -187,7 +194,7 @@ class BytePairEncoder(Encoder):
         ends = words.offsets[1:]
         filled = begins < ends
         shift, pairs = self._pairs
-        merging = Workspace(np.zeros(MACHINE, np.int64), 0)
+        merging = Workspace(np.zeros(MACHINE, np.int64), WordTable(0))
         merging.grow_scratch(int((ends - begins).max(initial=0)))
         add_gains(
             np.require(words.word_bytes, np.uint8, ["C", "W"]),
@@ -231,7 +238,7 @@ def derive_merges(
     """
     left, right = np.empty((2, len(tokens)), np.int64)
     shift, pairs = empty_pair_table(len(tokens))
-    workspace = Workspace(np.zeros(MACHINE, np.int64), 0)
+    workspace = Workspace(np.zeros(MACHINE, np.int64), WordTable(0))
     workspace.grow_scratch(max(map(len, tokens), default=0))
     failed = derive_merges_by_kernel(
         np.frombuffer(bytearray(b"".join(tokens)), np.uint8),

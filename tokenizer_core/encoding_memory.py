@@ -1,6 +1,9 @@
-"""What one thread at a time writes to while it encodes; knows no merges."""
+"""What threads write to while they encode, together or each alone; knows no merges."""
 
 from __future__ import annotations
+
+import os
+import threading
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,86 +11,148 @@ from numpy.typing import NDArray
 from tokenizer_core.kernels.encode_machine import (
     ARENA,
     ARENA_BYTES,
-    ARENA_USED,
     CACHE,
     CACHE_END,
     CACHE_SHIFT,
+    COUNTS,
     LIMIT,
     LONGEST,
     QUEUE,
     SCRATCH,
     TRIE,
-    USED,
 )
 from tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
 from tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
-from tokenizer_core.kernels.word_cache import ENTRY
-from tokenizer_core.kernels.word_table import move_words
+from tokenizer_core.kernels.word_cache import ENTRY, move_kept
 from tokenizer_core.short_texts import SHORT_TEXT, ShortBuffers
 
-_FIRST_SLOTS = 1 << 12  # 128 KiB of entries: what a few short texts need
+_FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH
-_GROWTH = 16
+_GROWTH = 8
 _CACHE_LINE = 64
 _KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
 _LEAST_SCRATCH = (SHORT_SCRATCH + LONG_SCRATCH * SHORT_TEXT) // 8  # uint64: 66 KiB
 
 
-class Workspace:
-    """A cache of words, scratch, and buffers for short texts.
+class WordTable:
+    """Words and their ids, in memory that threads share: see `kernels.word_cache`.
 
-    The cache begins small, grows as it fills, and forgets everything when it is full and may not
-    grow: words that matter are soon met again.
+    Args:
+        slots: a power of two; half of them may be filled. 0: nothing is ever remembered.
+
+    Attributes:
+        slots: how many there are.
+    """
+
+    __slots__ = ("_arena", "_counts", "_entries", "slots")
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._entries = _at_cache_line(4 * slots)
+        self._arena = np.empty(ENTRY * slots, np.uint8)
+        self._counts = _at_cache_line(_CACHE_LINE // 8)
+
+    def enlarged(self, slots: int) -> WordTable:
+        """A larger table with the words of this one, to which threads may go on adding."""
+        larger = WordTable(slots)
+        larger._counts[0] = move_kept(self._entries, larger._entries)
+        used = min(int(self._counts[1]), self._arena.size)
+        larger._arena[:used] = self._arena[:used]
+        larger._counts[1] = used
+        return larger
+
+    @property
+    def words(self) -> int:
+        """How many words it holds, or a few more."""
+        return int(self._counts[0])
+
+    def lend_to(self, machine: NDArray[np.int64]) -> None:
+        """Write the table's addresses where kernels look for them."""
+        machine[CACHE] = self._entries.ctypes.data
+        machine[CACHE_END] = self._entries.ctypes.data + ENTRY * self.slots
+        machine[CACHE_SHIFT] = 65 - self.slots.bit_length()
+        machine[COUNTS] = self._counts.ctypes.data
+        machine[LIMIT] = self.slots // 2 if self.slots else 1 << 62
+        machine[ARENA] = self._arena.ctypes.data
+        machine[ARENA_BYTES] = self._arena.size
+
+
+class SharedWords:
+    """The words that all threads of an encoder have met.
+
+    The table begins small, grows as it fills, and is replaced by an empty one when it is full and
+    may not grow: words that matter are soon met again.
+
+    Args:
+        most: how many words are remembered; 0: none.
+
+    Attributes:
+        table: the newest one. Threads change over to it when theirs is full.
+    """
+
+    __slots__ = ("_most_slots", "table")
+
+    def __init__(self, most: int) -> None:
+        self._most_slots = _slots_for(most)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew; who is encoding goes on with what it knows."""
+        self.table = WordTable(min(_FIRST_SLOTS, self._most_slots))
+
+    def after(self, full: WordTable) -> WordTable:
+        """The table that follows one that is full; made by the first thread that asks."""
+        with _replacing:
+            if self.table is full:
+                if full.slots < self._most_slots:
+                    self.table = full.enlarged(min(_GROWTH * full.slots, self._most_slots))
+                else:
+                    self.table = WordTable(full.slots)
+            return self.table
+
+
+# One for all encoders: tables are replaced a few times in the life of a process.
+_replacing = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child nobody is replacing a table, whatever the lock says."""
+    global _replacing
+    _replacing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Workspace:
+    """What one thread at a time needs: scratch, and buffers for short texts.
 
     Args:
         machine: int64 ``[MACHINE]``: the tables that all threads read; copied.
-        cache_words: how many words are remembered; 0: none.
+        words: the table of words, which threads share.
 
     Attributes:
         machine: int64 ``[MACHINE]``: the addresses of all of it, as kernels want them.
+        words: the table in use.
         scratch: uint64; always enough for a short text.
         short: buffers for short texts.
     """
 
-    __slots__ = ("_arena", "_entries", "_most_slots", "_queue", "machine", "scratch", "short")
+    __slots__ = ("_queue", "machine", "scratch", "short", "words")
 
-    def __init__(self, machine: NDArray[np.int64], cache_words: int) -> None:
+    def __init__(self, machine: NDArray[np.int64], words: WordTable) -> None:
         self.machine = machine.copy()
         self.short = ShortBuffers()
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
         self.machine[QUEUE] = self._queue.ctypes.data
-        self._most_slots = _slots_for(cache_words)
-        self._entries = np.zeros(0, np.uint64)
-        self._arena = np.zeros(0, np.uint8)
-        self.machine[LIMIT] = 1 << 62
-        if cache_words:
-            self._take_cache(min(_FIRST_SLOTS, self._most_slots))
+        self.use(words)
         self._take_scratch(_LEAST_SCRATCH)
 
-    def make_room(self) -> None:
-        """Grow the cache; where it may not grow, forget everything."""
-        slots = self._entries.size // 4
-        if slots < self._most_slots:
-            self._take_cache(min(_GROWTH * slots, self._most_slots))
-            return
-        self._entries.fill(0)
-        self.machine[USED] = self.machine[ARENA_USED] = 0
-
-    def _take_cache(self, slots: int) -> None:
-        entries = _at_cache_line(4 * slots)
-        arena = np.empty(ENTRY * slots, np.uint8)
-        if self._entries.size:
-            move_words(self._entries, entries)
-            used = int(self.machine[ARENA_USED])
-            arena[:used] = self._arena[:used]
-            self.machine[USED] = np.count_nonzero(entries[1::4])  # the arena may have been full
-        self._entries, self._arena = entries, arena
-        self.machine[CACHE] = entries.ctypes.data
-        self.machine[CACHE_END] = entries.ctypes.data + ENTRY * slots
-        self.machine[CACHE_SHIFT] = 65 - slots.bit_length()
-        self.machine[LIMIT] = slots // 2
-        self.machine[ARENA] = arena.ctypes.data
-        self.machine[ARENA_BYTES] = arena.size
+    def use(self, words: WordTable) -> None:
+        """Go on with another table of words."""
+        self.words = words
+        words.lend_to(self.machine)
 
     def _take_scratch(self, words: int) -> None:
         self.scratch = np.empty(words, np.uint64)

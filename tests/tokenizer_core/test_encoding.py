@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizer_core import long_texts, reference
 from tokenizer_core.encoding import BytePairEncoder, derive_merges
 from tokenizer_core.errors import InvalidUtf8
-from tokenizer_core.kernels.encode_machine import LIMIT, USED
+from tokenizer_core.kernels.encode_machine import LIMIT
 from tokenizer_core.kernels.encode_text import next_start
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
@@ -203,7 +203,8 @@ def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
     for _ in range(3):
         assert np.array_equal(encoder.encode_whole(text), expected)
     (workspace,) = encoder._idle
-    assert 0 < workspace.machine[USED] <= workspace.machine[LIMIT] == 8_192
+    assert workspace.words is encoder._words.table
+    assert 0 < workspace.words.words <= workspace.machine[LIMIT] == 8_192
 
 
 def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None:

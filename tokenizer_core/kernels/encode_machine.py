@@ -20,17 +20,18 @@ WHOLE = 9  # address of the table of whole words, or 0: see `whole_words`
 WHOLE_SHIFT = 10  # its shift
 WHOLE_TEXT = 11  # address of the bytes of these words
 
-# A thread's own memory.
-CACHE = 12  # address of the table of words: see `word_cache`
+# The table of words, which threads share: see `word_cache`. All of it is replaced at once.
+CACHE = 12  # address of its entries
 CACHE_SHIFT = 13  # its shift
 CACHE_END = 14  # the address behind it; that of the table itself where nothing is remembered
-USED = 15  # words in it
+COUNTS = 15  # address of int64 [2]: words in it, bytes of the arena in use
 LIMIT = 16  # words it may hold
 ARENA = 17  # address of long words and of many ids
 ARENA_BYTES = 18
-ARENA_USED = 19
-QUEUE = 20  # address of the words that are under way: see `encode_text`
-SCRATCH = 21  # address of scratch for `lay_tokens` or `merge_word`
-LONGEST = 22  # bytes of the longest word it is enough for
 
-MACHINE = 23
+# A thread's own memory.
+QUEUE = 19  # address of the words that are under way: see `encode_text`
+SCRATCH = 20  # address of scratch for `lay_tokens` or `merge_word`
+LONGEST = 21  # bytes of the longest word it is enough for
+
+MACHINE = 22

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenizer_core.kernels.atomics import load_acquire
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.encode_machine import (
     BYTE_IDS,
@@ -28,7 +29,7 @@ from tokenizer_core.kernels.lay_tokens import lay_tokens
 from tokenizer_core.kernels.memory import (
     load_u32,
     load_u64,
-    prefetch,
+    prefetch_to_read,
     store_u32,
     store_u64,
     trailing_zeros,
@@ -97,8 +98,8 @@ def encode_unmet(way: Integer, machine: Integer, target: Integer) -> Integer:
     if high == ALL:
         return encode_anew(word, np.int64(low), machine, target)
     length = key_length(high)
-    entry = find_word(machine, entry, low, high, word, length)
-    if load_u64(entry + HIGH) != ZERO:
+    entry, known = find_word(machine, entry, low, high, word, length)
+    if known:
         return copy_found(machine, entry, target)
     count = encode_anew(word, length, machine, target)
     remember(machine, entry, low, high, word, length, target, count)
@@ -143,7 +144,7 @@ def queue_words(
         if length <= kept:
             low, high = word_key(word, length)
             entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
-            prefetch(entry)
+            prefetch_to_read(entry)
             store_u64(way + LOW, low)
             store_u64(way + HIGH, high)
         elif length > longest:
@@ -165,10 +166,11 @@ def write_ids(number: Integer, machine: Integer, target: Integer) -> Integer:
     way = np.int64(load_u64(machine + 8 * QUEUE))
     for _ in range(number):
         entry = np.int64(load_u64(way + WAY_ENTRY))
+        high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
         count = np.int64(load_u32(entry + COUNT))
         if (
-            load_u64(entry + LOW) == load_u64(way + LOW)
-            and load_u64(entry + HIGH) == load_u64(way + HIGH)
+            high == load_u64(way + HIGH)
+            and load_u64(entry + LOW) == load_u64(way + LOW)
             and count <= FEW
         ):
             store_u64(target, load_u64(entry + IDS))

@@ -170,19 +170,26 @@ mask_non_ascii = range_mask(0x80, 0x80)
 mask_continuations = range_mask(0x80, 0x40)  # UTF-8 bytes 10xxxxxx
 
 
-_FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA = 1, 3, 1
+_KEEP_IN_ALL_CACHES, _DATA = 3, 1
 
 
-@intrinsic
-def prefetch(typing_context: Any, address: Any) -> Any:
-    """Start loading the cache line at an int64 address. Any address is allowed."""
+def _prefetcher(for_writing: bool) -> Any:
+    @intrinsic
+    def prefetch(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+            instruction = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+            hints = (int(for_writing), _KEEP_IN_ALL_CACHES, _DATA)
+            builder.call(instruction, [pointer, *(ir.Constant(_I32, hint) for hint in hints)])
+            return context.get_dummy_value()
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
-        instruction = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-        hints = (_FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA)
-        builder.call(instruction, [pointer, *(ir.Constant(_I32, hint) for hint in hints)])
-        return context.get_dummy_value()
+        return types.void(types.int64), generate
 
-    return types.void(types.int64), generate
+    return prefetch
+
+
+# Start loading the cache line at an int64 address. Any address is allowed. To write takes the line
+# away from other processors, so what threads share is only ever asked for to be read.
+prefetch = _prefetcher(for_writing=True)
+prefetch_to_read = _prefetcher(for_writing=False)

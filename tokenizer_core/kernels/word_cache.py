@@ -1,4 +1,4 @@
-"""Words met before and their ids, in a table at an address; knows nothing of how ids are made.
+"""Words met before and their ids, in a table that threads share; knows nothing of how ids are made.
 
 The table is that of `word_keys`: entries of 32 bytes, found by the word itself or, above 15 bytes,
 by hash and comparison. In place of value and place an entry holds
@@ -9,28 +9,53 @@ by hash and comparison. In place of value and place an entry holds
 Longer words, and words of more ids, lie in the *arena*: bytes of the word, padded to eight, if it
 is a long one, then its ids. Then the entry holds where the ids begin (8 bytes) and the count, with
 `IN_ARENA` added. Neither table nor arena grows here: see `is_full`.
+
+Any number of threads read and add words at once, without locks. An entry is empty (its ``high`` is
+0), then taken by the one thread that wins it (`TAKEN`, which is no word's key), and complete when
+the word's ``high`` is stored, behind all else; from then on it never changes, nor do its bytes in
+the arena. So a thread that has read a word's ``high`` reads that word's ids, whole. Who passes an
+entry that is only taken goes on as if it were another word's: the worst that can happen is that a
+word is encoded, or kept, twice.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tokenizer_core.kernels.atomics import (
+    add_and_tell,
+    load_acquire,
+    store_release,
+    take_if_zero,
+)
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.encode_machine import (
     ARENA,
     ARENA_BYTES,
-    ARENA_USED,
     CACHE,
     CACHE_END,
+    COUNTS,
     LIMIT,
-    USED,
 )
 from tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
 from tokenizer_core.kernels.token_tables import Integer
-from tokenizer_core.kernels.word_keys import HIGH, INLINE, LONG, LOW, same_bytes
+from tokenizer_core.kernels.word_keys import (
+    ALL,
+    HIGH,
+    INLINE,
+    LONG,
+    LOW,
+    ONE,
+    mix,
+    same_bytes,
+    table_shift,
+)
 
 ENTRY = 32  # bytes
 IDS, COUNT = 16, 28  # places in an entry, in bytes
+TAKEN = np.uint64(1)  # a high without a length
+WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
 FEW = 3  # ids that an entry holds
 IN_ARENA = 1 << 31
 LONGEST_KEPT = 128  # bytes; longer words are not met again
@@ -40,8 +65,12 @@ LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 @kernel
 def is_full(machine: Integer, words: Integer) -> bool:
-    """Whether as many new words might not find room."""
-    used = np.int64(load_u64(machine + 8 * USED))
+    """Whether it is time for another table before this thread adds as many words.
+
+    Others may add theirs meanwhile, so that the table becomes somewhat fuller than its limit:
+    `remember` keeps a quarter of it empty.
+    """
+    used = np.int64(load_u64(np.int64(load_u64(machine + 8 * COUNTS)) + WORDS))
     return used + words > np.int64(load_u64(machine + 8 * LIMIT))
 
 
@@ -56,23 +85,25 @@ def copy_ids(source: Integer, target: Integer, count: Integer) -> None:
 @kernel
 def find_word(
     machine: Integer, entry: Integer, low: Integer, high: Integer, word: Integer, length: Integer
-) -> Integer:
-    """Address of a word's entry, or of the empty one where it belongs.
+) -> tuple[Integer, bool]:
+    """A word's entry and True, or one that was empty, where the word belongs, and False.
+
+    (Another thread may have filled that one meanwhile, so it is not looked at again.)
 
     Args:
         entry: where the search begins. low, high: the word's key.
     """
     last = np.int64(load_u64(machine + 8 * CACHE_END)) - ENTRY
     while True:
-        found = load_u64(entry + HIGH)
+        found = load_acquire(entry + HIGH)
         if found == np.uint64(0):
-            return entry
+            return entry, False
         if found == high and load_u64(entry + LOW) == low:
             if high < LONG:
-                return entry
+                return entry, True
             place = np.int64(load_u64(entry + IDS)) - ((length + 7) & ~7)
             if same_bytes(np.int64(load_u64(machine + 8 * ARENA)) + place, word, length):
-                return entry
+                return entry, True
         if entry == last:
             entry = np.int64(load_u64(machine + 8 * CACHE))
         else:
@@ -103,26 +134,61 @@ def remember(
     ids: Integer,
     count: Integer,
 ) -> None:
-    """Keep a word in an empty entry, if the arena has room for what the entry cannot hold."""
+    """Keep a word in an entry that was empty, if there is room and no other thread takes it."""
+    counts = np.int64(load_u64(machine + 8 * COUNTS))
+    limit = np.int64(load_u64(machine + 8 * LIMIT))
+    if add_and_tell(counts + WORDS, np.int64(1)) >= limit + (limit >> 1):
+        return
     if length <= INLINE and count <= FEW:
+        if not take_if_zero(entry + HIGH, TAKEN):
+            return
         store_u64(entry + IDS, load_u64(ids))
         store_u32(entry + IDS + 8, load_u32(ids + 8))
         store_u32(entry + COUNT, np.uint32(count))
     else:
-        used = np.int64(load_u64(machine + 8 * ARENA_USED))
-        if used + LARGEST_RECORD > np.int64(load_u64(machine + 8 * ARENA_BYTES)):
-            store_u64(machine + 8 * USED, load_u64(machine + 8 * LIMIT))  # full
+        padded = np.int64(0)
+        if length > INLINE:
+            padded = (length + 7) & ~7
+        # Ids are copied 16 bytes at a time.
+        place = add_and_tell(counts + ARENA_USED, padded + ((4 * count + 15) & ~15))
+        if place + LARGEST_RECORD > np.int64(load_u64(machine + 8 * ARENA_BYTES)):
+            store_u64(counts + WORDS, np.uint64(limit + (limit >> 1)))  # full
+            return
+        if not take_if_zero(entry + HIGH, TAKEN):
             return
         arena = np.int64(load_u64(machine + 8 * ARENA))
-        if length > INLINE:
-            for at in range(0, length, 8):
-                store_u64(arena + used + at, load_u64(word + at))
-            used += (length + 7) & ~7
-        copy_ids(ids, arena + used, count)
-        store_u64(entry + IDS, np.uint64(used))
+        for at in range(0, padded, 8):
+            store_u64(arena + place + at, load_u64(word + at))
+        copy_ids(ids, arena + place + padded, count)
+        store_u64(entry + IDS, np.uint64(place + padded))
         store_u32(entry + COUNT, np.uint32(count + IN_ARENA))
-        # Ids are copied 16 bytes at a time.
-        store_u64(machine + 8 * ARENA_USED, np.uint64(used + ((4 * count + 15) & ~15)))
     store_u64(entry + LOW, low)
-    store_u64(entry + HIGH, high)
-    store_u64(machine + 8 * USED, load_u64(machine + 8 * USED) + np.uint64(1))
+    store_release(entry + HIGH, high)
+
+
+@kernel
+def move_kept(table: NDArray[np.uint64], larger: NDArray[np.uint64]) -> Integer:
+    """Enter every complete word of a table into a larger, zeroed one; returns how many.
+
+    Threads may go on adding words to the first one: what they add is lost or moved. Records in the
+    arena are complete when their entries are, so it is copied afterwards.
+    """
+    entry = np.int64(table.ctypes.data)
+    target, shift = np.int64(larger.ctypes.data), table_shift(larger)
+    mask = ALL >> shift
+    number = np.int64(0)
+    for _ in range(table.size >> 2):
+        high = load_acquire(entry + HIGH)
+        if high > TAKEN:
+            low = load_u64(entry + LOW)
+            slot = mix(low, high) >> shift
+            while load_u64(target + np.int64(slot * np.uint64(ENTRY)) + HIGH) != np.uint64(0):
+                slot = (slot + ONE) & mask
+            place = target + np.int64(slot * np.uint64(ENTRY))
+            store_u64(place + LOW, low)
+            store_u64(place + HIGH, high)
+            store_u64(place + IDS, load_u64(entry + IDS))
+            store_u64(place + IDS + 8, load_u64(entry + IDS + 8))
+            number += 1
+        entry += ENTRY
+    return number
