@@ -264,8 +264,8 @@ class SplitPattern:
         self.require_every_byte()
         if self.segmenter is not None:
             raise InvalidPattern(
-                f"the split pattern {self.name!r} is no regex but a program: {self.segmenter.shown}",
-                "other programs are told of regexes alone",
+                f"the split pattern {self.name!r} is no regex, but cut by {self.segmenter.shown}",
+                "other programs can be told of regexes alone",
                 "save in the format bpeline, or train with a regex such as 'deepseek-v3'",
             )
         return self.regex if self.name else respelled_for_export(self.regex)
