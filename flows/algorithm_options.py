@@ -9,6 +9,8 @@ from typing import Any
 from tokenizer_core.errors import InvalidOption
 
 BYTE_BPE = "byte-bpe"
+CHARACTER_BPE = "char-bpe"
+ENCODINGS = ("merges", "greedy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,11 @@ class Choices:
 _TIE_BREAKS = ("smallest-ids", "greatest-bytes", "first-seen")
 CHOICES = {
     BYTE_BPE: Choices(_TIE_BREAKS, 2, True, {}),
-    "char-bpe": Choices(
+    CHARACTER_BPE: Choices(
         ("first-seen", "greatest-bytes", "smallest-ids"),
         2,
         True,
-        {"merges": int, "end_of_word": str, "joined": bool, "unknown": str},
+        {"merges": int, "end_of_word": str, "joined": bool, "unknown": str, "encoding": str},
     ),
     "wordpiece": Choices(
         ("smallest-ids",),
@@ -87,6 +89,13 @@ def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
                 "accepted: whole numbers from 0",
                 f"type `{_typed(name)} 100` or leave it out",
             )
+
+    if options.get("encoding", ENCODINGS[0]) not in ENCODINGS:
+        raise InvalidOption(
+            f"--encoding is {options['encoding']!r}",
+            f"accepted: {', '.join(ENCODINGS)}",
+            "leave it out: merges are applied in their order",
+        )
 
 
 def refuse(algorithm: str, option: str, accepted: str) -> None:

@@ -23,6 +23,7 @@ from tokenizer_core.trainers.characters import (
     train_wordpiece,
     wordpiece_base,
 )
+from tokenizer_core.trainers.greedy import greedy_longest
 from tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords, prune
 from tokenizer_core.word_counts import WordCounts
 
@@ -140,7 +141,8 @@ def _filled(train: Callable[[int], Tokenizer], request: TrainingRequest) -> _Tra
 
 def _train_char_bpe(counts: WordCounts, request: TrainingRequest) -> _Trained:
     options = {name: value for name, value in request.options.items() if name != "merges"}
-    return _filled(
+    greedy = options.pop("encoding", "merges") == "greedy"
+    made, merges, wanted = _filled(
         partial(
             train_char_bpe,
             counts,
@@ -152,6 +154,9 @@ def _train_char_bpe(counts: WordCounts, request: TrainingRequest) -> _Trained:
         ),
         request,
     )
+    if greedy:
+        made = greedy_longest(made, counts, request.options.get("unknown", "</u>"))
+    return made, merges, wanted
 
 
 def _train_frequency_bpe(counts: WordCounts, request: TrainingRequest) -> _Trained:

@@ -73,16 +73,20 @@ class MlflowTracker:
             self._log_values(run, publication)
             inputs = [_dataset_input(one) for one in publication.inputs]
             insisting(lambda: self._client.log_inputs(run.run_id, inputs))
-            for path in files:
-                self._client.log_artifact(run.run_id, str(path), MODEL_FOLDER)
-            for path in publication.figures:
-                self._client.log_artifact(run.run_id, str(path), "figures")
+            self.add_files(run.run_id, files, MODEL_FOLDER)
+            self.add_files(run.run_id, publication.figures, "figures")
             if publication.report:
                 self._client.log_text(run.run_id, publication.report, "report.md")
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
             self._client.log_text(run.run_id, params, "params.json")
             self._client.set_terminated(run.run_id)
             return run
+
+    def add_files(self, mlflow_run_id: str, files: Sequence[Path], folder: str) -> None:
+        """Show files with a run, in a folder of its artifacts."""
+        with self._answering(f"adding files to the run {mlflow_run_id}"):
+            for path in files:
+                self._client.log_artifact(mlflow_run_id, str(path), folder)
 
     def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
         """The last value of every metric of a run; empty when the run is gone."""
@@ -363,13 +367,9 @@ def _lay_out_model(
         code_paths=[str(Path(tokenizer_core.__file__).parent)],
         pip_requirements=[f"{name}=={installed_version(name)}" for name in _REQUIREMENTS],
         mlflow_model=mlflow.models.Model(
-            artifact_path=model.location,
-            model_uuid=model.model_id,
-            model_id=model.model_id,
-            run_id=run.run_id,
-            metadata={"digest": digest},
-        ),
-    )
+            artifact_path=model.location, model_uuid=model.model_id, model_id=model.model_id,
+            run_id=run.run_id, metadata={"digest": digest}),
+    )  # fmt: skip
     return laid_out
 
 

@@ -45,7 +45,7 @@ class CutPairs:
 
     LOOK = _LONGEST_CHARACTER  # bytes on either side of a position by which it is judged
 
-    def first(self, content: bytes, begin: int, end: int) -> int:
+    def first(self, content: bytes | memoryview, begin: int, end: int) -> int:
         """The first legal cut at a position in [begin, end), or -1.
 
         Args:

@@ -4,7 +4,8 @@
     ├── InvalidInput            something the caller gave cannot be used as it is
     │   ├── InvalidOption           a parameter out of range, a bad name, an unknown choice
     │   ├── InvalidPattern          a split pattern that does not compile or loses text
-    │   │   └── PatternExceedsLimit     a regex that takes too much time or memory on a text
+    │   │   ├── PatternExceedsLimit     a regex that takes too much time or memory on a text
+    │   │   └── SegmenterUnavailable    a dictionary that is not installed, or is another one
     │   ├── InvalidSpecialToken     empty, duplicate, or not allowed in this text
     │   ├── InvalidTokenizer        vocab and merges that contradict each other or exceed the limits
     │   └── UnknownToken            an id or token that the vocab does not hold
@@ -61,6 +62,10 @@ class InvalidPattern(InvalidInput):
 
 
 class PatternExceedsLimit(InvalidPattern):
+    pass
+
+
+class SegmenterUnavailable(InvalidPattern):
     pass
 
 

@@ -11,6 +11,7 @@ from tokenizer_core.kernels.scan_cl100k import mark_cl100k
 from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
 from tokenizer_core.kernels.scan_o200k import mark_o200k
 from tokenizer_core.regex_processes import mark_by_regex
+from tokenizer_core.segmented_text import mark_by_segmenter
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.unicode_classes import class_table
@@ -47,6 +48,7 @@ def mark_pre_tokens(
         IndexError: a span lies outside of the text, or ends before it begins.
         InvalidPattern: the pattern drops text: see `mark_kept_and_dropped`.
         PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
+        SegmenterUnavailable: see `mark_by_segmenter`.
     """
     pattern.require_every_byte()
     return mark_kept_and_dropped(text, spans, pattern)[0]
@@ -68,6 +70,7 @@ def mark_kept_and_dropped(
     Raises:
         IndexError: a span lies outside of the text, or ends before it begins.
         PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
+        SegmenterUnavailable: see `mark_by_segmenter`.
     """
     spans = np.ascontiguousarray(spans, np.int64)
     starts = np.zeros(text.size // 64 + 2, np.uint64)
@@ -80,6 +83,8 @@ def mark_kept_and_dropped(
     elif pattern.name in LIKE_O200K:
         settings = LIKE_O200K[pattern.name]
         within = mark_o200k(text.data, text.size, spans, class_table(), starts, *settings)
+    elif (segmenter := pattern.segmenter) is not None:
+        within = mark_by_segmenter(text, spans, segmenter, starts)
     elif (automaton := pattern.automaton) is not None:
         within = automaton.mark(text, spans, starts, dropped)
     else:

@@ -1,9 +1,9 @@
-"""Split patterns without a kernel, matched in processes of their own; here they are kept and asked.
+"""Split patterns without a kernel, run in processes of their own; here they are kept and asked.
 
 The ``regex`` package may backtrack for ever, fill the memory or crash on a pattern that a user
-made up. In a process with limits (`regex_worker`) all of that ends in an error, and as many of
-them work at once as threads ask. They start when they are needed, serve all tokenizers and
-counters of this process, and end with it, however it ends.
+made up, and segmenters are programs of others. In a process with limits (`regex_worker`) all of
+that ends in an error, and as many of them work at once as threads ask. They start when they are
+needed, serve all tokenizers and counters of this process, and end with it, however it ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,17 @@ from typing import IO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import PatternExceedsLimit, WorkerLost
-from tokenizer_core.regex_worker import ANSWER, DONE, READY, REQUEST
+from tokenizer_core.errors import PatternExceedsLimit, SegmenterUnavailable, WorkerLost
+from tokenizer_core.processors import available_processors
+from tokenizer_core.regex_worker import (
+    ANSWER,
+    DONE,
+    OUT_OF_MEMORY,
+    READY,
+    REGEX,
+    REQUEST,
+    SEGMENTER,
+)
 from tokenizer_core.text import Text
 
 MOST_PROCESSES = 64
@@ -63,6 +72,43 @@ class Limits:
 
 
 LIMITS = Limits()
+# Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
+SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """What a process is to cut text with.
+
+    Attributes:
+        kind: `REGEX` or `SEGMENTER`.
+        name: the regex, or the identity of a segmenter.
+        limits: of one text.
+    """
+
+    kind: int
+    name: str
+    limits: Limits
+
+    @property
+    def pool(self) -> str:
+        """Cutters of the same pool share processes: a dictionary is loaded once in each."""
+        return self.name if self.kind == SEGMENTER else ""
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return repr(self.name if len(self.name) <= 200 else f"{self.name[:199]}…")
+
+    @property
+    def advice(self) -> str:
+        """What to do when a limit is exceeded."""
+        if self.kind == SEGMENTER:
+            return "look for a very long stretch without punctuation in the text"
+        return (
+            "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way "
+            "only, or use a pattern with a kernel such as 'gpt2'"
+        )
 
 
 def mark_by_regex(
@@ -90,24 +136,34 @@ def mark_by_regex(
         PatternExceedsLimit: matching took too long or too much memory.
         WorkerLost: the process cannot be started, or was killed twice.
     """
-    if not ((spans[:, 0] >= 0) & (spans[:, 0] <= spans[:, 1]) & (spans[:, 1] <= text.size)).all():
+    if not spans_are_within(text, spans):
         return False
-    if (spans[:, 0] == spans[:, 1]).all():
-        return True
-    pattern = regex.encode()
-    memory = limits.memory + limits.memory_per_byte * text.size
+    if (spans[:, 0] < spans[:, 1]).any():
+        marks = ask(Cutter(REGEX, regex, limits), text.data[: text.size], spans)
+        starts.view(np.uint8)[: marks.size] |= marks
+    return True
+
+
+def spans_are_within(text: Text, spans: NDArray[np.int64]) -> bool:
+    """Whether spans lie in the text, and none ends before it begins."""
+    begins, ends = spans[:, 0], spans[:, 1]
+    return bool(((begins >= 0) & (begins <= ends) & (ends <= text.size)).all())
+
+
+def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Where pre-tokens start, as a process says: the bitmap of `regex_worker.mark`.
+
+    Raises:
+        PatternExceedsLimit, SegmenterUnavailable, WorkerLost: it cannot say.
+    """
+    pattern, limits = cutter.name.encode(), cutter.limits
+    memory = limits.memory + limits.memory_per_byte * content.size
     header = REQUEST.pack(
-        len(pattern), len(spans), text.size,
+        cutter.kind, len(pattern), len(spans), content.size,
         limits.seconds, limits.seconds_per_mb, limits.seconds_per_mb_done, memory,
     )  # fmt: skip
-    parts: list[bytes | memoryview] = [
-        header + pattern,
-        spans.tobytes(),
-        text.data[: text.size].data,
-    ]
-    marks = _processes.ask(parts, text.size // 8 + 1, regex, limits)
-    starts.view(np.uint8)[: marks.size] |= marks
-    return True
+    parts: list[bytes | memoryview] = [header + pattern, spans.tobytes(), content.data]
+    return _processes.ask(parts, content.size // 8 + 1, cutter)
 
 
 def abandon_matching() -> None:
@@ -140,8 +196,8 @@ class _Process:
     def id(self) -> int:
         return self._process.pid
 
-    def ask(self, parts: list[bytes | memoryview], size: int) -> NDArray[np.uint8] | None:
-        """The bitmap of ``size`` bytes; None when the pattern needs too much memory.
+    def ask(self, parts: list[bytes | memoryview], size: int) -> NDArray[np.uint8] | str | None:
+        """The bitmap of ``size`` bytes; what went wrong; None when it needs too much memory.
 
         Raises:
             EOFError: the process is gone or does not speak our language.
@@ -154,8 +210,10 @@ class _Process:
                 self._requests.write(part)
             self._requests.flush()
             status, answered = ANSWER.unpack(self._answers.read(ANSWER.size))
-            if status != DONE:
+            if status == OUT_OF_MEMORY:
                 return None
+            if status != DONE:
+                return self._answers.read(answered).decode(errors="replace")
             marks = np.empty(size, np.uint8)
             if answered != size or self._answers.readinto(marks.data) != size:  # type: ignore[attr-defined]
                 raise EOFError
@@ -197,22 +255,23 @@ class _Processes:
     """All workers of this process: some idle, some lent to a thread."""
 
     def __init__(self) -> None:
-        self._idle: deque[_Process] = deque()  # append and pop are atomic
+        self._idle: defaultdict[str, deque[_Process]] = defaultdict(deque)  # atomic operations
         self._all: set[_Process] = set()
-        self._free = threading.Semaphore(MOST_PROCESSES)
+        self._free = {
+            REGEX: threading.Semaphore(MOST_PROCESSES),
+            SEGMENTER: threading.Semaphore(available_processors()),
+        }
         self._ended = False
 
     def ids(self) -> list[int]:
         return [process.id for process in self._all]
 
-    def ask(
-        self, parts: list[bytes | memoryview], size: int, regex: str, limits: Limits
-    ) -> NDArray[np.uint8]:
+    def ask(self, parts: list[bytes | memoryview], size: int, cutter: Cutter) -> NDArray[np.uint8]:
         """Ask an idle worker, or a new one; once more when it is lost."""
         status = 0
-        with self._free:
+        with self._free[cutter.kind]:
             for _ in range(2):
-                process = self._take()
+                process = self._take(cutter)
                 try:
                     marks = process.ask(parts, size)
                 except EOFError:
@@ -220,28 +279,34 @@ class _Processes:
                     if process.abandoned:
                         break
                     if status == -signal.SIGPROF:
-                        _refuse(regex, "took more processor time than it may", limits)
+                        _refuse(cutter, "took more processor time than it may")
                     continue
                 except BaseException:  # interrupted: an answer may still come, to nobody
                     self._end(process)
                     raise
                 if marks is None:
                     self._end(process)  # what it holds is given back to the system
-                    _refuse(regex, "took more memory than it may", limits)
-                self._idle.append(process)
+                    _refuse(cutter, "took more memory than it may")
+                self._idle[cutter.pool].append(process)
+                if isinstance(marks, str):
+                    raise SegmenterUnavailable(
+                        f"the split pattern {cutter.shown} cannot cut this text: {marks}",
+                        "the program it stands for must be as it was when this process began",
+                        "run `bpeline doctor`, or start anew if packages were installed since",
+                    )
                 return marks
         raise WorkerLost(
-            f"the process that matches the split pattern {_shown(regex)} ended "
+            f"the process that runs the split pattern {cutter.shown} ended "
             f"{'because of an interruption' if process.abandoned else 'twice'} "
             f"(exit status {status})",
-            "a split pattern without a kernel is matched in a process of its own",
+            "a split pattern without a kernel runs in a process of its own",
             "look for what kills processes on this machine (memory?), or use a pattern with a "
             "kernel such as 'gpt2'",
         )
 
-    def _take(self) -> _Process:
+    def _take(self, cutter: Cutter) -> _Process:
         try:
-            return self._idle.pop()
+            return self._idle[cutter.pool].pop()
         except IndexError:
             pass
         try:
@@ -251,7 +316,7 @@ class _Processes:
         except OSError as error:
             raise WorkerLost(
                 f"no process could be started from {sys.executable!r}: {error}",
-                "a split pattern without a kernel is matched in a process of its own",
+                "a split pattern without a kernel runs in a process of its own",
                 "use a pattern with a kernel such as 'gpt2'",
             ) from error
         self._all.add(process)
@@ -262,7 +327,8 @@ class _Processes:
         return process.end(lost=lost)
 
     def abandon(self) -> None:
-        for process in self._all - set(self._idle):
+        idle = {process for processes in self._idle.values() for process in processes}
+        for process in self._all - idle:
             process.abandon()
 
     def end_all(self, *, for_good: bool = False) -> None:
@@ -277,17 +343,12 @@ class _Processes:
             process.forget()
 
 
-def _refuse(regex: str, problem: str, limits: Limits) -> NoReturn:
+def _refuse(cutter: Cutter, problem: str) -> NoReturn:
     raise PatternExceedsLimit(
-        f"the split pattern {_shown(regex)} {problem} on this text",
-        f"limits: {limits}",
-        "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, "
-        "or use a pattern with a kernel such as 'gpt2'",
+        f"the split pattern {cutter.shown} {problem} on this text",
+        f"limits: {cutter.limits}",
+        cutter.advice,
     )
-
-
-def _shown(regex: str) -> str:
-    return repr(regex if len(regex) <= 200 else f"{regex[:199]}…")
 
 
 _processes = _Processes()

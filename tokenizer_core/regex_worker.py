@@ -1,14 +1,15 @@
-"""What a process of its own does for a split pattern without a kernel: match, within limits.
+"""What a process of its own does for a split pattern without a kernel: cut, within limits.
 
 It reads requests from one pipe and answers on another until its parent is gone. The operating
-system enforces the limits, so they hold inside the ``regex`` package too: processor time by a
-timer whose signal ends the process, memory by its address space. Knows nothing of processes but
-its own.
+system enforces the limits, so they hold inside of the ``regex`` package and of segmenters too:
+processor time by a timer whose signal ends the process, memory by its address space. Knows nothing
+of processes but its own.
 
-A request: `REQUEST` (bytes of the pattern, number of spans, bytes of the text, seconds, seconds
-per MB, seconds per MB done, bytes of memory), the pattern in UTF-8, spans (int64 ``[n, 2]``), the
-text. The answer: `ANSWER` (status, size), then a bitmap of that many bytes with a
-bit for each byte of the text where a pre-token starts.
+A request: `REQUEST` (kind, bytes of the pattern, number of spans, bytes of the text, seconds,
+seconds per MB, seconds per MB done, bytes of memory), the pattern in UTF-8 (a regex, or the
+identity of a segmenter), spans (int64 ``[n, 2]``), the text. The answer: `ANSWER` (status, size),
+then a bitmap of that many bytes with a bit for each byte of the text where a pre-token starts; or
+so many bytes of text that say what went wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -26,12 +28,15 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-REQUEST = struct.Struct("<QQQdddQ")
+REQUEST = struct.Struct("<BQQQdddQ")
 ANSWER = struct.Struct("<BQ")
-READY = b"bpeline regex worker 1\n"
-DONE, OUT_OF_MEMORY = 0, 1
+READY = b"bpeline regex worker 2\n"
+REGEX, SEGMENTER = 0, 1
+DONE, OUT_OF_MEMORY, FAILED = 0, 1, 2
 
-_MATCHES_AT_ONCE = 1 << 12
+Edges = Callable[[str], Iterator[NDArray[np.int64]]]
+
+_AT_ONCE = 1 << 12  # matches or segments
 _MB = 1e6
 
 
@@ -43,20 +48,24 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     answers.write(READY)
     answers.flush()
     while header := requests.read(REQUEST.size):
-        pattern_size, span_count, size, *seconds, memory = REQUEST.unpack(header)
+        kind, pattern_size, span_count, size, *seconds, memory = REQUEST.unpack(header)
         pattern = requests.read(pattern_size).decode()
         spans = np.frombuffer(requests.read(16 * span_count), np.int64).reshape(-1, 2)
+        content = requests.read(size)
         go_on = _Allowance(parent, size, *seconds)
+        status, answer = FAILED, b""
         try:
             with _memory_limit(base + memory if base else 0):
-                text = np.frombuffer(requests.read(size), np.uint8)
-                marks = mark(text, spans, regex.compile(pattern), go_on)
-                status = DONE
+                edges_of = _edges_by_regex(pattern) if kind == REGEX else _segmenter(pattern)
+                marks = mark(np.frombuffer(content, np.uint8), spans, edges_of, go_on)
+                status, answer = DONE, marks.tobytes()
         except MemoryError:
-            marks, status = np.zeros(0, np.uint8), OUT_OF_MEMORY
+            status = OUT_OF_MEMORY
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}".encode(errors="replace")
         signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(ANSWER.pack(status, marks.size))
-        answers.write(marks.data)
+        answers.write(ANSWER.pack(status, len(answer)))
+        answers.write(answer)
         answers.flush()
 
 
@@ -81,16 +90,17 @@ class _Allowance:
 def mark(
     text: NDArray[np.uint8],
     spans: NDArray[np.int64],
-    pattern: Any,
+    edges_of: Edges,
     go_on: Callable[[int], None],
 ) -> NDArray[np.uint8]:
-    """Where pre-tokens start: every non-empty match is one, and so is what lies between.
+    """Where pre-tokens start.
 
     Args:
         text: uint8 ``[size]``, UTF-8 within the spans.
-        spans: int64 ``[n, 2]``, half-open, each matched on its own.
-        pattern: a compiled ``regex.Pattern``.
-        go_on: told every few thousand matches how many bytes are done.
+        spans: int64 ``[n, 2]``, half-open, each cut on its own.
+        edges_of: gives where the pre-tokens of a string start and end, but for its end: int64
+            arrays, ascending.
+        go_on: told after each array how many bytes are done.
 
     Returns:
         uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` for byte i of the text.
@@ -101,15 +111,10 @@ def mark(
             continue
         marked[begin] = True
         characters = str(text[begin:end].data, "utf-8")
-        matches = pattern.finditer(characters)
-        # Matches ascend, so characters are found among bytes a stretch at a time.
+        # Edges ascend, so characters are found among bytes a stretch at a time.
         character, byte = 0, begin
-        while batch := [
-            edge for match in islice(matches, _MATCHES_AT_ONCE) for edge in match.span()
-        ]:
-            matched = np.array(batch, np.int64).reshape(-1, 2)
-            edges = matched[matched[:, 0] < matched[:, 1]].ravel()
-            edges = edges[edges < len(characters)] - character
+        for found in edges_of(characters):
+            edges = found - character
             if edges.size:
                 furthest = int(edges[-1])
                 stretch = text[byte : min(byte + 4 * furthest + 4, end)]
@@ -119,6 +124,46 @@ def mark(
                 byte += int(bytes_of[furthest])
             go_on(byte)
     return np.packbits(marked, bitorder="little")
+
+
+def _edges_by_regex(pattern: str) -> Edges:
+    """Every non-empty match is a pre-token, and so is what lies between."""
+    return partial(_edges_of_matches, regex.compile(pattern))
+
+
+def _edges_of_matches(pattern: Any, characters: str) -> Iterator[NDArray[np.int64]]:
+    matches = pattern.finditer(characters)
+    while batch := [edge for match in islice(matches, _AT_ONCE) for edge in match.span()]:
+        matched = np.array(batch, np.int64).reshape(-1, 2)
+        edges = matched[matched[:, 0] < matched[:, 1]].ravel()
+        yield edges[edges < len(characters)]
+
+
+@lru_cache(maxsize=1)
+def _segmenter(identity: str) -> Edges:
+    """Segments of the segmenter that is meant, whose dictionary is loaded now.
+
+    Raises:
+        LookupError: another version, or another dictionary, is installed.
+    """
+    from tokenizer_core.segmenters import SEGMENTERS
+    from tokenizer_core.segmenting import segmenter_named
+
+    name = identity.partition(",")[0]
+    if SEGMENTERS[name].identity != identity:
+        raise LookupError(f"{SEGMENTERS[name].identity} is installed, not {identity}")
+    return partial(_edges_of_segments, segmenter_named(name))
+
+
+def _edges_of_segments(lengths_of: Any, characters: str) -> Iterator[NDArray[np.int64]]:
+    lengths = iter(lengths_of(characters))
+    end = 0
+    while batch := list(islice(lengths, _AT_ONCE)):
+        edges = np.cumsum(np.array(batch, np.int64)) + end
+        end = int(edges[-1])
+        yield edges[edges < len(characters)]
+    if end != len(characters):
+        raise ValueError(f"segments cover {end} of {len(characters)} characters")
 
 
 def _address_space() -> int:

@@ -12,7 +12,7 @@ import regex as regex_package
 
 from tokenizer_core.cut_pairs import CutPairs, cut_pairs
 from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import InvalidOption, InvalidPattern
+from tokenizer_core.errors import InvalidOption, InvalidPattern, SegmenterUnavailable
 from tokenizer_core.named_patterns import (
     DROPPING_PATTERNS,
     NAMED_PATTERNS,
@@ -21,6 +21,7 @@ from tokenizer_core.named_patterns import (
 )
 from tokenizer_core.regex_export import respelled_for_export, with_gaps_matched
 from tokenizer_core.regex_limits import MOST_WRITTEN_OUT, set_operator, size_written_out
+from tokenizer_core.segmenters import SEGMENTERS, Segmenter
 from tokenizer_core.split_automaton import SplitAutomaton, split_automaton
 from tokenizer_core.unicode_classes import unicode_classes_digest
 
@@ -33,7 +34,12 @@ _HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekke
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
 
 _BETWEEN = {False: "kept", True: "dropped"}  # text between matches
-_NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS)
+_NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS, *SEGMENTERS)
+# These are more than their regexes, which without the name cut otherwise.
+_MORE_THAN_REGEX = {
+    **DROPPING_PATTERNS,
+    **{name: segmenter.blocks for name, segmenter in SEGMENTERS.items()},
+}
 _LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
 
 
@@ -46,10 +52,12 @@ class SplitPattern:
             pattern is replaced by ours, so that equal patterns are equal values.
         name: ``gpt2``, ``cl100k`` … (`named`), or None for a user's own. With ``whitespace`` and
             ``wordpunct`` what lies between matches is dropped (`drops_gaps`); the same regex
-            without the name keeps it.
+            without the name keeps it. With ``jieba`` and ``sudachi`` a program cuts further what
+            the regex matches (`segmenter`).
 
     Raises:
         InvalidPattern: the regex does not compile, is longer than 4 KB, or searches backwards.
+        SegmenterUnavailable: the program is not installed.
     """
 
     regex: str
@@ -57,8 +65,8 @@ class SplitPattern:
 
     def __post_init__(self) -> None:
         name = SAME_PATTERNS.get(self.name or "", self.name)
-        if name in DROPPING_PATTERNS:
-            known = name if DROPPING_PATTERNS[name] == self.regex else None
+        if name in _MORE_THAN_REGEX:
+            known = name if _MORE_THAN_REGEX[name] == self.regex else None
         else:
             known = next((n for n, text in NAMED_PATTERNS.items() if text == self.regex), None)
             known = known or OTHER_SPELLINGS.get(self.regex)
@@ -71,6 +79,7 @@ class SplitPattern:
         if known is not None:
             object.__setattr__(self, "name", known)
             object.__setattr__(self, "regex", _regex_of(known))
+            _ = known in SEGMENTERS and SEGMENTERS[known].identity  # refuses what is missing
         else:
             _compile(self.regex)
 
@@ -80,6 +89,7 @@ class SplitPattern:
 
         Raises:
             InvalidOption: there is no pattern of this name.
+            SegmenterUnavailable: what it stands for is not installed.
         """
         if name not in _NAMES:
             close = difflib.get_close_matches(name, _NAMES, 1, 0.4) or ["gpt2"]
@@ -115,12 +125,15 @@ class SplitPattern:
         Beside what makes the pattern it holds ``digest``, which tells the Unicode tables it was
         used with.
         """
-        return {
+        record = {
             "name": self.name,
             "regex": self.regex,
             "between": _BETWEEN[self.drops_gaps],
             "digest": self.digest,
         }
+        if self.segmenter is not None:
+            record["segmenter"] = self.segmenter.identity
+        return record
 
     @classmethod
     def from_record(cls, record: Any) -> SplitPattern:
@@ -128,6 +141,7 @@ class SplitPattern:
 
         Raises:
             InvalidPattern: not what `as_record` writes, or made with other Unicode tables.
+            SegmenterUnavailable: its segmenter is not installed, or is of another version.
         """
         if not isinstance(record, dict) or not isinstance(record.get("regex"), str):
             _refuse_record("is no record of one")
@@ -138,6 +152,8 @@ class SplitPattern:
         if record.get("between", _BETWEEN[pattern.drops_gaps]) != _BETWEEN[pattern.drops_gaps]:
             _refuse_record(f"says otherwise than its name what lies between matches: {name!r}")
         if record.get("digest") != pattern.digest:
+            if pattern.segmenter is not None:
+                _refuse_segmenter(pattern.segmenter, str(record.get("segmenter"))[:400])
             _refuse_record(
                 "was used with other Unicode tables than those of the installed `regex`",
                 "install the version of `regex` it was used with, or train again",
@@ -150,8 +166,15 @@ class SplitPattern:
         return _compile(self.regex)
 
     @property
+    def segmenter(self) -> Segmenter | None:
+        """The program with a dictionary that cuts text, where this pattern stands for one."""
+        return SEGMENTERS.get(self.name or "")
+
+    @property
     def automaton(self) -> SplitAutomaton | None:
         """The tables that run this pattern natively, where its regex can be made into such."""
+        if self.segmenter is not None:
+            return None
         made = split_automaton(self.regex)
         return made if isinstance(made, SplitAutomaton) else None
 
@@ -160,10 +183,13 @@ class SplitPattern:
         """What runs this pattern.
 
         ``kernel``: machine code written for it; ``automaton``: tables of its own for a kernel that
-        runs them; else ``regex: `` and the reason why it is left to that package (5 to 20 MB/s).
+        runs them; ``segmenter: `` and the program with its version (1 to 3 MB/s); else ``regex: ``
+        and the reason why it is left to that package (5 to 20 MB/s).
         """
         if self.name in _HAND_WRITTEN:
             return "kernel"
+        if self.segmenter is not None:
+            return f"segmenter: {self.segmenter.shown}"
         made = split_automaton(self.regex)
         return "automaton" if isinstance(made, SplitAutomaton) else f"regex: {made}"
 
@@ -198,6 +224,8 @@ class SplitPattern:
         True where no pre-token has a U+0020 inside or behind non-space characters. Known without
         an automaton, of named patterns alone.
         """
+        if self.segmenter is not None:
+            return self.segmenter.parts_at_spaces
         return self.name is not None
 
     @property
@@ -207,7 +235,12 @@ class SplitPattern:
 
     @property
     def digest(self) -> str:
-        """Digest of the behaviour: the regex and the Unicode tables it looks into."""
+        """Digest of the behaviour: the regex and the Unicode tables it looks into.
+
+        Of a segmenter: its name, versions and dictionary.
+        """
+        if self.segmenter is not None:
+            return digest_of({"segmenter": self.segmenter.identity, "blocks": self.regex})
         behaviour = {"regex": self.regex, "unicode": unicode_classes_digest()}
         if self.name not in _OF_THREE_CLASSES:
             automaton = self.automaton
@@ -225,9 +258,16 @@ class SplitPattern:
         Each engine has its own Unicode version. See `respelled_for_export`.
 
         Raises:
-            InvalidPattern: the pattern drops text, or holds what other engines read differently.
+            InvalidPattern: the pattern drops text, is no regex, or holds what other engines read
+                differently.
         """
         self.require_every_byte()
+        if self.segmenter is not None:
+            raise InvalidPattern(
+                f"the split pattern {self.name!r} is no regex, but cut by {self.segmenter.shown}",
+                "other programs can be told of regexes alone",
+                "save in the format bpeline, or train with a regex such as 'deepseek-v3'",
+            )
         return self.regex if self.name else respelled_for_export(self.regex)
 
     @property
@@ -250,8 +290,16 @@ def _refuse_record(problem: str, next_step: str = "fetch or make the file again"
     )
 
 
+def _refuse_segmenter(segmenter: Segmenter, before: str) -> NoReturn:
+    raise SegmenterUnavailable(
+        f"the text was cut by {before}; installed is {segmenter.identity}",
+        "the same versions with the same dictionary, for others cut otherwise",
+        "install the versions named first, or train again",
+    )
+
+
 def _regex_of(name: str) -> str:
-    return NAMED_PATTERNS.get(name) or DROPPING_PATTERNS[name]
+    return NAMED_PATTERNS.get(name) or _MORE_THAN_REGEX[name]
 
 
 @functools.lru_cache(maxsize=64)

@@ -23,6 +23,7 @@ Examples:
   bpeline encode news@candidate "Good news"
   bpeline encode news/3 --file article.txt --json
   cat article.txt | bpeline encode news@candidate - --offsets
+  bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50
   bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"
 """,
 )
@@ -43,6 +44,14 @@ Examples:
     default="text",
     show_default=True,
     help="What the other special tokens are in the text: ordinary text, or an error.",
+)
+@click.option("--language", help="Of a tokenizer trained with --joint: see --threshold.")
+@click.option(
+    "--threshold",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="With --language: tokens seen less often in its words are undone into their parts.",
 )
 @click.option("--offsets", is_flag=True, help="Also print where each token stands.")
 @click.option(
@@ -76,6 +85,8 @@ def encode(
     allow_special: bool,
     allowed: tuple[str, ...],
     on_special: Any,
+    language: str | None,
+    threshold: int,
     offsets: bool,
     output: Path | None,
     as_json: bool,
@@ -90,12 +101,13 @@ def encode(
     """
     if output is not None:
         about_one_text = file or allow_special or allowed or on_special != "text" or offsets
+        about_one_text = about_one_text or language
         if about_one_text or not texts:
             raise InvalidOption(
                 "with -o, files are named as arguments and special tokens in them are text",
                 "bpeline encode REF FILES... -o DIRECTORY",
-                "leave --file, --allow-special, --special, --on-special and --offsets out, "
-                "and name the files",
+                "leave --file, --allow-special, --special, --on-special, --language and --offsets "
+                "out, and name the files",
             )
         encode_files(reference, texts, output, as_json, bulk)
         return
@@ -107,6 +119,15 @@ def encode(
             "put quotes around the text, or add -o DIRECTORY",
         )
     content = text_of(texts[0] if texts else None, file)
+    if language is not None:
+        if allow_special or allowed or on_special != "text" or offsets:
+            raise InvalidOption(
+                "--language was given together with options of special tokens or offsets",
+                "with --language special tokens are text",
+                "leave out --allow-special, --special, --on-special and --offsets",
+            )
+        _echo_in_language(reference, language, threshold, content, as_json)
+        return
     from registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
@@ -117,7 +138,21 @@ def encode(
     if offsets:
         _echo_with_offsets(tokenizer, content, policy, as_json)
         return
-    ids = tokenizer.encode(content, **policy)
+    _echo_ids(tokenizer, tokenizer.encode(content, **policy), as_json)
+
+
+def _echo_in_language(
+    reference: str, language: str, threshold: int, content: str, as_json: bool
+) -> None:
+    from registry.languages import language_counts
+    from tokenizer_core.restricted_encoding import RestrictedEncoding
+
+    tokenizer, counts = language_counts(reference, language)
+    restricted = RestrictedEncoding(tokenizer, counts, threshold)
+    _echo_ids(tokenizer, restricted.encode(content), as_json)
+
+
+def _echo_ids(tokenizer: Tokenizer, ids: list[int], as_json: bool) -> None:
     if as_json:
         echo_json(_described(tokenizer, ids))
     else:

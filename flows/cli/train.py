@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.algorithm_options import BYTE_BPE, CHOICES, OPTIONS, check_options
+from flows.algorithm_options import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
 from flows.cli.options import echo_json, json_option, workspace_option
 from tokenizer_core.errors import InvalidOption
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flows.summary import TrainingSummary
+    from flows.train_languages import LanguagesSummary
     from registry.catalogue_records import Run
 
 
@@ -26,6 +27,7 @@ Examples:
   bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
   bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000
   bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps
+  bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe
 """,
 )
 @click.argument("paths", nargs=-1)
@@ -112,6 +114,11 @@ Examples:
 )
 @click.option("--unknown", help="With char-bpe (<unk>) and wordpiece ([UNK]): the unknown token.")
 @click.option(
+    "--encoding",
+    type=click.Choice(list(ENCODINGS)),
+    help="With char-bpe: merges in their order, or the longest token first.  [default: merges]",
+)
+@click.option(
     "--score", type=click.Choice(["ratio", "gain"]), help="With wordpiece.  [default: ratio]"
 )
 @click.option("--continuation", help="With wordpiece: what tokens inside words begin with.  [##]")
@@ -120,6 +127,19 @@ Examples:
     "--sentences",
     type=click.Choice(["punkt", "lines", "none"]),
     help="With frequency-bpe: what is put between marks.  [default: punkt]",
+)
+@click.option(
+    "--joint",
+    multiple=True,
+    metavar="LANGUAGE=PATH",
+    help="Instead of PATHS: one tokenizer for these languages together, and what separate ones "
+    "would be; repeat.",
+)
+@click.option(
+    "--separate",
+    multiple=True,
+    metavar="LANGUAGE=PATH",
+    help="Instead of PATHS: a tokenizer NAME-LANGUAGE for each, and what a joint one would be.",
 )
 @click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
@@ -130,6 +150,8 @@ def train(
     demo: bool,
     show_steps: bool,
     merges: int | None,
+    joint: tuple[str, ...],
+    separate: tuple[str, ...],
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -141,6 +163,7 @@ def train(
     parameters = {key: value for key, value in given.items() if value is not None}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
+    _check_languages(joint, separate, bool(paths or demo or show_steps))
     if show_steps:
         _show_steps(paths, parameters, merges, as_json)
         return
@@ -171,7 +194,21 @@ def train(
             parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + merges
         else:
             options["merges"] = merges
+    if joint or separate:
+        from flows.cli.train_languages import train_languages
+
+        _print(train_languages(joint, separate, parameters, _run), as_json)
+        return
     _print(_run(parameters), as_json)
+
+
+def _check_languages(joint: Sequence[str], separate: Sequence[str], others: bool) -> None:
+    if bool(joint) + bool(separate) + others > 1:
+        raise InvalidOption(
+            "--joint and --separate bring their own files, and more was given",
+            "either PATHS (or --demo, or --show-steps), or --joint, or --separate",
+            "leave all but one of them out",
+        )
 
 
 def _show_steps(
@@ -274,7 +311,7 @@ def _run(parameters: dict[str, Any]) -> TrainingSummary:
         return prefect_flows.run_train_tokenizer(parameters)
 
 
-def _print(summary: TrainingSummary, as_json: bool) -> None:
+def _print(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
     if as_json:
         echo_json(summary.as_dict())
     else:

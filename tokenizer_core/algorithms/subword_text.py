@@ -21,6 +21,7 @@ from tokenizer_core.kernels.number_words import copy_words
 from tokenizer_core.text import Text
 from tokenizer_core.text_input import utf8_of
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
 
 _SPACE, _LINE_FEED, _RETURN = 32, 10, 13
 
@@ -125,6 +126,20 @@ class SubwordText:
         )
         each = [spelled[number] for number in words.numbers.tolist()]
         return self._printed(whole, occurrences, self._cut(each, pieces_at_random))
+
+    def vocabulary(self, words: WordCounts) -> list[tuple[str, int]]:
+        """The subwords of counted words with their counts, in order of sight.
+
+        As ``subword-nmt get-vocab`` counts them in what `apply` makes of the text.
+        """
+        seen = words.in_order_of_sight()
+        spelled = [word.decode() for word in seen.words()]
+        counts: dict[str, int] = {}
+        cuts = self._cut(spelled, self._merged.pieces_of)
+        for cut, count in zip(cuts, seen.counts.tolist(), strict=True):
+            for subword in [*(inner + self._separator for inner in cut[:-1]), *cut[-1:]]:
+                counts[subword] = counts.get(subword, 0) + count
+        return list(counts.items())
 
     def _printed(self, text: Text, words: NumberedWords, cuts: Sequence[Cut]) -> str:
         between = f"{self._separator} "

@@ -1,0 +1,174 @@
+"""Several languages: one tokenizer for all or one for each, and what the other choice would be.
+
+Both choices are learned, one is registered: words are counted once whatever is made of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from flows.algorithm_options import BYTE_BPE, CHARACTER_BPE
+from flows.combine_counts import CountedWords, corpus_digest
+from flows.count_words import count_words, positions
+from flows.learn import learn
+from flows.plan_chunks import plan_chunks
+from flows.summary import TrainingSummary
+from flows.train_tokenizer import train_tokenizer
+from flows.training_request import TrainingRequest
+from registry.languages import keep_languages
+from registry.opening import open_registry
+from registry.references import validate_name
+from registry.word_count_store import ShardRef, WordCountStore, shard_key
+from tokenizer_core.algorithms.subword_text import SubwordText
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.language_choices import LanguageChoices, compare_choices
+from tokenizer_core.restricted_encoding import token_counts
+from tokenizer_core.vocabulary import to_printable
+
+if TYPE_CHECKING:
+    from registry.workspace import Workspace
+    from tokenizer_core.tokenizer import Tokenizer
+    from tokenizer_core.word_counts import WordCounts
+
+Choice = Literal["joint", "separate"]
+ALGORITHMS = (CHARACTER_BPE, BYTE_BPE)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguagesSummary:
+    """What came of it.
+
+    Attributes:
+        choice: what was registered.
+        trainings: of all languages together, or of each.
+        compared: both choices.
+    """
+
+    choice: Choice
+    trainings: tuple[TrainingSummary, ...]
+    compared: LanguageChoices
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        trained = [training.as_dict() for training in self.trainings]
+        return {"choice": self.choice, "trainings": trained, "compared": self.compared.as_dict()}
+
+    def as_text(self) -> str:
+        """For a terminal."""
+        return "\n".join(
+            [*(training.as_text() for training in self.trainings), "", self.compared.as_text()]
+        )
+
+
+def train_languages(
+    languages: Mapping[str, list[str]],
+    choice: Choice,
+    name: str,
+    train: Callable[[dict[str, Any]], TrainingSummary],
+    **parameters: Any,
+) -> LanguagesSummary:
+    """Train on several languages and compare joint with separate vocabularies.
+
+    Args:
+        languages: name → paths. They are read in this order.
+        choice: ``joint`` registers one tokenizer under ``name``, ``separate`` one for each under
+            ``name-language``.
+        train: runs `train_tokenizer` with the parameters it is given.
+        parameters: further ones of `train_tokenizer`; the same vocabulary size or number of merges
+            for the joint and for each separate tokenizer.
+
+    Raises:
+        InvalidOption: less than two languages, or an algorithm other than char-bpe and byte-bpe.
+        BpelineError: see `train_tokenizer`. What was finished is kept; the same call goes on.
+    """
+    _check(languages, parameters.get("algorithm", BYTE_BPE))
+    together = [path for paths in languages.values() for path in paths]
+    asked = {
+        language: {**parameters, "name": validate_name(f"{name}-{language}"), "paths": paths}
+        for language, paths in languages.items()
+    }
+    jointly = {**parameters, "name": name, "paths": together}
+    trained = [jointly] if choice == "joint" else list(asked.values())
+    trainings = tuple(train(one) for one in trained)
+    registry = open_registry(parameters.get("workspace"))
+    with registry.workspace.lock(f"comparing the languages of {name!r}"):
+        words, separate = {}, {}
+        for language, one in asked.items():
+            words[language], separate[language] = _learned(one, registry.workspace)
+        _, joint = _learned(jointly, registry.workspace)
+        compared = compare_choices(words, joint, separate)
+        kept = {name: (joint, words)}
+        if choice == "separate":
+            kept = {
+                asked[language]["name"]: (separate[language], {language: words[language]})
+                for language in languages
+            }
+        for registered, (tokenizer, of_languages) in kept.items():
+            keep_languages(
+                registry,
+                registered,
+                tokenizer,
+                {"choice": choice, **compared.as_dict()},
+                {one: token_counts(tokenizer, counts) for one, counts in of_languages.items()},
+                {one: vocabulary_of(tokenizer, counts) for one, counts in of_languages.items()},
+            )
+    return LanguagesSummary(choice, trainings, compared)
+
+
+def vocabulary_of(tokenizer: Tokenizer, words: WordCounts) -> str:
+    """The tokens in the words of a language with their counts, the most frequent first.
+
+    Of character BPE as ``subword-nmt`` writes them, for its ``--vocabulary``; of byte-level BPE in
+    the printable mapping of vocab.json. Equally frequent ones stand in order of sight, or of ids.
+    """
+    if tokenizer.algorithm.name == CHARACTER_BPE:
+        seen = SubwordText(tokenizer).vocabulary(words)
+    else:
+        counts = enumerate(token_counts(tokenizer, words).tolist())
+        seen = [(to_printable(tokenizer.vocab[id_]), count) for id_, count in counts if count]
+    ordered = sorted(seen, key=lambda entry: -entry[1])
+    return "".join(f"{token} {count}\n" for token, count in ordered)
+
+
+def _check(languages: Mapping[str, list[str]], algorithm: str) -> None:
+    for language in languages:
+        validate_name(language)
+    if len(languages) < 2:
+        raise InvalidOption(
+            f"{len(languages)} language was named",
+            "two or more, each as LANGUAGE=FILES",
+            "type `--joint src=FILES --joint tgt=FILES`",
+        )
+    if algorithm not in ALGORITHMS:
+        raise InvalidOption(
+            f"joint and separate vocabularies were asked for with {algorithm}",
+            f"accepted: {', '.join(ALGORITHMS)}",
+            f"type `--algorithm {CHARACTER_BPE}`",
+        )
+
+
+def _learned(parameters: Mapping[str, Any], workspace: Workspace) -> tuple[WordCounts, Tokenizer]:
+    """The words of a training and the tokenizer they make; what is known is not made again."""
+    request = _request(parameters)
+    plan = plan_chunks(request, workspace)
+    corpus = count_words(plan, workspace, request)
+    digest = request.reading.digest
+    placed = [(shard_key(chunk.digest, digest), base) for chunk, base in positions(corpus)]
+    keys = tuple(key for key, _ in placed)
+    store = WordCountStore(workspace)
+    table = store.combine([ShardRef(key, position_base=base) for key, base in placed])
+    counted = CountedWords(table, corpus_digest(corpus), keys, store.statistics(keys))
+    return store.open_table(table), learn(counted, request, workspace).tokenizer(request)
+
+
+def _request(parameters: Mapping[str, Any]) -> TrainingRequest:
+    """The request that `train_tokenizer` makes of parameters."""
+    known = {field.name for field in fields(TrainingRequest)}
+    signature = inspect.signature(train_tokenizer).parameters.values()
+    usual = {one.name: one.default for one in signature if one.name in known - {"paths", "name"}}
+    given = {name: value for name, value in parameters.items() if name in known}
+    lists = {name: list(usual[name] or []) for name in ("special_tokens", "required_tokens")}
+    return TrainingRequest.checked(**{**usual, **lists, "options": {}, **given})

@@ -1,0 +1,107 @@
+"""What is kept with a version of several languages: their vocabularies and a comparison.
+
+The files lie beside the version's own and are shown with its run; its digest knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from registry.load import load_tokenizer
+from registry.opening import Registry, open_registry
+from registry.references import validate_name
+from tokenizer_core.digests import canonical_json
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile, InvalidOption
+
+if TYPE_CHECKING:
+    from registry.workspace import Workspace
+    from tokenizer_core.tokenizer import Tokenizer
+
+COMPARISON = "languages.json"
+FOLDER = "languages"
+_COUNTS = re.compile(r"language\.(.+)\.json")
+
+
+def keep_languages(
+    registry: Registry,
+    name: str,
+    tokenizer: Tokenizer,
+    comparison: Mapping[str, Any],
+    counts: Mapping[str, NDArray[np.int64]],
+    vocabularies: Mapping[str, str],
+) -> list[Path]:
+    """Keep them with a registered version, in the workspace and in MLflow.
+
+    Args:
+        name, tokenizer: which version.
+        comparison: JSON values.
+        counts: of each language, how often each id stands in its words.
+        vocabularies: of each language, what people and other programs read.
+
+    Returns:
+        The files.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; the files are kept.
+        DiskFull: no space left.
+    """
+    directory = registry.workspace.version_directory(tokenizer.digest)
+    contents = {COMPARISON: json.dumps(comparison, indent=2, ensure_ascii=False).encode()}
+    for language, times in counts.items():
+        seen = np.flatnonzero(times)
+        listed = np.stack((seen, times[seen]), axis=1).tolist()
+        contents[f"language.{language}.json"] = canonical_json({"counts": listed})
+        contents[f"vocabulary.{language}.txt"] = vocabularies[language].encode()
+    for file_name, content in contents.items():
+        DURABLE.write(directory / file_name, content)
+    files = [directory / file_name for file_name in contents]
+    row = registry.catalogue.find_version(name, tokenizer.digest)
+    if row is not None and row.mlflow_run_id:
+        registry.tracker.add_files(row.mlflow_run_id, files, FOLDER)
+    return files
+
+
+def language_counts(
+    reference: str | Path, language: str, workspace: Workspace | Path | str | None = None
+) -> tuple[Tokenizer, NDArray[np.int64]]:
+    """A tokenizer, and how often each id stood in the words of one language: int64.
+
+    Args:
+        reference: as for `load_tokenizer`.
+        language: one that it was trained on with `bpeline train --joint` or ``--separate``.
+
+    Raises:
+        InvalidOption: it was not; the message lists those that there are.
+        CorruptFile: the counts were damaged.
+    """
+    validate_name(language)
+    tokenizer = load_tokenizer(reference, workspace)
+    directory = open_registry(workspace, make=False).workspace.version_directory(tokenizer.digest)
+    path = directory / f"language.{language}.json"
+    if not path.is_file():
+        found = sorted(directory.glob("language.*.json"))
+        known = [match[1] for one in found if (match := _COUNTS.fullmatch(one.name))]
+        raise InvalidOption(
+            f"{reference} has no vocabulary of the language {language!r}",
+            f"known are {', '.join(known)}" if known else "those it was trained on, here none",
+            "train with --joint LANGUAGE=FILES, or leave --language out",
+        )
+    counts = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    try:
+        listed = np.array(json.loads(path.read_bytes())["counts"], np.int64).reshape(-1, 2)
+        counts[listed[:, 0]] = listed[:, 1]
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+        raise CorruptFile(
+            f"{path} cannot be read: {error}",
+            "accepted is what `bpeline train --joint` wrote",
+            "type the same training command again, which writes it anew",
+        ) from error
+    return tokenizer, counts

@@ -1,0 +1,50 @@
+"""The tokens of character BPE for a tokenizer that looks for the longest ones; merges are dropped.
+
+Source: the greedy encoder that often goes with character BPE where its merges were not kept.
+"""
+
+from __future__ import annotations
+
+from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.restricted_encoding import token_counts
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
+
+
+def greedy_longest(tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>") -> Tokenizer:
+    """A tokenizer of the same tokens that finds the longest ones first.
+
+    Ids: the unknown token, the special tokens, then all others by how often they stand in the
+    words once all merges are applied, so that of equally long tokens the more frequent one is
+    found. Tokens that are only parts of longer ones come last; they are still found.
+
+    Args:
+        tokenizer: of character BPE.
+        counts: the words it was trained on.
+        unknown: the token of what no other token covers.
+
+    Raises:
+        InvalidOption: a tokenizer of another algorithm.
+    """
+    algorithm = tokenizer.algorithm
+    if not isinstance(algorithm, CharacterBpe):
+        raise InvalidOption(
+            f"this tokenizer follows {algorithm.name}",
+            "tokens of char-bpe can be found by their length",
+            "train with train_char_bpe",
+        )
+    times = token_counts(tokenizer, counts)
+    specials = tokenizer.special_tokens
+    known = {specials.get(algorithm.unknown), tokenizer.token_to_id(algorithm.unknown)}
+    rest = [id_ for id_ in tokenizer.vocab if id_ not in known | set(specials.values())]
+    rest.sort(key=lambda id_: (-int(times[id_]), id_))
+    first = dict.fromkeys([unknown, *specials])
+    tokens = [*(token.encode() for token in first), *(tokenizer.vocab[id_] for id_ in rest)]
+    return Tokenizer(
+        dict(enumerate(dict.fromkeys(tokens))),
+        [],
+        list(specials),
+        counts.pattern,
+        algorithm=GreedyLongest(algorithm.end_of_word, unknown),
+    )
