@@ -1,4 +1,4 @@
-"""What a tokenizer would be at smaller sizes, from how often its merges fire; and which size to take.
+"""What a tokenizer would be at smaller sizes, and which size to take: from merges that fire.
 
 Merges are a prefix order, so one count of the merges that fire serves every vocab size.
 """

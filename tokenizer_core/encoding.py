@@ -79,7 +79,7 @@ class BytePairEncoder(Encoder):
 
     @property
     def merge_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """int64 ``[n_merges]`` each: ids of the left and right parts and of the results, by rank."""
+        """int64 ``[n_merges]`` each: ids of left parts, right parts and results, by rank."""
         return self._columns
 
     @property

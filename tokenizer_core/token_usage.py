@@ -1,4 +1,4 @@
-"""What becomes of tokens when merges are learned: how many are left in the end, which were only steps.
+"""What becomes of tokens when merges are learned: how many stay, which were steps only.
 
 Everything follows from how often each merge fires on the words trained on; no word is looked at.
 """
