@@ -1,0 +1,245 @@
+"""A tokenizer measured on named texts, slice by slice, beside others: the suite of figures.
+
+A slice is one text, or all texts of one language or domain; ``all`` is everything. Knows no files,
+no versions and no rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from tokenizer_core.bootstrap import resampled_change
+from tokenizer_core.compression_curve import Curve
+from tokenizer_core.measuring import Measured, added, measure
+from tokenizer_core.metric_names import figures_of
+from tokenizer_core.metrics import CompressionReport, report
+from tokenizer_core.parity import Parity, parity, token_divergence
+from tokenizer_core.tokenizer import Tokenizer
+
+ALL = "all"
+CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
+FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
+Label = Literal["language", "domain"]
+LABELS: tuple[Label, ...] = ("language", "domain")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationText:
+    """One named text to measure on.
+
+    Attributes:
+        name: of the text, and of its slice.
+        documents: UTF-8; read once.
+        language, domain: labels; texts with the same label also make a slice.
+    """
+
+    name: str
+    documents: Iterable[bytes]
+    language: str | None = None
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the texts.
+
+    Attributes:
+        name: ``all``, a text's name, ``language:de`` or ``domain:news``.
+        texts: which texts it consists of.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Tokens of the tokenizer evaluated, against those of another on the same documents.
+
+    Attributes:
+        value: T / T_other − 1; below 0 the one evaluated compresses better.
+        mean_ratio: the mean over documents of T / T_other (Dagan et al. 2024, normalised
+            sequence length); 1 + ``value`` is the same of the whole slice.
+        documents: how many were resampled.
+        intervals: confidence → (low, high) of ``value``, by resampling documents in pairs; empty
+            below `FEWEST_RESAMPLED` documents.
+    """
+
+    value: float
+    mean_ratio: float
+    documents: int
+    intervals: Mapping[float, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One tokenizer on one slice."""
+
+    metrics: Mapping[str, float]
+    curve: Curve
+    merge_gain: Curve
+
+
+@dataclass(frozen=True, slots=True)
+class Opponent:
+    """Another tokenizer on the same documents.
+
+    Attributes:
+        digest, vocab_size: which one.
+        slices: what it measured, by slice.
+        changes: from it to the tokenizer evaluated, by slice.
+    """
+
+    digest: str
+    vocab_size: int
+    slices: Mapping[str, Measurement]
+    changes: Mapping[str, Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the suite found.
+
+    Attributes:
+        report: of all texts together.
+        parts: the slices, ``all`` first.
+        slices: what was measured, by slice.
+        opponents: the others, by label.
+        parity: how equally languages are treated; None below two of them.
+        premiums: language → T_l / T of the cheapest, on parallel text alone (Petrov et al. 2023).
+        divergences: (language, language) → bits, see `token_divergence`.
+    """
+
+    report: CompressionReport
+    parts: tuple[Slice, ...]
+    slices: Mapping[str, Measurement]
+    opponents: Mapping[str, Opponent]
+    parity: Parity | None
+    premiums: Mapping[str, float]
+    divergences: Mapping[tuple[str, str], float]
+
+
+def evaluate_texts(
+    tokenizer: Tokenizer,
+    others: Mapping[str, Tokenizer],
+    texts: Sequence[EvaluationText],
+    parallel: bool = False,
+) -> tuple[Evaluation, dict[str, Measured]]:
+    """Measure a tokenizer and others on texts, each read once.
+
+    Args:
+        others: what to compare with, by label.
+        texts: at least one; names differ.
+        parallel: the texts of all languages say the same, so tokens compare without bytes.
+
+    Returns:
+        The figures; and what was measured on all texts, by label, that of ``tokenizer`` under "".
+
+    Raises:
+        EmptyCorpus: a text without a word.
+        InvalidUtf8: a document is not UTF-8.
+    """
+    tokenizers = {"": tokenizer, **others}
+    measured = [measure(list(tokenizers.values()), text.documents) for text in texts]
+    parts = slices_of(texts)
+    by_slice = {
+        part.name: [
+            added([measured[place][column] for place in _places(texts, part)])
+            for column in range(len(tokenizers))
+        ]
+        for part in parts
+    }
+    columns = {label: column for column, label in enumerate(tokenizers)}
+    reports = {
+        label: {name: report(tokenizers[label], found[column]) for name, found in by_slice.items()}
+        for label, column in columns.items()
+    }
+    opponents = {
+        label: Opponent(
+            other.digest,
+            other.vocab_size,
+            _measurements(reports[label]),
+            {name: change(found[columns[label]], found[0]) for name, found in by_slice.items()},
+        )
+        for label, other in others.items()
+    }
+    languages = _by_language(texts, [found[0] for found in measured])
+    evaluation = Evaluation(
+        report=reports[""][ALL],
+        parts=parts,
+        slices=_measurements(reports[""]),
+        opponents=opponents,
+        parity=_parity(languages, parallel),
+        premiums=_premiums(languages) if parallel else {},
+        divergences={
+            (one, other): token_divergence(languages[one].occurrences, languages[other].occurrences)
+            for one, other in combinations(languages, 2)
+        },
+    )
+    return evaluation, {label: by_slice[ALL][column] for label, column in columns.items()}
+
+
+def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
+    """Everything, each text, and each label that texts have."""
+    found = [Slice(ALL, tuple(text.name for text in texts))]
+    found += [Slice(text.name, (text.name,)) for text in texts]
+    for kind in LABELS:
+        for label in dict.fromkeys(getattr(text, kind) for text in texts):
+            if label is not None:
+                names = tuple(text.name for text in texts if getattr(text, kind) == label)
+                found.append(Slice(f"{kind}:{label}", names))
+    return tuple(found)
+
+
+def change(before: Measured, after: Measured) -> Change:
+    """From what one tokenizer made of some documents to what another made of them."""
+    first, second = before.document_tokens, after.document_tokens
+    filled = first > 0
+    resampled = resampled_change(first, second)
+    enough = int(filled.sum()) >= FEWEST_RESAMPLED
+    intervals = (resampled.interval(confidence) for confidence in CONFIDENCES if enough)
+    return Change(
+        value=resampled.value,
+        mean_ratio=float((second[filled] / first[filled]).mean()),
+        documents=int(filled.sum()),
+        intervals={one.confidence: (one.low, one.high) for one in intervals},
+    )
+
+
+def _places(texts: Sequence[EvaluationText], part: Slice) -> list[int]:
+    return [place for place, text in enumerate(texts) if text.name in part.texts]
+
+
+def _measurements(reports: Mapping[str, CompressionReport]) -> dict[str, Measurement]:
+    return {
+        name: Measurement(figures_of(one), one.curve, one.merge_gain)
+        for name, one in reports.items()
+    }
+
+
+def _by_language(
+    texts: Sequence[EvaluationText], measured: Sequence[Measured]
+) -> dict[str, Measured]:
+    parts: dict[str, list[Measured]] = {}
+    for text, found in zip(texts, measured, strict=True):
+        if text.language is not None:
+            parts.setdefault(text.language, []).append(found)
+    return {language: added(found) for language, found in parts.items()}
+
+
+def _parity(languages: Mapping[str, Measured], parallel: bool) -> Parity | None:
+    if len(languages) < 2:
+        return None
+    costs = {
+        language: found.tokens / (1 if parallel else found.text.bytes)
+        for language, found in languages.items()
+    }
+    return parity(costs)
+
+
+def _premiums(languages: Mapping[str, Measured]) -> dict[str, float]:
+    cheapest = min((found.tokens for found in languages.values()), default=1)
+    return {language: found.tokens / cheapest for language, found in languages.items()}
