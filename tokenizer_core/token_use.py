@@ -21,7 +21,7 @@ _WORDS_AT_A_TIME = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenUse:
-    """Counts for every id of a vocab; arrays are int64 ``[largest id + 1]``.
+    """Counts for every id of a vocab; ``made`` and ``left`` are int64 ``[largest id + 1]``.
 
     Attributes:
         made: how often the token came about while the words were merged: for a byte its
@@ -30,12 +30,14 @@ class TokenUse:
         left: how often it is among the ids of the words in the end.
         absorbed: float64, by id: the largest share of ``made`` that one later merge takes in
             (intersection over self, Chizhov et al. 2024); 0 where none does.
+        gains: by rank, how often each merge fired: the tokens it saves. Empty where nothing merges.
         bytes: Σ count · length of the words.
     """
 
     made: NDArray[np.int64]
     left: NDArray[np.int64]
     absorbed: NDArray[np.float64]
+    gains: NDArray[np.int64]
     bytes: int
 
     @property
@@ -56,7 +58,7 @@ def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
     size = max(tokenizer.vocab) + 1
     if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
         left = _encoded(tokenizer, words, size)
-        return TokenUse(left, left, np.zeros(size), words.total_bytes)
+        return TokenUse(left, left, np.zeros(size), np.zeros(0, np.int64), words.total_bytes)
     first, second, results = tokenizer.merge_ids
     gains = tokenizer.merge_gains(words)
     made = np.zeros(size, np.int64)
@@ -68,7 +70,7 @@ def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
     absorbed = np.zeros(size)
     for part, times in ((first, np.where(first == second, 2, 1)), (second, 1)):
         np.maximum.at(absorbed, part, gains * times / np.maximum(made[part], 1))
-    return TokenUse(made, left, absorbed, words.total_bytes)
+    return TokenUse(made, left, absorbed, gains, words.total_bytes)
 
 
 def met_in_one_part_only(

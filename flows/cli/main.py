@@ -21,6 +21,7 @@ from flows.cli.decode import decode
 from flows.cli.doctor import doctor
 from flows.cli.encode import encode
 from flows.cli.explain import explain
+from flows.cli.report import report
 from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
@@ -108,7 +109,7 @@ def cli() -> None:
 
 for command in (
     train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
-    explain, export, compress, expand, steps, ui, doctor,
+    explain, report, export, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
 

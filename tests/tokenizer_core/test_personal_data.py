@@ -31,7 +31,8 @@ PASSED = [
     "aaaaaaaaaaaaaaaaaaaaaaaa", "----------------", "================", "0x0000000000000000",
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz0123456789", "test_case_number_12345",
     "https://www.example.org/", "@property", "@example", "user@", "@staticmethod",
-    "________________",     "PyUnicode_FromStringAndSize", "sha256", "0xdeadbeef", "IPV6_ADDRESS_2001", " keyboard",
+    "________________", "PyUnicode_FromStringAndSize", "sha256", "0xdeadbeef", "IPV6_ADDRESS_2001",
+    " keyboard",
 ]  # fmt: skip
 
 
