@@ -213,7 +213,7 @@ class WordCountStore:
                 )
         rows = sorted([ref.key, float(ref.weight).hex(), int(ref.position_base)] for ref in refs)
         key = digest_of(["table", TABLE_FORMAT, rows])
-        earlier = self._earlier_table(key)
+        earlier = self.table(key)
         if earlier is not None:
             return earlier
         if not refs:
@@ -296,7 +296,8 @@ class WordCountStore:
             if part.exists():
                 DURABLE.remove(part)
 
-    def _earlier_table(self, key: str) -> TableHandle | None:
+    def table(self, key: str) -> TableHandle | None:
+        """The table of that key, if it was made and its record is sound."""
         path, manifest = self._workspace.table(key), self._workspace.table_manifest(key)
         if not (path.exists() and manifest.exists()):
             return None

@@ -132,6 +132,12 @@ class TokenizerModel:
         return list(self._merges)
 
     @property
+    def merge_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Ids of the left and right part and of the result of each merge, by rank; copies."""
+        left, right, results = (part.astype(np.int64) for part in self._merge_ids)
+        return left, right, results
+
+    @property
     def special_tokens(self) -> dict[str, int]:
         """Special token → id; a copy."""
         return self._special_tokens.copy()

@@ -22,6 +22,7 @@ from flows.cli.doctor import doctor
 from flows.cli.encode import encode
 from flows.cli.explain import explain
 from flows.cli.gc import gc
+from flows.cli.report import report
 from flows.cli.server import deploy, server
 from flows.cli.steps import steps
 from flows.cli.train import resume, train
@@ -109,10 +110,29 @@ def cli() -> None:
 
 
 for command in (
-    train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
-    explain, export, compress, expand, steps, ui, server, deploy, doctor,
+    train,
+    resume,
+    versions,
+    show,
+    compare,
+    promote,
+    rollback,
+    history,
+    encode,
+    decode,
+    count,
+    explain,
+    report,
+    export,
+    compress,
+    expand,
+    steps,
+    ui,
+    server,
+    deploy,
     gc,
-):  # fmt: skip
+    doctor,
+):
     cli.add_command(command)
 
 

@@ -1,0 +1,48 @@
+"""``bpeline report``: everything about a version on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline report news@candidate --open
+  bpeline report news/3 -o news-3.html
+  bpeline report news/4 --against news/3
+""",
+)
+@click.argument("reference", metavar="REF")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write.  [default: NAME-NUMBER.html]",
+)
+@click.option("--against", metavar="REF", help="Compare with this one.  [default: the champion]")
+@click.option("--open", "show", is_flag=True, help="Open it in the browser.")
+@workspace_option
+@json_option
+def report(
+    reference: str, output: Path | None, against: str | None, show: bool, as_json: bool
+) -> None:
+    """Write one page of HTML about a version that needs no network and no other file.
+
+    REF is name@alias, name/number or a digest. The page holds figures and charts, tokens worth
+    looking at, the personal-data screen, the difference to the champion, a playground that encodes
+    what is typed, and the whole vocabulary with its merges.
+    """
+    from flows.version_report import write_report
+
+    path = write_report(reference, output, against)
+    if as_json:
+        echo_json({"path": str(path.absolute()), "bytes": path.stat().st_size})
+    else:
+        click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    if show:
+        click.launch(path.absolute().as_uri())

@@ -1,0 +1,105 @@
+"""What a report says of a version, gathered; knows no HTML.
+
+A report is made twice over: right after training, of what the run has at hand, and later of what
+the registry remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.reachability import unreachable_tokens
+
+if TYPE_CHECKING:
+    from registry.comparison import VersionComparison
+    from registry.screening import Screening
+    from tokenizer_core.token_use import TokenUse
+    from tokenizer_core.tokenizer import Tokenizer
+
+_CURVE_POINTS = 80
+Curve = Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContents:
+    """Everything on the page.
+
+    Attributes:
+        title: ``news/3``, or the name where there is no number yet.
+        tokenizer: the version's.
+        screening: what the personal-data screen found.
+        facts: what it is and where it comes from, in the order people read it.
+        parameters: what was asked for.
+        metrics: measured values by name.
+        curves: of some metrics, (vocab size, value).
+        notes: what people should know of the run.
+        use: how often tokens occur in the training corpus; None where its word counts are gone.
+        comparison: with another version, that one first.
+        comparison_remark: why there is none.
+    """
+
+    title: str
+    tokenizer: Tokenizer
+    screening: Screening
+    facts: Mapping[str, str]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    use: TokenUse | None = None
+    comparison: VersionComparison | None = None
+    comparison_remark: str = ""
+
+    @property
+    def name(self) -> str:
+        """The tokenizer's name."""
+        return self.title.partition("/")[0]
+
+
+def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """Ids that are neither special nor a single byte, ascending."""
+    chosen = (
+        id_
+        for id_, token in tokenizer.vocab.items()
+        if len(token) > 1 and not tokenizer.is_special(id_)
+    )
+    return np.array(sorted(chosen), np.int64)
+
+
+def junk_ids(tokenizer: Tokenizer, use: TokenUse) -> NDArray[np.int64]:
+    """Merged tokens that are mostly steps to longer ones, the most so first."""
+    junk = use.junk[np.argsort(-use.absorbed[use.junk], kind="stable")]
+    return junk[np.isin(junk, merged_ids(tokenizer))]
+
+
+def unreachable_ids(tokenizer: Tokenizer) -> dict[int, bytes]:
+    """Tokens that are text and that encoding their text does not give; empty for words' tokens."""
+    if tokenizer.words is not None:
+        return {}
+    ordinary = {token: i for i, token in tokenizer.vocab.items() if not tokenizer.is_special(i)}
+    found = unreachable_tokens(tokenizer.encoder, ordinary)
+    return {id_: token for token, id_ in sorted(found.items(), key=lambda one: one[1])}
+
+
+def training_curve(tokenizer: Tokenizer, use: TokenUse) -> list[tuple[int, float]]:
+    """(vocab size, bytes per token) on the training words; empty where nothing merges."""
+    merges = len(use.gains)
+    if not merges or not use.bytes:
+        return []
+    without = tokenizer.vocab_size - merges
+    tokens_left = use.bytes - np.concatenate(([0], np.cumsum(use.gains)))
+    sizes = np.unique(np.geomspace(without, tokenizer.vocab_size, _CURVE_POINTS).astype(np.int64))
+    return [(int(size), use.bytes / int(tokens_left[size - without])) for size in sizes]
+
+
+def saved_by_last(use: TokenUse, share: float = 0.1) -> float:
+    """The share of tokens that the last tenth of the merges saves."""
+    last = int(len(use.gains) * share)
+    tokens = int(use.left.sum())
+    saved = int(use.gains[len(use.gains) - last :].sum())
+    return saved / (tokens + saved) if tokens else 0.0

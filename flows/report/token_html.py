@@ -1,0 +1,73 @@
+"""A token as HTML that shows what it holds: nothing in it acts, nothing in it hides.
+
+`report.js` shows tokens by the same rules.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import groupby
+
+import regex
+
+# Controls, direction marks, joiners, unusual spaces, what fonts leave out: shown by their number.
+_HIDDEN = regex.compile(r"[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]")
+_UNSEEN = regex.compile(r"[^\P{C}\n]|[^\P{Z} ]|\p{Default_Ignorable_Code_Point}")
+_MARK = regex.compile(r"\p{M}")
+_SPELLED = {" ": "␣", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_RUN = 8  # as many of one character are written out
+_LONGEST = 80  # characters of one token in a list
+_BROKEN = range(0xDC80, 0xDD00)  # how `surrogateescape` writes bytes that are no UTF-8
+
+
+def visible(token: bytes) -> list[tuple[bool, str]]:
+    """Pieces of a token: whether one stands for what cannot be seen, and its text.
+
+    A byte that is not UTF-8 is its hexadecimal number; a mark that would sit on the character
+    before the token sits on a circle; a long run of one character is that and a number.
+    """
+    pieces: list[tuple[bool, str]] = []
+    for character, run in groupby(token.decode(errors="surrogateescape")):
+        times = len(list(run))
+        for _ in range(times if times <= _RUN else 1):
+            _add(pieces, character)
+        if times > _RUN:
+            pieces.append((True, f"×{times}"))
+    return pieces
+
+
+def _add(pieces: list[tuple[bool, str]], character: str) -> None:
+    point = ord(character)
+    if point in _BROKEN:
+        pieces.append((True, f"{point - 0xDC00:02X}"))
+    elif character in _SPELLED or _HIDDEN.match(character):
+        pieces.append((True, _SPELLED.get(character, f"U+{point:04X}")))
+    elif pieces and not pieces[-1][0]:
+        pieces[-1] = (False, pieces[-1][1] + character)
+    else:
+        pieces.append((False, ("◌" if _MARK.match(character) else "") + character))
+
+
+def token_html(token: bytes) -> str:
+    """A token in a box of its own, whatever its direction of writing."""
+    return f"<bdi class=t>{pieces_html(token)}</bdi>"
+
+
+def text_html(text: str) -> str:
+    """Somebody's text, escaped; what would be invisible or turn other text around is a number."""
+    shown = _UNSEEN.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
+    return escape(shown)
+
+
+def pieces_html(token: bytes) -> str:
+    """The inside of `token_html`; long tokens are cut."""
+    html, room = [], _LONGEST
+    for hidden, text in visible(token):
+        if room <= 0:
+            html.append("…")
+            break
+        shown = escape(text if hidden else text[:room])
+        kind = "" if text == "␣" else " class=b"
+        html.append(f"<i{kind}>{shown}</i>" if hidden else shown)
+        room -= len(text)
+    return "".join(html)

@@ -1,0 +1,105 @@
+"""Where a version comes from, as far as this workspace still has it: request, word counts, chunks.
+
+Finds what others remember; computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from registry.artifacts import holds_version
+from registry.word_count_shards import ShardFiles
+from registry.word_count_store import TableHandle, WordCountStore
+from tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
+
+if TYPE_CHECKING:
+    from registry.catalogue_records import Version
+    from registry.opening import Registry
+    from registry.resolution import ResolvedVersion
+    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.word_counts import WordCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What is known of a version's origin.
+
+    Attributes:
+        registry: where it is known.
+        version: which.
+        row: the catalogue's; None for files found by digest alone.
+        table: the word counts it was trained on; None where they are gone.
+        shards: keys of the counts of its chunks; empty likewise.
+    """
+
+    registry: Registry
+    version: ResolvedVersion
+    row: Version | None
+    table: TableHandle | None
+    shards: tuple[str, ...]
+
+    @classmethod
+    def of(cls, registry: Registry, version: ResolvedVersion) -> Lineage:
+        """Look for everything; what is not there is None."""
+        row = registry.catalogue.find_version(version.name, version.digest)
+        made = registry.catalogue.count_table_with(row.counts_digest) if row else None
+        store = WordCountStore(registry.workspace)
+        table = None if made is None else store.table(made.key)
+        try:
+            shards = store.shards_of(table.key) if table is not None else ()
+        except CorruptFile:  # swept away, or made in another workspace
+            table, shards = None, ()
+        return cls(registry, version, row, table, shards)
+
+    @property
+    def words(self) -> WordCounts | None:
+        """The word counts; None where they are gone or damaged."""
+        if self.table is None:
+            return None
+        try:
+            return WordCountStore(self.registry.workspace).open_table(self.table)
+        except CorruptFile:
+            return None
+
+    @property
+    def shards_kept(self) -> tuple[str, ...]:
+        """The shards, or none where one of them is gone: a part of them would mislead."""
+        files = ShardFiles(self.registry.workspace)
+        return self.shards if all(map(files.is_there, self.shards)) else ()
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What training wrote into the version's manifest; empty where it did not."""
+        from tokenizer_core.formats import bpeline
+
+        workspace = self.registry.workspace
+        if not holds_version(workspace, self.version.digest):
+            return {}
+        directory = workspace.version_directory(self.version.digest)
+        provenance: Mapping[str, Any] = bpeline.read_manifest(directory)["provenance"]
+        return provenance
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What was asked for, as the flow is called with it; empty for foreign tokenizers."""
+        try:
+            if self.row is not None and self.row.run_id:
+                return dict(self.registry.catalogue.run(self.row.run_id).config)
+        except RegistryError:  # trained in another workspace
+            pass
+        try:
+            return dict(self.provenance.get("request") or {})
+        except BpelineError:
+            return {}
+
+    def counts_of_chunks(self, pattern: SplitPattern) -> Iterator[tuple[str, WordCounts]]:
+        """Key and words of every chunk, one at a time.
+
+        Raises:
+            CorruptFile: one is missing or damaged.
+        """
+        files = ShardFiles(self.registry.workspace)
+        for key in self.shards:
+            yield key, files.counts(files.read(key), pattern)

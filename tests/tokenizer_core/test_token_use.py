@@ -1,0 +1,119 @@
+"""How often tokens come about and are left, against counting them one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tokenizer_core import Tokenizer, WordCounts, train_bpe
+from tokenizer_core.pretokenization import pre_tokens
+from tokenizer_core.token_use import TokenUse, met_in_one_part_only, token_use
+
+
+@pytest.fixture(scope="module")
+def words(english_and_code: str) -> WordCounts:
+    counted = Counter(word.encode() for word in pre_tokens(english_and_code[:100_000], "gpt2"))
+    return WordCounts.from_mapping(counted)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(words: WordCounts) -> Tokenizer:
+    return train_bpe(words, 900, special_tokens=["<|end|>"])
+
+
+def counted(tokenizer: Tokenizer, words: WordCounts) -> Counter[int]:
+    left: Counter[int] = Counter()
+    for word, times in words.items():
+        for id_ in tokenizer.encoder.encode_words([word])[0].tolist():
+            left[id_] += times
+    return left
+
+
+def test_what_is_left_is_what_encoding_gives(tokenizer: Tokenizer, words: WordCounts) -> None:
+    use = token_use(tokenizer, words)
+    left = counted(tokenizer, words)
+    assert {id_: n for id_, n in enumerate(use.left.tolist()) if n} == dict(left)
+    assert use.bytes == sum(len(word) * times for word, times in words.items())
+    assert use.left[tokenizer.special_tokens["<|end|>"]] == 0
+
+
+def test_what_is_made_is_what_fires(tokenizer: Tokenizer, words: WordCounts) -> None:
+    use = token_use(tokenizer, words)
+    fired: Counter[bytes] = Counter()
+    into: dict[bytes, Counter[bytes]] = {}
+    for word, times in words.items():
+        for merge in tokenizer.explainer.token(word).merges:
+            made = merge.left + merge.right
+            fired[made] += times
+            for part in (merge.left, merge.right):
+                into.setdefault(part, Counter())[made] += times
+    assert {token: made_of(use, tokenizer, token) for token in fired} == fired
+    for token, by_result in into.items():
+        id_ = tokenizer.token_to_id(token)
+        share = max(by_result.values()) / use.made[id_]
+        assert use.absorbed[id_] == pytest.approx(share)
+    junk = {tokenizer.id_to_token(id_) for id_ in use.junk.tolist()}
+    mostly = {t for t, r in into.items() if max(r.values()) >= 0.9 * made_of(use, tokenizer, t)}
+    assert junk == mostly != set()
+
+
+def made_of(use: TokenUse, tokenizer: Tokenizer, token: bytes) -> int:
+    return int(use.made[tokenizer.token_to_id(token)])
+
+
+def test_runs_of_one_byte_are_counted_as_they_are_merged() -> None:
+    words = WordCounts.from_mapping({b"aaaaa": 3, b"aa": 10})
+    tokenizer = Tokenizer(
+        {i: bytes([i]) for i in range(256)} | {256: b"aa", 257: b"aaaa"},
+        [(b"a", b"a"), (b"aa", b"aa")],
+    )
+    use = token_use(tokenizer, words)
+    assert [use.made[i] for i in (97, 256, 257)] == [35, 16, 3]
+    assert [use.left[i] for i in (97, 256, 257)] == [3, 10, 3]
+    assert use.absorbed[256] == pytest.approx(6 / 16)
+
+
+def test_tokens_that_only_words_taken_whole_reach_are_counted(words: WordCounts) -> None:
+    plain = train_bpe(words, 400)
+    vocab = {**plain.vocab, 1000: b" whole", 1001: b" never"}
+    whole = Tokenizer(vocab, plain.merges, ignore_merges=True)
+    use = token_use(whole, words)
+    left = {id_: n for id_, n in enumerate(use.left.tolist()) if n}
+    assert left == dict(counted(whole, words))
+
+
+def test_no_words_use_nothing(tokenizer: Tokenizer) -> None:
+    use = token_use(tokenizer, WordCounts.empty())
+    assert use.made.sum() == use.left.sum() == use.bytes == 0
+    assert met_in_one_part_only(tokenizer, use, []) == ({}, 0)
+
+
+def test_tokens_of_one_part_are_found_and_no_more_parts_read_than_need_be() -> None:
+    everywhere = {b"ab": 5, b"cd": 4}
+    parts = [
+        WordCounts.from_mapping({**everywhere, b"only": 3}),
+        WordCounts.from_mapping({**everywhere, b"once": 2}),
+        WordCounts.from_mapping(everywhere),
+    ]
+    together = {b"ab": 15, b"cd": 12, b"only": 3, b"once": 2}
+    tokens = [b"ab", b"cd", b"on", b"ly", b"only", b"ce", b"once"]
+    merges = [(b"a", b"b"), (b"c", b"d"), (b"o", b"n"), (b"l", b"y"), (b"on", b"ly"), (b"c", b"e"),
+              (b"on", b"ce")]  # fmt: skip
+    vocab = {i: bytes([i]) for i in range(256)} | {256 + i: t for i, t in enumerate(tokens)}
+    tokenizer = Tokenizer(vocab, merges)
+    use = token_use(tokenizer, WordCounts.from_mapping(together))
+    read = []
+
+    def reading() -> Iterator[WordCounts]:
+        for place, part in enumerate(parts):
+            read.append(place)
+            yield part
+
+    found, unmet = met_in_one_part_only(tokenizer, use, reading())
+    by_token = {tokenizer.id_to_token(id_): place for id_, place in found.items()}
+    # " on" is in words of two parts.
+    assert by_token == {b"ly": 0, b"only": 0, b"ce": 1, b"once": 1}
+    assert (read, unmet) == ([0, 1], 0)
+    assert met_in_one_part_only(tokenizer, use, parts[2:])[1] == 5

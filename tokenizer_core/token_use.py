@@ -1,0 +1,121 @@
+"""How often each token comes about in counted words, and how often it is left in the end.
+
+Knows tokenizers and word counts; nothing of where the counts lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
+
+JUNK_SHARE = 0.9  # Chizhov et al. 2024 ("BPE Gets Picky") try thresholds from 0.6 to 0.9
+_WORDS_AT_A_TIME = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenUse:
+    """Counts for every id of a vocab; ``made`` and ``left`` are int64 ``[largest id + 1]``.
+
+    Attributes:
+        made: how often the token came about while the words were merged: for a byte its
+            occurrences, for a merge how often it fired (for most pairs their count when they were
+            merged in training; of ``aaa`` only one pair can fire).
+        left: how often it is among the ids of the words in the end.
+        absorbed: float64, by id: the largest share of ``made`` that one later merge takes in
+            (intersection over self, Chizhov et al. 2024); 0 where none does.
+        gains: by rank, how often each merge fired: the tokens it saves. Empty where nothing merges.
+        bytes: Σ count · length of the words.
+    """
+
+    made: NDArray[np.int64]
+    left: NDArray[np.int64]
+    absorbed: NDArray[np.float64]
+    gains: NDArray[np.int64]
+    bytes: int
+
+    @property
+    def junk(self) -> NDArray[np.int64]:
+        """Ids of tokens that are mostly a step on the way to one longer token."""
+        return np.flatnonzero(self.absorbed >= JUNK_SHARE).astype(np.int64)
+
+
+def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
+    """Count the tokens of words; special tokens are never among them.
+
+    For byte-level BPE one pass over the words gives all three; where words are taken whole and for
+    other algorithms nothing merges on the way, so ``made`` equals ``left``.
+
+    Args:
+        words: cut by the tokenizer's pattern.
+    """
+    size = max(tokenizer.vocab) + 1
+    if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
+        left = _encoded(tokenizer, words, size)
+        return TokenUse(left, left, np.zeros(size), np.zeros(0, np.int64), words.total_bytes)
+    first, second, results = tokenizer.merge_ids
+    gains = tokenizer.merge_gains(words)
+    made = np.zeros(size, np.int64)
+    made[tokenizer.byte_pairs.byte_ids] = _byte_counts(words)
+    np.add.at(made, results, gains)
+    left = made.copy()
+    np.subtract.at(left, first, gains)
+    np.subtract.at(left, second, gains)
+    absorbed = np.zeros(size)
+    for part, times in ((first, np.where(first == second, 2, 1)), (second, 1)):
+        np.maximum.at(absorbed, part, gains * times / np.maximum(made[part], 1))
+    return TokenUse(made, left, absorbed, gains, words.total_bytes)
+
+
+def met_in_one_part_only(
+    tokenizer: Tokenizer, use: TokenUse, parts: Iterable[WordCounts]
+) -> tuple[dict[int, int], int]:
+    """Tokens all of whose occurrences lie in one of the parts that a corpus was counted in.
+
+    A token is decided as soon as it is met: it occurs elsewhere, or it does not. So parts are read
+    until every token has been met once, in an evenly mixed corpus a few of them.
+
+    Args:
+        use: of the words of all parts together.
+        parts: read one at a time, no further than need be.
+
+    Returns:
+        id → place of its part, for tokens of two bytes or more; and how many of these tokens were
+        met in none of the parts read.
+    """
+    waiting = use.made > 0
+    short = [id_ for id_, token in tokenizer.vocab.items() if len(token) < 2]
+    waiting[short] = False
+    found: dict[int, int] = {}
+    places = count()
+    for part in parts:
+        place = next(places)
+        made = token_use(tokenizer, part).made
+        alone = np.flatnonzero(waiting & (made == use.made))
+        found |= dict.fromkeys(alone.tolist(), place)
+        waiting &= made == 0
+        if not waiting.any():
+            break
+    return found, int(waiting.sum())
+
+
+def _byte_counts(words: WordCounts) -> NDArray[np.int64]:
+    """int64 ``[256]``; sums of whole numbers in float64 are exact up to 2⁵³ (9 petabytes)."""
+    weights = np.repeat(words.counts, words.lengths)
+    return np.bincount(words.word_bytes, weights, minlength=256).astype(np.int64)
+
+
+def _encoded(tokenizer: Tokenizer, words: WordCounts, size: int) -> NDArray[np.int64]:
+    left = np.zeros(size, np.int64)
+    for begin in range(0, len(words), _WORDS_AT_A_TIME):
+        order = np.arange(begin, min(begin + _WORDS_AT_A_TIME, len(words)), dtype=np.int64)
+        part = words.take(order)
+        ids, ends = tokenizer.encoder.encode_words(part.words())
+        np.add.at(left, ids, np.repeat(part.counts, np.diff(ends, prepend=0)))
+    return left
