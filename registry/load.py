@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.artifacts import FORMAT_FILES, holds_version, keep_downloads, load_verified
+from registry.opening import locate, open_registry
 from registry.references import ByPath, parse_reference
+from registry.resolution import resolve, resolve_as_remembered, resolve_kept
 from tokenizer_core.digests import DIGEST_LENGTH
-from tokenizer_core.errors import InvalidOption, RegistryError, UnknownVersion
+from tokenizer_core.errors import InvalidOption, RegistryError, RegistryUnreachable, UnknownVersion
 
 if TYPE_CHECKING:
     from registry.opening import Registry
@@ -47,8 +49,10 @@ def load_tokenizer(
     Raises:
         InvalidOption: the reference or digest is misspelt.
         UnknownVersion: there is no such version; the message lists what there is.
-        RegistryUnreachable: MLflow is needed and does not answer. An alias that the catalogue
-            remembers is used instead, with a ``StaleAlias`` warning.
+        RegistryUnreachable: MLflow or the catalogue is needed and does not answer. What a
+            reference meant when it was last resolved is used instead, if its files are kept here;
+            for an alias, which may have been moved since, with a ``StaleAlias`` warning.
+        StorageError: there is no workspace; none is made.
         RegistryError: the version is not the one ``expect_digest`` names.
         CorruptFile: files are damaged or were changed.
     """
@@ -61,14 +65,22 @@ def load_tokenizer(
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
         return _load_path(parsed.path, expect_digest)
-    from registry.opening import open_registry
-    from registry.resolution import resolve
-
-    registry = open_registry(workspace)
-    version = resolve(registry, parsed)
+    place = locate(workspace, make=False)
+    registry = None
+    version = resolve_kept(place, parsed)
+    if version is None:
+        try:
+            registry = open_registry(place.workspace)
+            version = resolve(registry, parsed)
+        except RegistryUnreachable:
+            version = resolve_as_remembered(place, parsed)
+            if version is None:
+                raise
     if expect_digest is not None and version.digest != expect_digest:
         raise _unexpected(str(parsed), version.digest, expect_digest)
-    return load_version(registry, version)
+    if holds_version(place.workspace, version.digest):
+        return load_verified(place.workspace.version_directory(version.digest), version.digest)
+    return load_version(registry or open_registry(place.workspace), version)
 
 
 def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
