@@ -20,7 +20,12 @@ from registry.references import ByAlias, ByNumber
 from registry.resolution import StaleAlias, resolve_kept
 from registry.resolved import recall
 from registry.tracking import MlflowTracker
-from tokenizer_core.errors import RegistryUnreachable, StorageError, UnknownVersion
+from tokenizer_core.errors import (
+    InvalidOption,
+    RegistryUnreachable,
+    StorageError,
+    UnknownVersion,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,3 +158,21 @@ def test_nothing_is_made_where_there_is_no_workspace(tmp_path: Path) -> None:
     with pytest.raises(UnknownVersion):
         load_tokenizer(tmp_path / "nothing.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_smaller_size_is_served_from_one_version(registry: Registry, news: list[str]) -> None:
+    whole = load_tokenizer("news/1")
+    for reference in ("news@champion:257", "models:/news/1:257", f"{news[0]}:257"):
+        smaller = load_tokenizer(reference)
+        assert (smaller.vocab_size, smaller.merges) == (257, whole.merges[:1])
+    assert load_tokenizer("news/1:257", expect_digest=news[0]).vocab_size == 257
+    directory = registry.workspace.version_directory(news[0])
+    assert load_tokenizer(f"{directory}:257").vocab_size == 257
+    named = directory.with_name("named:257")
+    whole.save(named)
+    assert load_tokenizer(str(named)).vocab_size == whole.vocab_size
+    with pytest.raises(InvalidOption, match="10,000 was asked for"):
+        load_tokenizer("news/1:10000")
+    for misspelt in ("news:8000", "news/1:08", "news/1:"):
+        with pytest.raises((InvalidOption, UnknownVersion)):
+            load_tokenizer(misspelt)
