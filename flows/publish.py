@@ -21,11 +21,13 @@ from registry.figures import draw_compression_curve, draw_token_lengths
 from registry.opening import open_registry
 from registry.publication import CorpusInput, Publication, PublishedVersion
 from registry.publish import publish_version
+from registry.word_count_store import WordCountStore
 from registry.workspace import Workspace
 from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer
 from tokenizer_core.formats import bpeline
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_samples import sample_texts
 
 MOST_INPUTS = 50
 PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
@@ -55,7 +57,7 @@ def publish(
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
-            tokenizer_directory=_files(tokenizer, provenance, request, workspace, directory),
+            tokenizer_directory=_files(tokenizer, provenance, words, request, workspace, directory),
             run_id=summary.run_id,
             corpus_digest=words.corpus_digest,
             counts_digest=words.table.counts_digest,
@@ -75,6 +77,7 @@ def publish(
 def _files(
     tokenizer: Tokenizer,
     provenance: dict[str, Any],
+    words: CountedWords,
     request: TrainingRequest,
     workspace: Workspace,
     directory: Path,
@@ -88,7 +91,9 @@ def _files(
             pass
         else:
             return kept
-    bpeline.save(tokenizer, directory, provenance)
+    between = "" if request.over_bytes else " "
+    samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
+    bpeline.save(tokenizer, directory, provenance, samples)
     write_exports(tokenizer, request.name, directory)
     return directory
 

@@ -99,8 +99,9 @@ def keep_downloads(workspace: Workspace, digest: str, downloads: Path) -> Tokeni
     """
     tokenizer = load_verified(downloads, digest)
     # Keeping is a convenience: a full or read-only disk does not make the tokenizer worse.
-    with suppress(OSError, StorageError):
-        _copy(format_files(downloads), workspace.version_directory(digest))
+    if workspace.manifest.exists():
+        with suppress(OSError, StorageError):
+            _copy(format_files(downloads), workspace.version_directory(digest))
     return tokenizer
 
 

@@ -57,6 +57,11 @@ def read_environment() -> Addresses:
     )
 
 
+def names_mlflow_workspace() -> bool:
+    """Whether the user works in one of several workspaces of an MLflow server."""
+    return bool(os.environ.get("MLFLOW_WORKSPACE"))
+
+
 def addresses() -> Addresses:
     """The addresses in force: those of :func:`configure`, else those of the environment."""
     return _configured if _configured is not None else read_environment()

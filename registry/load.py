@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.artifacts import FORMAT_FILES, holds_version, keep_downloads, load_verified
-from registry.references import ByPath, parse_reference
+from registry.opening import locate, open_registry
+from registry.references import ByPath, Reference, parse_reference, split_size
+from registry.resolution import resolve, resolve_as_remembered, resolve_kept
 from tokenizer_core.digests import DIGEST_LENGTH
-from tokenizer_core.errors import InvalidOption, RegistryError, UnknownVersion
+from tokenizer_core.errors import InvalidOption, RegistryError, RegistryUnreachable, UnknownVersion
 
 if TYPE_CHECKING:
     from registry.opening import Registry
@@ -39,16 +41,21 @@ def load_tokenizer(
 
     Args:
         reference: ``news@champion`` (MLflow says which version that is now), ``news/3``, a digest
-            or at least 8 of its first digits, or a path (``./here`` or a ``Path``).
+            or at least 8 of its first digits, or a path (``./here`` or a ``Path``). With
+            ``:8000`` behind it, the same tokenizer with its first merges alone, 8,000 tokens
+            together, each under its id (`tokenizer_core.smaller_sizes.of_size`).
         workspace: where files are kept; None takes ``BPELINE_HOME``, else ``.bpeline`` here.
         expect_digest: refuse any other tokenizer. An alias can be moved by whoever may write to
-            the registry; a job that must not notice pins the digest.
+            the registry; a job that must not notice pins the digest. It is the version's, as
+            `bpeline show` prints it, also where a smaller size is asked for.
 
     Raises:
-        InvalidOption: the reference or digest is misspelt.
+        InvalidOption: the reference or digest is misspelt, or there is no such size of it.
         UnknownVersion: there is no such version; the message lists what there is.
-        RegistryUnreachable: MLflow is needed and does not answer. An alias that the catalogue
-            remembers is used instead, with a ``StaleAlias`` warning.
+        RegistryUnreachable: MLflow or the catalogue is needed and does not answer. What a
+            reference meant when it was last resolved is used instead, if its files are kept here;
+            for an alias, which may have been moved since, with a ``StaleAlias`` warning.
+        StorageError: there is no workspace; none is made.
         RegistryError: the version is not the one ``expect_digest`` names.
         CorruptFile: files are damaged or were changed.
     """
@@ -58,17 +65,36 @@ def load_tokenizer(
             f"accepted are {DIGEST_LENGTH} hexadecimal digits",
             "copy it from `bpeline show`, or from tokenizer.digest",
         )
-    parsed = parse_reference(reference)
+    reference, vocab_size = split_size(reference)
+    tokenizer = _load(parse_reference(reference), workspace, expect_digest)
+    if vocab_size is None:
+        return tokenizer
+    from tokenizer_core.smaller_sizes import of_size
+
+    return of_size(tokenizer, vocab_size)
+
+
+def _load(
+    parsed: Reference, workspace: Workspace | Path | str | None, expect_digest: str | None
+) -> Tokenizer:
     if isinstance(parsed, ByPath):
         return _load_path(parsed.path, expect_digest)
-    from registry.opening import open_registry
-    from registry.resolution import resolve
-
-    registry = open_registry(workspace)
-    version = resolve(registry, parsed)
+    place = locate(workspace, make=False)
+    registry = None
+    version = resolve_kept(place, parsed)
+    if version is None:
+        try:
+            registry = open_registry(place.workspace)
+            version = resolve(registry, parsed)
+        except RegistryUnreachable:
+            version = resolve_as_remembered(place, parsed)
+            if version is None:
+                raise
     if expect_digest is not None and version.digest != expect_digest:
         raise _unexpected(str(parsed), version.digest, expect_digest)
-    return load_version(registry, version)
+    if holds_version(place.workspace, version.digest):
+        return load_verified(place.workspace.version_directory(version.digest), version.digest)
+    return load_version(registry or open_registry(place.workspace), version)
 
 
 def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:

@@ -7,14 +7,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from registry.catalogue import Catalogue
 from registry.environment import addresses
 from registry.tracked import TrackingSettings
 from registry.tracking import MlflowTracker
 from registry.ui_links import is_server
 from registry.workspace import Workspace
+from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import StorageError
+
+if TYPE_CHECKING:
+    from registry.catalogue import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a registry is; nothing of it is open.
+
+    Attributes:
+        workspace: where files are kept.
+        tracking_uri: of MLflow.
+        catalogue_url: of the catalogue.
+    """
+
+    workspace: Workspace
+    tracking_uri: str
+    catalogue_url: str
+
+    @property
+    def key(self) -> str:
+        """What tells this registry from others; a digest, because addresses hold passwords."""
+        return digest_of([self.tracking_uri, self.catalogue_url])
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +48,39 @@ class Registry:
     workspace: Workspace
     catalogue: Catalogue
     tracker: MlflowTracker
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(self.workspace, self.tracker.settings.uri, self.catalogue.url)
+
+
+def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True) -> Place:
+    """Find the registry of a workspace, as `open_registry` opens it.
+
+    Raises:
+        InvalidOption, StorageError: as there.
+    """
+    chosen = addresses()
+    if not isinstance(workspace, Workspace):
+        home = chosen.home if workspace is None else workspace
+        remote = chosen.tracking_uri is not None and chosen.catalogue_url is None
+        if make or remote or Workspace.is_at(home):
+            # Without a sweep: that takes the lock for an instant, which a reader must not.
+            workspace = Workspace.open(home, sweep=False)
+        elif chosen.catalogue_url is not None:
+            workspace = Workspace(Path(home).expanduser().absolute())
+        else:
+            raise StorageError(
+                f"there is no workspace at {Path(home).expanduser().absolute()}",
+                "a directory that `bpeline train` has made",
+                "type `bpeline train --demo` to make one, or name yours with --workspace",
+            )
+    return Place(
+        workspace,
+        chosen.tracking_uri or workspace.mlflow_uri,
+        chosen.catalogue_url or workspace.catalogue_url,
+    )
 
 
 def open_registry(
@@ -42,26 +99,13 @@ def open_registry(
         InvalidOption: the directory is not a workspace.
         StorageError: it cannot be used, or there is none and none is to be made.
     """
-    chosen = addresses()
-    if not isinstance(workspace, Workspace):
-        home = chosen.home if workspace is None else workspace
-        remote = chosen.tracking_uri is not None and chosen.catalogue_url is None
-        if make or remote or Workspace.is_at(home):
-            # Without a sweep: that takes the lock for an instant, which a reader must not.
-            workspace = Workspace.open(home, sweep=False)
-        elif chosen.catalogue_url is not None:
-            workspace = Workspace(Path(home).expanduser().absolute())
-        else:
-            raise StorageError(
-                f"there is no workspace at {Path(home).expanduser().absolute()}",
-                "a directory that `bpeline train` has made",
-                "type `bpeline train --demo` to make one, or name yours with --workspace",
-            )
-    uri = chosen.tracking_uri or workspace.mlflow_uri
+    from registry.catalogue import Catalogue
+
+    place = locate(workspace, make=make)
     return Registry(
-        workspace,
-        Catalogue(chosen.catalogue_url or workspace.catalogue_url, workspace.id),
-        MlflowTracker(tracking_settings(uri, workspace)),
+        place.workspace,
+        Catalogue(place.catalogue_url, place.workspace.id),
+        MlflowTracker(tracking_settings(place.tracking_uri, place.workspace)),
     )
 
 

@@ -20,6 +20,8 @@ _ALIAS = re.compile(r"(?!v[0-9]+$|latest$)[a-z0-9][a-z0-9_-]{0,63}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST_DIGEST_PREFIX},{DIGEST_LENGTH}}}")
 
+_SIZED = re.compile(r"(.+):([1-9][0-9]{0,8})", re.DOTALL)
+
 _MLFLOW_SCHEME = "models:/"
 
 ACCEPTED = (
@@ -137,3 +139,16 @@ def parse_reference(text: str | Path) -> Reference:
             f"type {plain}@champion, or `bpeline versions {plain}` to see what exists",
         )
     raise InvalidOption(f"{text!r} names no version", ACCEPTED, "type `bpeline versions`")
+
+
+def split_size(text: str | Path) -> tuple[str | Path, int | None]:
+    """Part ``news@champion:8000`` into the reference and the vocab size to serve it in.
+
+    Returns:
+        The reference as it is, and None, where no size is named; a file whose own name ends like
+        that is itself.
+    """
+    sized = _SIZED.fullmatch(text) if isinstance(text, str) else None
+    if sized is None or Path(text).expanduser().exists():
+        return text, None
+    return sized[1], int(sized[2])

@@ -9,11 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import assert_never
 
-from registry.opening import Registry
+from registry.alias_lookup import tracked_alias
+from registry.artifacts import holds_version
+from registry.opening import Place, Registry
 from registry.references import ByAlias, ByDigest, ByNumber
+from registry.resolved import ResolvedVersion as ResolvedVersion
+from registry.resolved import recall, remember
 from registry.tracked import TrackedVersion
 from tokenizer_core.digests import DIGEST_LENGTH
 from tokenizer_core.errors import RegistryUnreachable, StorageError, UnknownVersion
@@ -23,28 +26,6 @@ _LISTED = 12  # how many versions a message shows
 
 class StaleAlias(UserWarning):
     """MLflow does not answer; the alias is as the catalogue remembers it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedVersion:
-    """One existing version.
-
-    Attributes:
-        name: the tokenizer's name; empty for files found by digest alone.
-        number: its number; 0 likewise.
-        digest: its full digest.
-        mlflow_number: its number in MLflow, 0 when it is not known there.
-        mlflow_run_id: the MLflow run it was registered from.
-    """
-
-    name: str
-    number: int
-    digest: str
-    mlflow_number: int
-    mlflow_run_id: str
-
-    def __str__(self) -> str:
-        return f"{self.name}/{self.number}" if self.name else self.digest
 
 
 def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion:
@@ -58,10 +39,60 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
         case ByAlias():
             return _by_alias(registry, reference)
         case ByNumber():
-            return _by_number(registry, reference)
+            version = _by_number(registry, reference)
+            remember(registry.place, reference, version)
+            return version
         case ByDigest():
             return _by_digest(registry, reference)
     assert_never(reference)
+
+
+def resolve_kept(place: Place, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion | None:
+    """The version a reference means now, if that is certain here and its files are kept.
+
+    Imports neither MLflow nor SQLAlchemy, so that a program that loads what it loaded before is
+    not kept waiting for them.
+
+    Returns:
+        None where `resolve` has to be asked.
+    """
+    version: ResolvedVersion | None = None
+    match reference:
+        case ByAlias():
+            version = recall(place, reference)
+            tracked = tracked_alias(place.tracking_uri, reference.name, reference.alias)
+            if version is None or tracked is None or tracked.digest != version.digest:
+                return None
+        case ByNumber():
+            version = recall(place, reference)
+        case ByDigest():
+            if len(reference.prefix) == DIGEST_LENGTH:
+                version = ResolvedVersion("", 0, reference.prefix, 0, "")
+    kept = version is not None and holds_version(place.workspace, version.digest)
+    return version if kept else None
+
+
+def resolve_as_remembered(
+    place: Place, reference: ByAlias | ByNumber | ByDigest
+) -> ResolvedVersion | None:
+    """What a reference meant when it was last resolved, for a day without a registry.
+
+    An alias may have been moved since: a `StaleAlias` warning says so.
+
+    Returns:
+        None when it was never resolved here, or its files are not kept.
+    """
+    version = None if isinstance(reference, ByDigest) else recall(place, reference)
+    if version is None or not holds_version(place.workspace, version.digest):
+        return None
+    if isinstance(reference, ByAlias):
+        warnings.warn(
+            f"the registry does not answer; {reference} is taken to be {version}, as when it was "
+            "last resolved here",
+            StaleAlias,
+            stacklevel=3,
+        )
+    return version
 
 
 def _by_alias(registry: Registry, reference: ByAlias) -> ResolvedVersion:
@@ -90,6 +121,7 @@ def _by_alias(registry: Registry, reference: ByAlias) -> ResolvedVersion:
             registry.catalogue.set_alias(
                 name, alias, row.number, by="mlflow", reason="moved in MLflow"
             )
+    remember(registry.place, reference, found)
     return found
 
 

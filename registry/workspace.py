@@ -28,7 +28,7 @@ _KIND = "bpeline workspace"
 _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
-_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
+_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "resolved", "outbox", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,9 @@ class Workspace:
     @property
     def versions(self) -> Path:
         return self.root / "versions"
+
+    def resolved(self, reference: str) -> Path:
+        return self.root / "resolved" / f"{reference.replace('/', '.')}.json"
 
     @property
     def outbox(self) -> Path:

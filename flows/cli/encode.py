@@ -97,7 +97,7 @@ def encode(
     With -o DIRECTORY: write the ids of whole FILES there. The same command goes on where it was
     interrupted, and adds files that have come since.
 
-    REF is name@alias, name/number, a digest or a path.
+    REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
     if output is not None:
         about_one_text = file or allow_special or allowed or on_special != "text" or offsets

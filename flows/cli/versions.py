@@ -107,7 +107,7 @@ Examples:
 def export(reference: str, format_name: Format, output: Path) -> None:
     """Write a version in the format of another tool.
 
-    REF is name@alias, name/number, a digest or a path.
+    REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
     from registry.load import load_tokenizer
     from registry.versions import export as export_version

@@ -18,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from registry import environment, load_tokenizer
+from registry.alias_lookup import tracked_alias
 from registry.opening import open_registry
 from registry.publication import Publication
 from registry.publish import publish_outbox, publish_version
+from registry.resolution import StaleAlias
 from tokenizer_core.errors import RegistryUnreachable
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -176,4 +178,16 @@ def test_what_a_server_missed_is_published_when_it_is_back(
     assert version.reference == "missed/1"
     environment.configure(workspace=tmp_path / "another machine")
     assert load_tokenizer("missed@candidate").digest == publication.digest
+    assert load_tokenizer("missed/1").digest == publication.digest
+    there = open_registry()
+    told = there.tracker.version_of_alias("missed", "candidate")
+    asked = tracked_alias(proxy.uri, "missed", "candidate")
+    assert asked is not None
+    assert told is not None
+    assert (asked.number, asked.digest) == (told.number, told.digest)
+    assert asked.mlflow_run_id == told.mlflow_run_id
+    assert tracked_alias(proxy.uri, "missed", "nobody") is None
+    proxy.down = True
+    with pytest.warns(StaleAlias, match="missed/1"):
+        assert load_tokenizer("missed@candidate").digest == publication.digest
     assert load_tokenizer("missed/1").digest == publication.digest

@@ -157,6 +157,20 @@ def test_golden_encodings_and_provenance_are_kept(small: Tokenizer, tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["manifest.json", "merges.txt", "vocab.json"]
 
 
+def test_a_golden_encoding_that_differs_is_shown(small: Tokenizer, tmp_path: Path) -> None:
+    bpeline.save(small, tmp_path, samples=["the ab of words"])
+    assert Tokenizer.load(tmp_path).digest == small.digest
+    ids = small.encode("the ab of words")
+
+    def change(manifest: Any) -> None:
+        manifest["golden"][-1]["ids"][2:] = [7, "x"]
+
+    rewrite(tmp_path / "manifest.json", change)
+    with pytest.raises(CorruptFile, match="'the ab of words' is no longer encoded") as caught:
+        Tokenizer.load(tmp_path)
+    assert f"from id 2 on it gives {ids[2:6]} and gave [7, 'x']" in caught.value.happened
+
+
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
 def test_a_changed_file_is_corrupt(directory: Path, name: str) -> None:
     path = directory / name

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, WordPiece
 from tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
 from tokenizer_core.formats import bounded_files
 from tokenizer_core.tokenizer import Tokenizer
@@ -100,10 +101,32 @@ def test_changed_documents_end_in_our_errors(
     assert loaded < 300
 
 
-@pytest.mark.parametrize("format_", ["hf", "bpeline", "gpt2", "tiktoken"])
+def over_characters(format_: str) -> Tokenizer:
+    """A tokenizer of the algorithm that a format holds."""
+    tokens = ["<unk>", "a", "b", "c", "</w>", "ab", "##b", "abc", "##bc", "##c", "##a"]
+    vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
+    match format_:
+        case "subword-nmt":
+            merges = [(b"a", b"b"), (b"ab", b"c")]
+            vocab = {id_: vocab[id_] for id_ in (0, 1, 2, 3, 4, 5, 7)}
+            return Tokenizer(vocab, merges, pattern="whitespace", algorithm=CharacterBpe())
+        case "wordpiece":
+            return Tokenizer(vocab, [], ["<unk>"], algorithm=WordPiece(unknown="<unk>"))
+        case _:
+            marks = ["<unk>", "<line/>", "</line>", "</w>", "a", "b", "ab"]
+            known = {id_: token.encode() for id_, token in enumerate(marks)}
+            frequencies = FrequencyBpe("</w>", "<unk>", "<line/>", "</line>", "none", (("ab", 3),))
+            return Tokenizer(known, [], algorithm=frequencies)
+
+
+@pytest.mark.parametrize(
+    "format_",
+    ["hf", "bpeline", "gpt2", "tiktoken", "subword-nmt", "wordpiece", "frequency-bpe"],
+)
 def test_changed_bytes_end_in_our_errors(small: Tokenizer, tmp_path: Path, format_: Any) -> None:
     target = tmp_path / "kept"
-    small.save(target, format_)
+    over_bytes = format_ in ("hf", "bpeline", "gpt2", "tiktoken")
+    (small if over_bytes else over_characters(format_)).save(target, format_)
     files = sorted(target.iterdir()) if target.is_dir() else [target]
     contents = {path: path.read_bytes() for path in files}
     for seed in range(400):
@@ -247,3 +270,48 @@ def test_merges_in_a_circle_are_refused(small: Tokenizer, tmp_path: Path) -> Non
 
     with pytest.raises(InvalidTokenizer, match="no earlier merge makes"):
         Tokenizer.load(hf_document(small, tmp_path, circle))
+
+
+WATCHED = """
+import pathlib, sys
+from tokenizer_core.errors import BpelineError
+from tokenizer_core.tokenizer import Tokenizer
+for good in sys.argv[3:]:  # kernels are compiled, libraries and formats imported
+    Tokenizer.load(good).encode("abc the")
+seen = []
+signs = ("exec", "compile", "import", "subprocess", "socket", "os.system", "ctypes", "pickle")
+sys.addaudithook(lambda event, arguments: seen.append((event, str(arguments)[:200])))
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+    try:
+        Tokenizer.load(path, "bpeline" if path.is_dir() else "hf").encode("abc the")
+    except BpelineError:
+        pass
+seen = seen[:]
+for event, arguments in seen:
+    if event.startswith(signs) or event == "open" and sys.argv[2] not in arguments:
+        print(event, arguments)
+"""
+
+
+def test_nothing_but_the_named_files_is_touched(small: Tokenizer, tmp_path: Path) -> None:
+    """What Python's audit hook sees while hostile files are loaded: no code, no other file."""
+    good, hostile = tmp_path / "good", tmp_path / "hostile"
+    small.save(good, "bpeline")
+    hostile.mkdir()
+    path = hf_document(small, tmp_path, lambda d: None)
+    documents = {"manifest": json.loads((good / "manifest.json").read_text()),
+                 "hf": json.loads(path.read_text())}  # fmt: skip
+    for seed in range(100):
+        changed = mutated(documents["manifest"], random.Random(seed))
+        directory = hostile / f"directory-{seed}"
+        small.save(directory, "gpt2")
+        (directory / "manifest.json").write_text(json.dumps(changed))
+        (directory / "MLmodel").write_text("loader_module: evil\n")
+        (directory / "evil.py").write_text("raise SystemExit('executed')\n")
+        changed = mutated(documents["hf"], random.Random(seed))
+        (hostile / f"{seed}.json").write_text(json.dumps(changed))
+    watched = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(good), str(hostile), str(good), str(path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert watched.stdout == ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,6 +32,7 @@ from tokenizer_core.formats.printable import (
 )
 from tokenizer_core.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocab_rules import shown
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -62,13 +64,20 @@ GOLDEN_TEXTS = (
 )
 
 
-def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None = None) -> None:
+def save(
+    tokenizer: Tokenizer,
+    path: Path,
+    provenance: Mapping[str, Any] | None = None,
+    samples: Sequence[str] = (),
+) -> None:
     """Write the directory; the manifest comes last and vouches for the other files.
 
     Args:
         tokenizer: what to keep.
         path: the directory; made if need be.
         provenance: any JSON about where the tokenizer comes from; kept, never interpreted.
+        samples: texts whose ids are kept beside those of `GOLDEN_TEXTS`, such as words of the
+            corpus; encoded again by every reader, so a few.
 
     Raises:
         InvalidTokenizer: a special token that reads like an ordinary one.
@@ -79,7 +88,8 @@ def save(tokenizer: Tokenizer, path: Path, provenance: Mapping[str, Any] | None 
         VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
         MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
     }
-    texts = [*GOLDEN_TEXTS, *(f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4])]
+    specials = [f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4]]
+    texts = [*GOLDEN_TEXTS, *specials, *samples]
     manifest = {
         "format": "bpeline",
         "format_version": FORMAT_VERSION,
@@ -147,7 +157,7 @@ def load(path: Path) -> Tokenizer:
     encoded = tokenizer.encode_batch([entry["text"] for entry in golden], threads=1)
     for entry, ids in zip(golden, encoded, strict=True):
         if ids != entry["ids"]:
-            _corrupt(path, f"{entry['text']!r} is no longer encoded as it was when saved")
+            _corrupt(path, _changed(entry, ids))
     return tokenizer
 
 
@@ -200,6 +210,17 @@ _FIELDS: dict[str, type] = {
     "golden": list,
     "provenance": dict,
 }
+
+
+def _changed(golden: dict[str, Any], ids: list[int]) -> str:
+    """Where an encoding differs from the one that was saved, whatever the file holds for it."""
+    saved = golden["ids"]
+    pairs = enumerate(zip_longest(saved, ids))
+    at = next((at for at, (then, now) in pairs if then != now), 0)
+    return (
+        f"{shown(golden['text'])} is no longer encoded as it was when saved: from id {at} on it "
+        f"gives {shown(ids[at : at + 4])} and gave {shown(saved[at : at + 4])}"
+    )
 
 
 def _corrupt(path: Path, problem: str) -> NoReturn:

@@ -1,0 +1,69 @@
+"""A tokenizer of fewer merges served from a larger one: merges are a prefix order.
+
+Knows which tokens a smaller size keeps; trains and encodes nothing.
+"""
+
+from __future__ import annotations
+
+from tokenizer_core.algorithms import BYTE_BPE, CharacterBpe
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.tokenizer import Tokenizer
+
+
+def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
+    """The tokenizer that training with a smaller vocabulary would have made, with the same ids.
+
+    It keeps special tokens, bytes (or characters) and the first merges, ``vocab_size`` tokens
+    together, each under its id: what it encodes, the larger one decodes. Where special tokens have
+    the first ids, as `bpeline train` numbers them, the ids are 0 … ``vocab_size`` − 1. Where they
+    have the last, or stand anywhere else, they stay there, and ids have a gap: a model's table of
+    embeddings needs rows up to the highest id.
+
+    Args:
+        tokenizer: byte-level or character BPE.
+        vocab_size: tokens that are left; all of them is the tokenizer itself.
+
+    Raises:
+        InvalidOption: larger than the tokenizer or smaller than what no merge makes; or the
+            algorithm has no merges in order.
+    """
+    if not isinstance(tokenizer.algorithm, CharacterBpe) and tokenizer.algorithm != BYTE_BPE:
+        raise InvalidOption(
+            f"{tokenizer.algorithm.name} has no merges in order, so no smaller size is part of it",
+            "byte-level BPE and character BPE are served in smaller sizes",
+            "leave the size out, or train the smaller size",
+        )
+    made = [left + right for left, right in tokenizer.merges]
+    distinct = dict.fromkeys(made)
+    least = tokenizer.vocab_size - len(distinct)
+    if not least <= vocab_size <= tokenizer.vocab_size:
+        raise InvalidOption(
+            f"a size of {vocab_size:,} was asked for",
+            f"accepted: {least:,} (no merges) to {tokenizer.vocab_size:,} (all of them)",
+            f"choose a size in this range, or `bpeline extend` to get beyond "
+            f"{tokenizer.vocab_size:,}",
+        )
+    if vocab_size == tokenizer.vocab_size:
+        return tokenizer
+    kept = set(list(distinct)[: vocab_size - least])
+    merges = []
+    for merge, token in zip(tokenizer.merges, made, strict=True):
+        if token not in kept:
+            break
+        merges.append(merge)
+    specials = tokenizer.special_tokens
+    dropped = distinct.keys() - kept
+    special_ids = set(specials.values())
+    vocab = {
+        id_: token
+        for id_, token in tokenizer.vocab.items()
+        if id_ in special_ids or token not in dropped
+    }
+    return Tokenizer(
+        vocab,
+        merges,
+        specials,
+        tokenizer.pattern,
+        algorithm=tokenizer.algorithm,
+        ignore_merges=tokenizer.ignore_merges,
+    )
