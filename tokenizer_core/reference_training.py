@@ -52,11 +52,13 @@ def train_characters(
 
 
 def ratio(together: int, left: int, right: int, total: int) -> float:
-    return together / (left * right)
+    """In double precision, as the kernels compute it; exact to the last digit below 2⁵³."""
+    return together / (float(left) * float(right))
 
 
 def gain(together: int, left: int, right: int, total: int) -> float:
-    return together * math.log(together * total / (left * right))
+    """In double precision too."""
+    return together * math.log(float(together) * float(total) / (float(left) * float(right)))
 
 
 def train_wordpiece(
@@ -66,7 +68,8 @@ def train_wordpiece(
     score: Callable[[int, int, int, int], float],
     min_count: int = 2,
 ) -> list[str]:
-    """The tokens learned: the pair of the greatest score, then count, then of the smallest ids.
+    """The tokens learned: the pair of the greatest score, then count, then of the rarest parts
+    (the smallest product of their counts), then of the smallest ids.
 
     Characters are numbered by code point, those that begin words first; merges follow.
     """
@@ -92,6 +95,7 @@ def train_wordpiece(
             key=lambda pair: (
                 score(pairs[pair], counts[pair[0]], counts[pair[1]], total),
                 pairs[pair],
+                -float(counts[pair[0]]) * float(counts[pair[1]]),
                 -ids.index(pair[0]),
                 -ids.index(pair[1]),
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import warnings
 
@@ -14,11 +15,14 @@ from tokenizer_core import reference_training as reference
 from tokenizer_core.algorithms import FrequencyBpe
 from tokenizer_core.errors import EmptyCorpus, InvalidOption
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers import merge_engine, scoring_engine
 from tokenizer_core.trainers.characters import (
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
 )
+from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
+from tokenizer_core.trainers.symbol_words import words_that_go_on
 from tokenizer_core.word_counts import WordCounts
 
 TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -164,3 +168,89 @@ def test_what_cannot_be_trained_is_refused() -> None:
     for train in (train_char_bpe, train_wordpiece, train_frequency_bpe):
         with pytest.raises(EmptyCorpus):
             train(counted({}), 100)
+
+
+@settings(max_examples=100, deadline=None)
+@given(WORDS, st.sampled_from(["ratio", "gain"]), st.integers(1, 2))
+def test_wordpiece_equals_the_reference_until_no_pair_is_left(
+    words: dict[str, int], score: str, min_count: int
+) -> None:
+    learned = reference.train_wordpiece(words, 99, "##", SCORES[score], min_count)
+    tokenizer = train_wordpiece(counted(words), 999, score=score, min_count=min_count)  # type: ignore[arg-type]
+    alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
+    tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
+    assert tokens[1 + len(alphabet) :] == list(dict.fromkeys(learned))
+
+
+@pytest.mark.parametrize("score", ["ratio", "gain"])
+@pytest.mark.parametrize("min_count", [1, 4])
+def test_growing_and_grouping_anew_change_nothing(
+    score: Score, min_count: int, english_and_code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: dict[str, int] = {}
+    for word in english_and_code[:30_000].split():
+        words[word] = words.get(word, 0) + 1
+    rows = words_that_go_on(counted(words), "##").words
+
+    def learned(at_once: int) -> list[list[int]]:
+        engine = ScoringEngine(rows, score=score, min_count=min_count)
+        goal = 0
+        while engine.learn(goal):
+            goal += at_once
+        return engine.learned.tolist()
+
+    whole = learned(10_000)
+    assert len(whole) > 500
+    for name, small in (("_FIRST_TOKENS", 8), ("_FIRST_PAIRS", 8)):
+        monkeypatch.setattr(merge_engine, name, small)
+    monkeypatch.setattr(scoring_engine, "_MORE_GROUPS", 8)
+    assert learned(97) == whole
+
+
+@pytest.mark.parametrize("score", ["ratio", "gain"])
+def test_the_next_merge_is_the_best_of_all_pairs_present(score: str, english_and_code: str) -> None:
+    """Against a look at every pair, counted anew from the words as they stand, to the end."""
+    words: dict[str, int] = {}
+    for word in english_and_code[:20_000].split():
+        words[word] = words.get(word, 0) + 1
+    rows = words_that_go_on(counted(words), "##").words
+    engine = ScoringEngine(rows, score=score, min_count=2)  # type: ignore[arg-type]
+    while engine.learn(engine.merges_done + 1):
+        pass
+    learned = engine.learned.tolist()
+    assert len(learned) > 400
+    base = len(rows.base_tokens)
+    offsets = rows.offsets.tolist()
+    content = rows.ids[rows.content].tolist()
+    standing = [content[a:b] for a, b in itertools.pairwise(offsets)]
+    counts = rows.counts.tolist()
+    for made, (left, right, count) in enumerate(learned, base):
+        if (made - base) % 40 == 0:
+            tokens: dict[int, int] = {}
+            pairs: dict[tuple[int, int], int] = {}
+            for symbols, times in zip(standing, counts, strict=True):
+                for symbol in symbols:
+                    tokens[symbol] = tokens.get(symbol, 0) + times
+                for pair in itertools.pairwise(symbols):
+                    pairs[pair] = pairs.get(pair, 0) + times
+            total = sum(tokens.values())
+            best = max(
+                (SCORES[score](n, tokens[a], tokens[b], total), n, -tokens[a] * tokens[b], -a, -b)
+                for (a, b), n in pairs.items()
+                if n >= 2
+            )
+            assert (count, left, right) == (best[1], -best[3], -best[4])
+        standing = [
+            _with(symbols, left, right, made) if left in symbols else symbols
+            for symbols in standing
+        ]
+
+
+def _with(symbols: list[int], left: int, right: int, made: int) -> list[int]:
+    merged: list[int] = []
+    for symbol in symbols:
+        if merged and merged[-1] == left and symbol == right:
+            merged[-1] = made
+        else:
+            merged.append(symbol)
+    return merged

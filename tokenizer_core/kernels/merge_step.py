@@ -248,8 +248,12 @@ def add_token(state: MergeState, left: Integer, right: Integer, count: Integer) 
 
 
 @kernel
-def merge(state: MergeState, limits: Limits, pair: Integer) -> None:
-    """Make one token of a pair, everywhere; the arrays have room (see `missing_room`)."""
+def merge_everywhere(state: MergeState, limits: Limits, pair: Integer) -> Integer:
+    """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
+
+    All counts of pairs are right afterwards; the new pairs are the last rows and wait nowhere.
+    Returns how many occurrences were merged; their positions lead the pair's segment.
+    """
     pairs = state.pairs
     key = pairs[pair, KEY]
     token = add_token(state, key >> 32, key & _LOW, pairs[pair, COUNT])
@@ -261,13 +265,20 @@ def merge(state: MergeState, limits: Limits, pair: Integer) -> None:
         state.token_ties[token] = prefix_tie(
             state.text, first * width, state.token_lengths[token] * width
         )
-    first_new = state.sizes[PAIRS]
     for side in range(2):
         renew_pairs(state, limits, side, pair, token)
     pairs[pair, COUNT] = 0
     pairs[pair, LENGTH] = 0
     for side in range(2):
         place_occurrences(state, side, start, merged)
+    return merged
+
+
+@kernel
+def merge(state: MergeState, limits: Limits, pair: Integer) -> None:
+    """`merge_everywhere`, and the new pairs enter the queue."""
+    first_new = state.sizes[PAIRS]
+    merge_everywhere(state, limits, pair)
     queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
 
 

@@ -6,20 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 
 from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, Sentences, WordPiece
 from tokenizer_core.algorithms.word_algorithms import by_rank
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.merge_score import GAIN, RATIO
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.merge_engine import MergeEngine
 from tokenizer_core.trainers.options import validate_options
-from tokenizer_core.trainers.scoring_engine import ScoringEngine
+from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
 from tokenizer_core.trainers.symbol_words import (
     CharacterWords,
     words_that_go_on,
@@ -28,8 +26,6 @@ from tokenizer_core.trainers.symbol_words import (
 from tokenizer_core.trainers.word_pruning import prune
 from tokenizer_core.word_counts import WordCounts
 
-Score = Literal["ratio", "gain"]
-_SCORES = {"ratio": RATIO, "gain": GAIN}
 PADDING = "<pad>"
 
 
@@ -174,12 +170,8 @@ def learn_wordpiece(
         InvalidOption: a score of another name.
         CorpusError: too many words for 64 bits.
     """
-    if score not in _SCORES:
-        raise InvalidOption(
-            f"there is no score {score!r}", f"accepted: {', '.join(_SCORES)}", "use 'gain'"
-        )
-    engine = ScoringEngine(words.words, tie_break="smallest-ids", min_count=min_count)
-    engine.learn_by_score(_SCORES[score], words.token_counts(merges), merges)
+    engine = ScoringEngine(words.words, score=score, min_count=min_count)
+    engine.learn(merges)
     tokens = list(words.tokens)
     for left, right, _ in engine.learned.tolist():
         tokens.append(tokens[left] + tokens[right].removeprefix(continuation))

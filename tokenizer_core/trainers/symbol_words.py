@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import EmptyCorpus, InvalidOption
-from tokenizer_core.kernels.symbol_tables import END
 from tokenizer_core.trainers.merge_engine import SymbolWords
 from tokenizer_core.word_counts import WordCounts
 
@@ -29,13 +28,6 @@ class CharacterWords:
     tokens: tuple[str, ...]
     ends: NDArray[np.int64]
 
-    def token_counts(self, more: int) -> NDArray[np.int64]:
-        """int64: how often each base token occurs, and zeros for as many ``more`` tokens."""
-        counts = np.zeros(len(self.tokens) + more, np.int64)
-        times = np.repeat(self.words.counts, np.diff(self.words.offsets))
-        np.add.at(counts, self.words.content, times)
-        return counts
-
 
 def words_with_ends(counts: WordCounts, end_of_word: str) -> CharacterWords:
     """Each word as its characters and one symbol for its end.
@@ -49,16 +41,21 @@ def words_with_ends(counts: WordCounts, end_of_word: str) -> CharacterWords:
     """
     _refuse_mark(counts, end_of_word)
     points, offsets = _characters(counts)
-    content = np.insert(points, offsets[1:], END)
-    offsets = offsets + np.arange(len(offsets))
+    last = points[offsets[1:] - 1]
     place = (ord(end_of_word[0]) << 1) | 1  # behind the character it begins with
-    distinct, rows = np.unique(np.where(content == END, place, content << 1), return_inverse=True)
+    offsets = offsets + np.arange(len(offsets))
+    content = np.empty(offsets[-1], np.int32)
+    is_end = np.zeros(len(content), np.bool_)
+    is_end[offsets[1:] - 1] = True
+    content[is_end] = place
+    content[~is_end] = points << 1
+    distinct, rows = _numbered(content)
     tokens = tuple(
         end_of_word if number == place else chr(number >> 1) for number in distinct.tolist()
     )
-    mark = tokens.index(end_of_word)
-    last = np.unique(rows[offsets[1:] - 2])
-    ends = np.stack((last, np.full(len(last), mark)), axis=1).astype(np.int64)
+    lasts = np.searchsorted(distinct, _numbered(last << 1)[0])
+    mark = np.full(len(lasts), tokens.index(end_of_word))
+    ends = np.stack((lasts, mark), axis=1).astype(np.int64)
     return CharacterWords(_symbol_words(counts, rows, offsets, tokens), tokens, ends)
 
 
@@ -80,7 +77,7 @@ def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
     points, offsets = _characters(counts)
     content = points | _INSIDE
     content[offsets[:-1]] = points[offsets[:-1]]
-    distinct, rows = np.unique(content, return_inverse=True)
+    distinct, rows = _numbered(content)
     tokens = tuple(
         continuation + chr(number ^ _INSIDE) if number & _INSIDE else chr(number)
         for number in distinct.tolist()
@@ -89,7 +86,17 @@ def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
     return CharacterWords(_symbol_words(counts, rows, offsets, tokens), tokens, ends)
 
 
-def _characters(counts: WordCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbered(content: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The different values (below 2²²), ascending, and for each place the number of its value."""
+    present = np.zeros(2 * _INSIDE, np.bool_)
+    present[content] = True
+    distinct = np.flatnonzero(present)
+    numbers = np.zeros(2 * _INSIDE, np.int32)
+    numbers[distinct] = np.arange(len(distinct))
+    return distinct, numbers[content]
+
+
+def _characters(counts: WordCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Code points of all words, and where each word begins in them."""
     if not len(counts):
         raise EmptyCorpus(
@@ -106,17 +113,17 @@ def _characters(counts: WordCounts) -> tuple[NDArray[np.int64], NDArray[np.int64
             "words of characters, as the split patterns 'whitespace' and 'wordpunct' cut them",
             "count the corpus again with invalid_utf8='replace'",
         ) from None
-    points = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.int64)
+    points = np.frombuffer(text.encode("utf-32-le"), np.int32)
     leads = (counts.word_bytes & 0xC0) != 0x80
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)))
     return points, before[counts.offsets]
 
 
 def _symbol_words(
-    counts: WordCounts, rows: NDArray[np.int64], offsets: NDArray[np.int64], tokens: tuple[str, ...]
+    counts: WordCounts, rows: NDArray[np.int32], offsets: NDArray[np.int64], tokens: tuple[str, ...]
 ) -> SymbolWords:
     return SymbolWords(
-        rows.astype(np.int32),
+        rows,
         offsets,
         counts.counts,
         counts.first_positions,

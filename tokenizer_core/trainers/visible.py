@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.trainers.bpe import learn_merges
-from tokenizer_core.trainers.characters import (
-    Score,
-    learn_wordpiece,
-    train_char_bpe,
-)
+from tokenizer_core.trainers.characters import learn_wordpiece, train_char_bpe
+from tokenizer_core.trainers.scoring_engine import Score
 from tokenizer_core.trainers.symbol_words import words_that_go_on
 from tokenizer_core.visible_steps import VisibleMerge, VisibleStep, visible_steps
 from tokenizer_core.vocabulary import byte_order, to_printable, token_bytes
