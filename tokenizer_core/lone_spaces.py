@@ -29,14 +29,19 @@ class SpacesFirst:
 
     Attributes:
         pattern: one that cuts at spaces: see `SplitPattern.cuts_at_spaces`.
+        far: bytes without a lone space that are worth an automaton. In a shorter stretch, such as
+            that before a special token, nothing else is looked for: a cut is near anyway.
     """
 
     pattern: SplitPattern
+    far: int = 1 << 11
 
     def first(self, content: bytes, begin: int, end: int) -> int:
         """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""
         found = LONE_SPACE.search(content, begin, end + CutPairs.LOOK)
         if found is not None and found.start() < end:
             return found.start()
+        if end - begin < self.far:
+            return -1
         pairs = self.pattern.cut_pairs
         return -1 if pairs is None else pairs.first(content, begin, end)
