@@ -34,7 +34,7 @@ class SpacesFirst:
     """
 
     pattern: SplitPattern
-    far: int = 1 << 11
+    far: int = 1 << 15
 
     def first(self, content: bytes, begin: int, end: int) -> int:
         """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""
