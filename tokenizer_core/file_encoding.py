@@ -26,7 +26,7 @@ from tokenizer_core.text import Text
 if TYPE_CHECKING:
     from tokenizer_core.tokenizer import Tokenizer
 
-PIECE_BYTES = 1 << 20  # what is made for one is then used again for the next: LOG.md
+PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
 _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written

@@ -56,6 +56,7 @@ def _learn_over_a_large_alphabet() -> None:
 
 def _encode() -> None:
     from tokenizer_core.encoding import derive_merges
+    from tokenizer_core.encoding_memory import WordTable
     from tokenizer_core.merge_list import find_merges
     from tokenizer_core.short_texts import SHORT_TEXT
     from tokenizer_core.tokenizer import Tokenizer
@@ -71,6 +72,7 @@ def _encode() -> None:
     tokenizer.decode(ids)
     tokenizer.byte_pairs.gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
+    WordTable(256).enlarged(512)
     find_merges(vocab, b"ab", np.ones(2, np.int64))
 
 
