@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.encoding_results import speed_of
 from benchmarks.results import OURS
 
 INK = "#848d97"  # legible on white and on near-black
@@ -57,12 +58,12 @@ def speeds(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     """MB/s of every encoder, one panel per file and number of threads; the longer, the better."""
     panels = []
     for result in results:
-        measured = _measured(result)
+        measured = sorted(_measured(result), key=lambda entry: -speed_of(entry[1], result))
         threads = result["threads"]
         panels.append(
             Bars(
                 f"{result['file']}, {threads} thread{'s' if threads > 1 else ''}",
-                [(name, result["bytes"] / 1e6 / float(one["seconds"])) for name, one in measured],
+                [(name, speed_of(one, result)) for name, one in measured],
                 [_colour(*entry) for entry in measured],
                 "{:.0f} MB/s",
             )

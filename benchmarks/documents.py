@@ -47,6 +47,20 @@ def batches(path: Path, size: int = 64) -> Iterator[list[str]]:
         yield batch
 
 
+def sampled(path: Path, size: int, stretches: int = 20) -> bytes:
+    """About ``size`` bytes of a larger file: stretches from all over it, in whole lines."""
+    total = path.stat().st_size
+    parts = []
+    with path.open("rb") as file:
+        for number in range(stretches):
+            file.seek(number * total // stretches)
+            if number:
+                file.readline()
+            stretch = file.read(size // stretches)
+            parts.append(stretch[: stretch.rfind(b"\n") + 1])
+    return b"".join(parts)
+
+
 def cut_at(text: str, target: int) -> int:
     """The first legal cut at or behind ``target``, or the end of the text."""
     found = _CUT.search(text, target)

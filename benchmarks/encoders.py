@@ -50,6 +50,7 @@ class Encoder:
         module: what is imported.
         load: (folder with `HF_FILE` and `TIKTOKEN_FILE`, stopwatch whose phase is loading).
         caveat: what a reader must know before comparing.
+        slow: whether it is asked for a sample of a large file only.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Encoder:
     module: str
     load: Callable[[Path, Stopwatch], Loaded]
     caveat: str = ""
+    slow: bool = False
 
     @property
     def installed(self) -> bool:
@@ -215,7 +217,7 @@ ENCODERS = {
             _bpeline,
             "writes token shards: hashed, synced to disk, resumable",
         ),
-        Encoder("bpeline, lists", None, "tokenizer_core", _bpeline_lists, _LISTS),
+        Encoder("bpeline, lists", None, "tokenizer_core", _bpeline_lists, _LISTS, slow=True),
         Encoder(
             "gigatoken",
             "gigatoken",
@@ -224,7 +226,7 @@ ENCODERS = {
             "leaves ids in memory, and gives those of a short text as an array; "
             "its cache of words grows with the text and lasts",
         ),
-        Encoder("gigatoken, lists", "gigatoken", "gigatoken", _gigatoken_lists, _LISTS),
+        Encoder("gigatoken, lists", "gigatoken", "gigatoken", _gigatoken_lists, _LISTS, slow=True),
         Encoder(
             "fastokens",
             "fastokens",
@@ -233,7 +235,7 @@ ENCODERS = {
             "leaves ids in memory, from strings that it was given",
         ),
         Encoder("tokie", "tokie", "tokie", _tokie, "leaves ids in memory"),
-        Encoder("tiktoken", "tiktoken", "tiktoken", _tiktoken, _LISTS),
-        Encoder("HuggingFace", "tokenizers", "tokenizers", _huggingface, _LISTS),
+        Encoder("tiktoken", "tiktoken", "tiktoken", _tiktoken, _LISTS, slow=True),
+        Encoder("HuggingFace", "tokenizers", "tokenizers", _huggingface, _LISTS, slow=True),
     )
 }

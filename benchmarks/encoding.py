@@ -1,8 +1,10 @@
 """`python -m benchmarks.encoding FILE…`: every installed encoder on each file, in fresh processes.
 
 All hold one vocabulary (`--vocabulary tokenizer.json`, or one that we learn from the file). Ids are
-compared before seconds are; who gives other ids gets no ratio. With `--loading` the time and the
-memory to load a vocabulary are measured as well, of 100,000 tokens unless another is given.
+compared before seconds are; who gives other ids gets no ratio. Those who make Python lists get a
+sample of a large file, and their ratio is to ours of the same sample in the same round. With
+`--loading` the time and the memory to load a vocabulary are measured as well, of 100,000 tokens
+unless another is given.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.documents import SEPARATOR
+from benchmarks.documents import SEPARATOR, sampled
 from benchmarks.encoders import ENCODERS, HF_FILE, TIKTOKEN_FILE
 from benchmarks.encoding_results import FOLDER, loading_of, plain, save, summary
 from benchmarks.measure_encoding import NO_FILE
@@ -26,6 +28,7 @@ from benchmarks.runs import measured_apart
 
 _VOCABULARY = 32_000
 _LARGE = 100_000
+_SAMPLE = 20_000_000  # bytes
 _PATIENT = 60.0  # seconds; who took longer is not asked for another round
 
 Runs = dict[str, list[dict[str, Any]]]
@@ -55,10 +58,17 @@ def compare(
     """Measure encoders on one file; the result as `encoding_results.summary` describes it."""
     load = os.getloadavg()[0]
     measured_apart(_MODULE, [OURS, folder, path, threads])  # new kernels are compiled, untimed
-    runs = in_turn(names, folder, path, threads, rounds)
-    if "failure" in runs[OURS][-1]:
-        raise SystemExit(f"{OURS}: {runs[OURS][-1]['failure']}")
-    return summary(path, _size_of(folder), threads, runs, load)
+    slow = [name for name in names if ENCODERS[name].slow and path.stat().st_size > 2 * _SAMPLE]
+    runs = in_turn([name for name in names if name not in slow], folder, path, threads, rounds)
+    on_sample: Runs = {}
+    if slow:
+        sample = folder / f"sample-of-{path.name}"
+        sample.write_bytes(sampled(path, _SAMPLE))
+        on_sample = in_turn([OURS, *slow], folder, sample, threads, rounds)
+    for ours in (runs[OURS], on_sample.get(OURS, [])):
+        if ours and "failure" in ours[-1]:
+            raise SystemExit(f"{OURS}: {ours[-1]['failure']}")
+    return summary(path, _size_of(folder), threads, runs, load, on_sample, _SAMPLE)
 
 
 _MODULE = "benchmarks.measure_encoding"

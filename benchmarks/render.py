@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,10 @@ def encoding_block(
         ),
         f"![MB/s on each file, by encoder]({_relative('encoding.svg')})",
     ]
-    for result in results:
-        parts += [
-            f"**{encoding_results.title(result)}**",
-            encoding_results.markdown(result),
-        ]
+    for _, group in groupby(results, key=lambda result: (result["file"], result["vocab_size"])):
+        of_file = list(group)
+        parts += [f"**{encoding_results.title(of_file)}**", encoding_results.markdown(of_file)]
+        parts += filter(None, [_wrapped(encoding_results.scaling(of_file))])
     if loading is not None:
         parts.append(encoding_results.loading_markdown(loading))
     notes = [*encoding_results.notes(results), *_circumstances(results)]
@@ -162,8 +162,8 @@ def _machines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _reproduce() -> str:
     return (
-        "`make bench FILE=corpus.txt` measures both on your machine (peers that are not installed "
-        "are listed as such), `python -m benchmarks.render` writes this section."
+        "`make bench FILE=corpus.txt` measures both on your machine, beside the peers that are "
+        "installed; `python -m benchmarks.render` writes this section."
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.shard_formats import ShardFormat
+from tokenizer_core.shard_formats import ShardFormat, ShardWriter
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,7 +22,7 @@ COLUMN = "ids"
 _GROUP_TOKENS = 1 << 22  # of a row group, about: what a reader holds at a time
 
 
-class _ParquetWriter:
+class _ParquetWriter(ShardWriter):
     """NAME.parquet: row groups of whole documents, zstd."""
 
     def __init__(self, paths: Sequence[Path], dtype: str) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tokenizer_core.corpus import SourceFile
 from tokenizer_core.file_encoding import FileEncoding, encode_in_order
+from tokenizer_core.shard_formats import ShardWriter
 from tokenizer_core.shard_job import OpenShard
 from tokenizer_core.shard_plan import whole_file
 
@@ -65,7 +66,7 @@ def count_files(
                 counted = OpenShard(_Nowhere(), encoding)
 
 
-class _Nowhere:
+class _Nowhere(ShardWriter):
     """A shard that nobody wants to keep."""
 
     def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:

@@ -26,8 +26,10 @@ from tokenizer_core.text import Text
 if TYPE_CHECKING:
     from tokenizer_core.tokenizer import Tokenizer
 
-PIECE_BYTES = 4 << 20
-_AHEAD = 3  # pieces per thread under way or waiting to be written
+PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
+_LEAST_PIECE = 1 << 17
+_SHARE = 8  # pieces per thread, so that all end at about the same time
+_AHEAD = 4  # pieces per thread under way or waiting to be written
 _VERSION = 2  # raised whenever the same files and settings give other shards than before
 
 
@@ -60,7 +62,7 @@ class FileEncoding:
         reading: pattern, separator (as its one special token) and UTF-8 policy.
         end_of_text: the id behind each document, or −1.
         dtype: ``uint16`` or ``uint32``.
-        piece_bytes: what one thread encodes at a time; ids do not depend on it.
+        piece_bytes: what one thread encodes at a time, at most; ids do not depend on it.
     """
 
     encoder: Encoder
@@ -79,6 +81,11 @@ class FileEncoding:
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
         }
+
+    def piece_of(self, size: int, threads: int | None) -> int:
+        """Bytes of a piece, so that files of ``size`` bytes keep all threads busy to the end."""
+        share = size // (_SHARE * (threads or available_processors()))
+        return min(self.piece_bytes, max(_LEAST_PIECE, share))
 
     def key(self, files: Sequence[SourceFile], *place: Any) -> str:
         """Digest of everything that ids of these files (or of a place in one) depend on."""

@@ -5,6 +5,7 @@ A format is a value, so that one which needs another library can live where that
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ _MAGIC = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
 
 
 class ShardWriter(Protocol):
-    """Takes the ids of one shard, piece by piece."""
+    """Takes the ids of one shard, piece by piece; a writer subclasses it and writes two methods."""
 
     def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
         """Append ids.
@@ -34,6 +35,10 @@ class ShardWriter(Protocol):
 
     def close(self) -> None:
         """All ids are there and the last document has ended; release the files."""
+
+    def digests(self, paths: Sequence[Path]) -> Sequence[str]:
+        """The SHA-256 of each file, when they are closed: for who knows them without reading."""
+        return [sha256_of(path) for path in paths]
 
 
 # From a shard's files and its dtype to its ids, and int or uint64 [documents + 1]: their edges.
@@ -67,7 +72,9 @@ class RawFile:
     def append(self, numbers: NDArray[Any]) -> None:
         """Write an array in little-endian order."""
         little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
-        content = little.view(np.uint8).data
+        self.append_bytes(little.view(np.uint8).data)
+
+    def append_bytes(self, content: memoryview) -> None:
         while content:
             content = content[os.write(self._descriptor, content) :]
 
@@ -79,11 +86,23 @@ class RawFile:
         os.close(self._descriptor)
 
 
-class _BinWriter:
+class _HashedFile(RawFile):
+    """A file that is hashed as it grows, while others encode and the bytes are in the caches."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.sha256 = hashlib.sha256()
+
+    def append_bytes(self, content: memoryview) -> None:
+        self.sha256.update(content)
+        super().append_bytes(content)
+
+
+class _BinWriter(ShardWriter):
     """NAME.bin: ids. NAME.idx: uint64, where documents begin, and the end."""
 
     def __init__(self, paths: Sequence[Path], dtype: str) -> None:
-        self._ids, self._edges = map(RawFile, paths)
+        self._ids, self._edges = map(_HashedFile, paths)
         self._edges.append(np.zeros(1, np.uint64))
 
     def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
@@ -94,8 +113,11 @@ class _BinWriter:
         self._ids.close()
         self._edges.close()
 
+    def digests(self, paths: Sequence[Path]) -> Sequence[str]:
+        return [file.sha256.hexdigest() for file in (self._ids, self._edges)]
 
-class _NpyWriter:
+
+class _NpyWriter(ShardWriter):
     """NAME.npy and NAME.idx.npy: the same numbers as one-dimensional arrays of NumPy."""
 
     def __init__(self, paths: Sequence[Path], dtype: str) -> None:
@@ -143,6 +165,12 @@ def _read_npy(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any]
 BIN = ShardFormat("bin", (".bin", ".idx"), _BinWriter, _read_bin)
 NPY = ShardFormat("npy", (".npy", ".idx.npy"), _NpyWriter, _read_npy)
 _FORMATS = {format.name: format for format in (BIN, NPY)}
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def shard_format(format: str | ShardFormat) -> ShardFormat:

@@ -96,7 +96,8 @@ class ShardJob:
             )
         self._refuse_other_content()
         with _alone_in(self.out):
-            steps = encode_in_order(self.encoding, self._steps(), threads)
+            piece_bytes = self.encoding.piece_of(sum(file.size for file in self.files), threads)
+            steps = encode_in_order(self.encoding, self._steps(piece_bytes), threads)
             with closing(steps):
                 records = list(self._written(steps))
             settings = {
@@ -127,10 +128,10 @@ class ShardJob:
                 "name another directory",
             )
 
-    def _steps(self) -> Iterator[Any]:
+    def _steps(self, piece_bytes: int) -> Iterator[Any]:
         """Pieces in order, and between them where shards begin and end."""
         number = 0
-        reading, piece_bytes = self.encoding.reading, self.encoding.piece_bytes
+        reading = self.encoding.reading
         for files, divided in plan_shards(self.files, reading, self.shard_bytes):
             if not divided:
                 key = self.encoding.key(files, self.format.name)
@@ -191,7 +192,8 @@ class ShardJob:
                     self._say(piece.spent)
                 shard.close_document()
             files = tuple(
-                FileRecord.of_file(new, path.name) for new, path in zip(aside, paths, strict=True)
+                FileRecord.of_file(new, path.name, digest)
+                for new, path, digest in zip(aside, paths, writer.digests(aside), strict=True)
             )
         record = ShardRecord(
             begin.name, begin.key, step.end, shard.tokens, shard.documents, shard.size, files

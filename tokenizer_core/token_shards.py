@@ -11,7 +11,6 @@ settings. An end-of-text id belongs to the document before it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from tokenizer_core.durable_files import DURABLE, is_temporary
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
-from tokenizer_core.shard_formats import ShardFormat, shard_format
+from tokenizer_core.shard_formats import ShardFormat, sha256_of, shard_format
 
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 1
@@ -42,9 +41,9 @@ class FileRecord:
     sha256: str
 
     @classmethod
-    def of_file(cls, path: Path, name: str) -> FileRecord:
+    def of_file(cls, path: Path, name: str, sha256: str) -> FileRecord:
         """The record of a finished file that will be called ``name``."""
-        return cls(name, path.stat().st_size, _sha256_of(path))
+        return cls(name, path.stat().st_size, sha256)
 
     @classmethod
     def of(cls, value: Any) -> FileRecord | None:
@@ -64,7 +63,7 @@ class FileRecord:
 
     def is_intact(self, folder: Path) -> bool:
         """Whether the file holds what was written."""
-        return self.is_there(folder) and _sha256_of(folder / self.name) == self.sha256
+        return self.is_there(folder) and sha256_of(folder / self.name) == self.sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +277,6 @@ def _is_name(name: str) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
-
-
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _corrupt(path: Path, problem: str) -> NoReturn:

@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import encoding
 from benchmarks.charts import speeds
-from benchmarks.documents import SEPARATOR
+from benchmarks.documents import SEPARATOR, sampled
 from benchmarks.encoders import ENCODERS
 from benchmarks.encoding import compare, in_turn, vocabulary
 from benchmarks.encoding_results import (
     loading_of,
     plain,
+    rows,
     save,
     saved,
     saved_loading,
+    scaling,
     summary,
     verdict,
 )
@@ -98,6 +101,44 @@ def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
     assert different["equal"] is False
     assert "differ" in plain(result_of(corpus, IDS + 1))
     assert "failed: out of memory" in plain(result_of(corpus))
+
+
+def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large.txt"
+    lines = [f"line {number} of many\n" for number in range(5_000)]
+    path.write_text("".join(lines))
+    assert path.stat().st_size > 60_000
+    sample = sampled(path, 20_000)
+    assert 15_000 < len(sample) <= 20_000
+    taken = sample.decode().splitlines(keepends=True)
+    assert set(taken) <= set(lines)
+    assert taken[-1] in lines[-200:]
+    monkeypatch.setattr(encoding, "_SAMPLE", 20_000)
+    with vocabulary(None, path, 300) as folder:
+        result = compare(path, folder, ["bpeline", "tiktoken"], threads=1, rounds=1)
+    theirs = result["trainers"]["tiktoken"]
+    assert theirs["equal"], theirs
+    assert theirs["sample_bytes"] == 20_000
+    assert "sample_bytes" not in result["trainers"]["bpeline"]
+    assert any("of 0 MB" in row[-1] for row in rows(result) if row[0] == "tiktoken")
+
+
+def test_who_is_not_installed_has_no_row(corpus: Path) -> None:
+    result = result_of(corpus) | {"not_installed": ["tokie"]}
+    assert "not installed: tokie" in plain(result)
+    assert "tokie" not in encoding_block([result])
+
+
+def test_thread_counts_of_one_file_share_a_table(corpus: Path) -> None:
+    one = result_of(corpus) | {"threads": 1}
+    assert scaling([one]) == ""
+    assert "2 threads to 1, times as fast: bpeline 1.00" in scaling([one, result_of(corpus)])
+    content = encoding_block([one, result_of(corpus)])
+    assert content.count("| bpeline |") == 1
+    assert "MB/s, 1 thread | ratio | CPU ratio | MB/s, 2 threads" in content
+    assert "failed: out of memory" in content
 
 
 def test_results_are_kept_and_rendered(corpus: Path, tmp_path: Path) -> None:

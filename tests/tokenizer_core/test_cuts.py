@@ -69,7 +69,7 @@ def test_no_cut_between_two_characters_changes_any_short_text(pattern: str, alph
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "deepseek-v3"])
 def test_spaces_come_first_and_the_pattern_says_where_there_are_none(name: str) -> None:
     pattern = SplitPattern.named(name)
-    cuts = Cuts(pairs=SpacesFirst(pattern))
+    cuts = Cuts(pairs=SpacesFirst(pattern, far=0))
     tried = 0
     for letters in itertools.product("a1 .\u3000漢", repeat=5):
         content = "".join(letters)
@@ -84,6 +84,17 @@ def test_spaces_come_first_and_the_pattern_says_where_there_are_none(name: str) 
     assert tried > 3000
     assert cuts.first("a漢, here".encode() + bytes(4), 1, 9) == len("a漢,".encode())
     assert cuts.first("漢。".encode() + bytes(4), 1, 6) == len("漢".encode())
+
+
+def test_no_automaton_is_made_for_the_few_bytes_before_a_special_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pattern = SplitPattern.named("gpt2")
+    cuts = Cuts(pairs=SpacesFirst(pattern), special_tokens=(b"<s>",))
+    content = b"word,<s>and many more words " * 200
+    monkeypatch.setattr(SplitPattern, "cut_pairs", property(lambda _: pytest.fail("was made")))
+    assert cuts.first(content, 2, 5_000) == content.index(b"<s>")
+    assert cuts.first(content, 6, 5_000) == content.index(b" many")
 
 
 def reference_sum(parts: tuple[str, ...], regex: str, specials: tuple[str, ...]) -> Counter[bytes]:
