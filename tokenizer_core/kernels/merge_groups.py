@@ -110,7 +110,7 @@ def cut(links: NDArray[np.int32], pair: Integer) -> None:
 def meld_below(groups: Groups, pair: Integer) -> Integer:
     """Make one heap of what is below a pair: two by two first, then all; returns its root."""
     links = groups.links
-    one = np.int64(links[pair, BELOW])
+    one: Integer = np.int64(links[pair, BELOW])
     links[pair, BELOW] = EMPTY
     melded: Integer = np.int64(EMPTY)
     while one != EMPTY:

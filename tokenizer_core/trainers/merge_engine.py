@@ -159,6 +159,11 @@ class MergeEngine:
         self._enter_base_pairs()
 
     @property
+    def base(self) -> int:
+        """How many base tokens there are."""
+        return self._base
+
+    @property
     def merges_done(self) -> int:
         return int(self._state.sizes[merge_state.TOKENS]) - self._base
 

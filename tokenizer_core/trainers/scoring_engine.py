@@ -19,6 +19,18 @@ SCORES = {"ratio": merge_score.RATIO, "gain": merge_score.GAIN}
 _MORE_GROUPS = 1 << 16  # than there are different counts at first
 
 
+def validate_score(score: str) -> None:
+    """Refuse a score of another name.
+
+    Raises:
+        InvalidOption: naming those there are.
+    """
+    if score not in SCORES:
+        raise InvalidOption(
+            f"there is no score {score!r}", f"accepted: {', '.join(SCORES)}", "use 'gain'"
+        )
+
+
 class ScoringEngine(MergeEngine):
     """Merges the pair of the best score, again and again.
 
@@ -33,10 +45,7 @@ class ScoringEngine(MergeEngine):
     """
 
     def __init__(self, words: SymbolWords, *, score: Score, min_count: int) -> None:
-        if score not in SCORES:
-            raise InvalidOption(
-                f"there is no score {score!r}", f"accepted: {', '.join(SCORES)}", "use 'gain'"
-            )
+        validate_score(score)
         super().__init__(words, tie_break="smallest-ids", min_count=min_count)
         self._kind = SCORES[score]
         self._alone = _standing_alone(words)
