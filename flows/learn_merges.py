@@ -93,7 +93,7 @@ def learn_merges(
     )
     key = digest_of([words.table.counts_digest, settings])
     checkpoint = workspace.checkpoint(key[:16])
-    resumed = _merges_in(checkpoint)
+    resumed = merges_in(checkpoint)
     if resumed >= request.merges and request.min_word_count == 1:
         return LearnedMerges(checkpoint, request.merges, request.merges, request.merges)
     learned = bpe.learn_merges(
@@ -113,7 +113,7 @@ def learn_merges(
     )
 
 
-def _merges_in(checkpoint: Path) -> int:
+def merges_in(checkpoint: Path) -> int:
     """How many merges can be continued from; a checkpoint that cannot be read is none."""
     try:
         return len(load_checkpoint(checkpoint))

@@ -1,14 +1,15 @@
-"""Word counts become a tokenizer over characters; what an earlier run finished is taken from it."""
+"""Word counts become a tokenizer over characters, continuing from whatever an earlier run left."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from flows import progress
 from flows.combine_counts import CountedWords
+from flows.learn_merges import merges_in
 from flows.steps import step
 from flows.training_request import TrainingRequest
 from registry.word_count_store import WordCountStore
@@ -18,6 +19,11 @@ from tokenizer_core.errors import CorruptFile, InvalidOption, InvalidTokenizer, 
 from tokenizer_core.formats import bpeline
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.characters import (
+    END_OF_WORD,
+    CharacterSettings,
+    WordPieceSettings,
+    character_base,
+    frequency_base,
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
@@ -38,7 +44,7 @@ class LearnedTokens:
         directory: holds it in our own format.
         merges: how many tokens merging made.
         wanted: how many were asked for; more than ``merges`` when no pair was left.
-        resumed: ``merges`` when an earlier run had made it, else 0.
+        resumed: how many of them an earlier run had made.
         pruned: the words that ``min_word_count`` left out.
     """
 
@@ -56,7 +62,8 @@ class LearnedTokens:
     def outcome(self) -> str:
         said = f"{self.merges:,} tokens made by merging"
         if self.resumed:
-            said += ", all by an earlier run"
+            share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
+            said += f", {share} by an earlier run"
         if self.pruned.words:
             rare, times = self.pruned.words, self.pruned.occurrences
             said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
@@ -77,10 +84,11 @@ class LearnedTokens:
 def learn_tokens(
     words: CountedWords, request: TrainingRequest, workspace: Workspace
 ) -> LearnedTokens:
-    """Train on the counts, all at once: seconds where byte-level BPE may take minutes.
+    """Learn merges with a checkpoint, and keep the tokenizer that they make.
 
-    A training that is killed here begins this step again; one that is killed later does not, as
-    the finished tokenizer lies at a place that follows from the counts and the settings.
+    The places of both follow from the counts and the settings, that of the checkpoint from those
+    alone that decide which merges are learned: merges are a prefix order, so it serves every
+    number of them.
 
     Raises:
         InvalidOption: the vocabulary has no room for the characters, or a word holds a mark.
@@ -97,17 +105,29 @@ def learn_tokens(
         "min_word_count": request.min_word_count,
         "options": dict(request.options),
     }
-    key = digest_of([words.table.counts_digest, request.reading.pattern.digest, settings])
-    directory = workspace.learned(key[:16])
+    counted = words.table.counts_digest, request.reading.pattern.digest
+    directory = workspace.learned(digest_of([*counted, settings])[:16])
     found = _found(directory)
     if found is not None:
         merges, wanted, pruned = found["merges"], found["wanted"], PrunedWords(**found["pruned"])
         return LearnedTokens(directory, merges, wanted, merges, pruned)
     counts = WordCountStore(workspace).open_table(words.table)
     pruned = prune(counts, request.min_word_count)[1]
-    made, merges, wanted = _TRAINERS[request.algorithm](counts, request)
+    training = _TRAININGS[request.algorithm](counts, request)
+    wanted = _merges_wanted(request, training.base)
+    checkpoint = workspace.checkpoint(digest_of([*counted, training.settings])[:16])
+    resumed = merges_in(checkpoint)
+    made = training.train(
+        wanted,
+        resume_from=checkpoint if resumed else None,
+        checkpoint=checkpoint,
+        on_progress=progress.current().merging,
+    )
+    # Merges of other parts that make the same text are one token.
+    merges = len(made.merges) or made.vocab_size - training.base
+    made = training.encoding(made)
     bpeline.save(made, directory, {"merges": merges, "wanted": wanted, "pruned": asdict(pruned)})
-    return LearnedTokens(directory, merges, wanted, 0, pruned)
+    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned)
 
 
 def _found(directory: Path) -> dict[str, Any] | None:
@@ -120,78 +140,103 @@ def _found(directory: Path) -> dict[str, Any] | None:
     return said
 
 
-_Trained = tuple[Tokenizer, int, int]  # made by merging, and as many as were wanted
-
-
-def _filled(train: Callable[[int], Tokenizer], request: TrainingRequest) -> _Trained:
-    """A tokenizer of the merges that were asked for, or of those that fill the vocabulary."""
-    base = train(0).vocab_size
-    wanted = request.options.get("merges", request.vocab_size - base)
+def _merges_wanted(request: TrainingRequest, base: int) -> int:
+    """As many merges as were asked for, or as fill the vocabulary."""
+    wanted: int = request.options.get("merges", request.vocab_size - base)
     if wanted < 0:
         raise InvalidOption(
             f"a vocabulary of {request.vocab_size:,} has no room for {base:,} characters and marks",
             f"--vocab-size is a whole number from {base:,} on; --merges is one from 0 on",
             "leave out rare words with --min-word-count, or ask for more",
         )
-    made = train(wanted)
-    # Merges of other parts that make the same text are one token.
-    merges = len(made.merges) or made.vocab_size - base
-    return made, merges, wanted
+    return wanted
 
 
-def _train_char_bpe(counts: WordCounts, request: TrainingRequest) -> _Trained:
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """One algorithm on its counts.
+
+    Attributes:
+        base: how many tokens it begins with.
+        settings: digest of what decides which merges it learns, apart from their number.
+        train: makes the tokenizer of so many merges; the other parameters are where checkpoints
+            lie and who hears of progress.
+        encoding: what the tokenizer becomes when its vocab is not for encoding in merge order.
+    """
+
+    base: int
+    settings: str
+    train: Callable[..., Tokenizer]
+    encoding: Callable[[Tokenizer], Tokenizer] = lambda made: made
+
+
+def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     options = {name: value for name, value in request.options.items() if name != "merges"}
+    least, rarest = request.min_count, request.min_word_count
+    specials = request.special_tokens
+    marking = options.get("end_of_word", END_OF_WORD), options.get("joined", False)
     greedy = options.pop("encoding", "merges") == "greedy"
-    made, merges, wanted = _filled(
-        partial(
-            train_char_bpe,
+    unknown = options.get("unknown", "</u>")
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_char_bpe(
             counts,
+            merges,
             tie_break=request.tie_break,
-            min_count=request.min_count,
-            min_word_count=request.min_word_count,
-            special_tokens=request.special_tokens,
+            min_count=least,
+            min_word_count=rarest,
+            special_tokens=specials,
             **options,
-        ),
-        request,
-    )
-    if greedy:
-        made = greedy_longest(made, counts, request.options.get("unknown", "</u>"))
-    return made, merges, wanted
+            **course,
+        )
+
+    base = character_base(counts, rarest, special_tokens=specials, **options)
+    settings = CharacterSettings(*marking, request.tie_break, least, rarest)
+    training = _Training(len(base), settings.digest, train)
+    if not greedy:
+        return training
+    return replace(training, encoding=lambda made: greedy_longest(made, counts, unknown))
 
 
-def _train_frequency_bpe(counts: WordCounts, request: TrainingRequest) -> _Trained:
+def _frequency_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     options = {name: value for name, value in request.options.items() if name != "merges"}
-    return _filled(
-        partial(
-            train_frequency_bpe,
-            counts,
-            min_count=request.min_count,
-            min_word_count=request.min_word_count,
-            **options,
-        ),
-        request,
-    )
+    least, rarest = request.min_count, request.min_word_count
+    end_of_word = options.get("end_of_word", END_OF_WORD)
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_frequency_bpe(
+            counts, merges, min_count=least, min_word_count=rarest, **options, **course
+        )
+
+    base = frequency_base(counts, rarest, end_of_word=end_of_word)
+    settings = CharacterSettings(end_of_word, False, "first-seen", least, rarest)
+    return _Training(len(base), settings.digest, train)
 
 
-def _train_wordpiece(counts: WordCounts, request: TrainingRequest) -> _Trained:
-    made = train_wordpiece(
-        counts,
-        request.vocab_size,
-        min_count=request.min_count,
-        min_word_count=request.min_word_count,
-        special_tokens=request.special_tokens,
-        **request.options,
-    )
+def _wordpiece(counts: WordCounts, request: TrainingRequest) -> _Training:
+    least, rarest = request.min_count, request.min_word_count
+    specials = request.special_tokens
     marks = {"continuation", "unknown"} & request.options.keys()
     naming = {name: request.options[name] for name in marks}
-    base = wordpiece_base(
-        counts, request.min_word_count, special_tokens=request.special_tokens, **naming
-    )
-    return made, made.vocab_size - len(base), request.vocab_size - len(base)
+    base = wordpiece_base(counts, rarest, special_tokens=specials, **naming)
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_wordpiece(
+            counts,
+            len(base) + merges,
+            min_count=least,
+            min_word_count=rarest,
+            special_tokens=specials,
+            **request.options,
+            **course,
+        )
+
+    settings = WordPieceSettings(request.options.get("score", "ratio"), least, rarest)
+    return _Training(len(base), settings.digest, train)
 
 
-_TRAINERS: dict[str, Callable[[WordCounts, TrainingRequest], _Trained]] = {
-    "char-bpe": _train_char_bpe,
-    "wordpiece": _train_wordpiece,
-    "frequency-bpe": _train_frequency_bpe,
+_TRAININGS: dict[str, Callable[[WordCounts, TrainingRequest], _Training]] = {
+    "char-bpe": _char_bpe,
+    "wordpiece": _wordpiece,
+    "frequency-bpe": _frequency_bpe,
 }

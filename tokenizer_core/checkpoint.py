@@ -1,8 +1,9 @@
 """The merges learned so far as one file that is whole or refused; knows nothing of learning.
 
 Layout, little-endian: magic (8 bytes), format version (uint32), length of the header (uint32),
-number of merges n (uint64), header (canonical JSON: the two digests), left ids (int32 [n]),
-right ids (int32 [n]), counts when merged (int64 [n]), SHA-256 of all of that (32 bytes).
+number of merges n (uint64), header (canonical JSON: the two digests and the number of base tokens),
+left ids (int32 [n]), right ids (int32 [n]), counts when merged (int64 [n]), SHA-256 of all of that
+(32 bytes).
 
 The file before the last one is kept beside it, so whatever happens to the last one, at most the
 work since the one before is lost.
@@ -30,12 +31,12 @@ _FRAME = struct.Struct("<8sIIQ")
 _TRAILER = hashlib.sha256().digest_size
 _BYTES_PER_MERGE = 4 + 4 + 8
 _LONGEST_HEADER = 4096
-_FIRST_MERGE = 256
+_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """Merges in the numbering of training: 0..255 bytes, 256 + k merge k.
+    """Merges in the numbering of training: base tokens first, then merges.
 
     Attributes:
         counts_digest: of the word counts they were learned from.
@@ -43,6 +44,7 @@ class Checkpoint:
             many, so one chain of checkpoints serves every vocabulary size.
         left, right: int32 [n].
         counts: int64 [n], each pair's count when it was merged.
+        base_tokens: how many there are: 256 bytes, or the characters of the words.
     """
 
     counts_digest: str
@@ -50,6 +52,14 @@ class Checkpoint:
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     counts: NDArray[np.int64]
+    base_tokens: int = _BYTES
+
+    @classmethod
+    def blank(cls, counts_digest: str, settings_digest: str, base_tokens: int) -> Checkpoint:
+        """A checkpoint without merges."""
+        none = np.zeros(0, np.int32)
+        nothing = np.zeros(0, np.int64)
+        return cls(counts_digest, settings_digest, none, none, nothing, base_tokens)
 
     def __len__(self) -> int:
         return len(self.left)
@@ -66,7 +76,7 @@ class Checkpoint:
                 "settings",
                 self.settings_digest,
                 settings_digest,
-                "the same tie_break, min_count, min_word_count, max_token_bytes and given merges",
+                "the same algorithm, tie_break, min_count, min_word_count and other settings",
             ),
         ):
             if ours != theirs:
@@ -127,6 +137,7 @@ def _encoded(checkpoint: Checkpoint) -> bytes:
         {
             "counts_digest": checkpoint.counts_digest,
             "settings_digest": checkpoint.settings_digest,
+            "base_tokens": checkpoint.base_tokens,
         }
     )
     content = b"".join(
@@ -159,27 +170,30 @@ def _read(path: Path) -> Checkpoint:
     if hashlib.sha256(content[:-_TRAILER]).digest() != content[-_TRAILER:]:
         raise _corrupt(path, "fails its SHA-256")
     body = content[_FRAME.size : -_TRAILER]
-    counts_digest, settings_digest = _digests(path, body[:header_length])
+    counts_digest, settings_digest, base = _described(path, body[:header_length])
     at = header_length
     left = np.frombuffer(body, "<i4", merges, at).astype(np.int32)
     right = np.frombuffer(body, "<i4", merges, at + 4 * merges).astype(np.int32)
     counts = np.frombuffer(body, "<i8", merges, at + 8 * merges).astype(np.int64)
-    made = np.arange(_FIRST_MERGE, _FIRST_MERGE + merges)
+    made = np.arange(base, base + merges)
     for ids in (left, right):
         if np.any((ids < 0) | (ids >= made)):
             raise _corrupt(path, "holds a merge of tokens that do not exist yet")
-    return Checkpoint(counts_digest, settings_digest, left, right, counts)
+    return Checkpoint(counts_digest, settings_digest, left, right, counts, base)
 
 
-def _digests(path: Path, header: bytes) -> tuple[str, str]:
+def _described(path: Path, header: bytes) -> tuple[str, str, int]:
     try:
         fields = json.loads(header)
         digests = fields["counts_digest"], fields["settings_digest"]
+        base = fields.get("base_tokens", _BYTES)
     except (ValueError, KeyError, TypeError) as error:
         raise _corrupt(path, "has a header that is not understood") from error
     if not all(isinstance(digest, str) and len(digest) == DIGEST_LENGTH for digest in digests):
         raise _corrupt(path, "has a header without digests")
-    return digests
+    if type(base) is not int or not 0 <= base < 1 << 31:
+        raise _corrupt(path, "has a header without a number of base tokens")
+    return *digests, base
 
 
 def _corrupt(path: Path, what: str) -> CorruptFile:

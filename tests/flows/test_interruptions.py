@@ -28,11 +28,11 @@ Command = Callable[..., Result]
 # Runs the command line; the process sends itself a signal when one function has been called so
 # many times. Checkpoints are written after every merge, so that there is always a middle.
 PROGRAM = """
-import functools, importlib, os, sys
+import importlib, os, sys
 place, name, times, number = sys.argv[1:5]
-import flows.learn_merges
-trainer = flows.learn_merges.bpe
-trainer.learn_merges = functools.partial(trainer.learn_merges, checkpoint_every=1)
+from tokenizer_core.trainers import learning
+Schedule = learning.CheckpointSchedule
+learning.CheckpointSchedule = lambda path, blank, saved, every: Schedule(path, blank, saved, 1)
 module = importlib.import_module(place)
 original, calls = getattr(module, name), 0
 def counting(*arguments, **options):
@@ -90,6 +90,38 @@ def test_killed_while_merging_the_same_command_continues(
     catalogue = open_registry().catalogue
     assert [one.state for one in catalogue.runs()] == ["finished"]
     assert catalogue.runs()[0].id == run.id
+
+
+ALGORITHMS = {
+    "char-bpe": ("--merges", "150", "--joined", "--tie-break", "greatest-bytes"),
+    "wordpiece": ("--vocab-size", "400", "--score", "gain"),
+    "frequency-bpe": ("--merges", "120", "--sentences", "lines"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_continues_where_it_was_killed(
+    algorithm: str, corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    command = ("train", corpus.name, "--name", "news", "--algorithm", algorithm,
+               *ALGORITHMS[algorithm])  # fmt: skip
+    killed = interrupted(*SAVE, 40, signal.SIGKILL, *command)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert open_registry().catalogue.runs()[0].step == "learn merges"
+    again = interrupted(*SAVE, 25, signal.SIGKILL, *command)
+    assert again.returncode == -signal.SIGKILL, again.stderr
+    resumed = bpeline("resume") if algorithm == "wordpiece" else bpeline(*command)
+    assert resumed.exit_code == 0, resumed.output
+    assert "by an earlier run" in resumed.stderr
+    assert "65 of them" in resumed.stderr
+    undisturbed = bpeline(*command, "--workspace", tmp_path / "undisturbed")
+    assert undisturbed.exit_code == 0, undisturbed.output
+    first, second = (
+        load_tokenizer("news/1", workspace=place) for place in (None, tmp_path / "undisturbed")
+    )
+    assert first.digest == second.digest
+    assert first.vocab == second.vocab
 
 
 @pytest.mark.slow

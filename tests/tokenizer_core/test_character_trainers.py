@@ -6,6 +6,9 @@ import io
 import itertools
 import random
 import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +23,9 @@ from tokenizer_core.trainers.characters import (
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
+    wordpiece_base,
 )
+from tokenizer_core.trainers.progress import TrainingProgress
 from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
 from tokenizer_core.trainers.symbol_words import words_that_go_on
 from tokenizer_core.word_counts import WordCounts
@@ -254,3 +259,61 @@ def _with(symbols: list[int], left: int, right: int, made: int) -> list[int]:
         else:
             merged.append(symbol)
     return merged
+
+
+TRAINERS: dict[str, Callable[..., Tokenizer]] = {
+    "char-bpe": train_char_bpe,
+    "char-bpe, joined": partial(train_char_bpe, joined=True, tie_break="greatest-bytes"),
+    "frequency-bpe": partial(train_frequency_bpe, sentences="none"),
+    "wordpiece by ratio": train_wordpiece,
+    "wordpiece by gain": partial(train_wordpiece, score="gain"),
+}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_resumed_behind_any_merge_training_ends_as_if_it_had_gone_through(
+    name: str, english_and_code: str, tmp_path: Path
+) -> None:
+    words: dict[str, int] = {}
+    for word in english_and_code[:6_000].split():
+        words[word] = words.get(word, 0) + 1
+    counts, train = counted(words), TRAINERS[name]
+    base = train(counts, 0).vocab_size if "wordpiece" not in name else len(wordpiece_base(counts))
+    begin = base if "wordpiece" in name else 0  # WordPiece is told the size of its vocabulary
+    whole = train(counts, begin + 150, checkpoint=tmp_path / "whole")
+    for merges in (0, 1, 2, 3, 50, 149, 150):
+        path = tmp_path / f"after {merges}"
+        train(counts, begin + merges, checkpoint=path)
+        if merges:
+            resumed = train(counts, begin + 150, resume_from=path, checkpoint=path)
+            assert resumed.digest == whole.digest
+            assert path.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    train_char_bpe(counted(TOY), 5, checkpoint=path)
+    for train in (
+        partial(train_char_bpe, joined=True),
+        partial(train_char_bpe, end_of_word="_"),
+        partial(train_char_bpe, min_count=3),
+        partial(train_frequency_bpe, min_word_count=3),
+        train_wordpiece,
+    ):
+        with pytest.raises(InvalidOption, match="other settings"):
+            train(counted(TOY), 99, resume_from=path)
+    with pytest.raises(InvalidOption, match="other word counts"):
+        train_char_bpe(counted({**TOY, "new": 1}), 5, resume_from=path)
+
+
+def test_frequency_bpe_continues_the_merges_of_character_bpe(tmp_path: Path) -> None:
+    train_char_bpe(counted(TOY), 5, min_count=1, checkpoint=tmp_path / "merges")
+    whole = train_frequency_bpe(counted(TOY), 9)
+    resumed = train_frequency_bpe(counted(TOY), 9, resume_from=tmp_path / "merges")
+    assert resumed.digest == whole.digest
+
+
+def test_progress_is_told_to_the_end() -> None:
+    seen: list[TrainingProgress] = []
+    train_wordpiece(counted(TOY), 20, on_progress=seen.append)
+    assert (seen[-1].merges_done, seen[-1].merges_total) == (8, 8)

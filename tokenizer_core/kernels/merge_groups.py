@@ -1,16 +1,21 @@
-"""Pairs in groups of equal count, in each the pair of the rarest parts first; knows no score.
+"""Pairs in an order that holds however often each part occurs by now; knows no score.
 
-The scores of `merge_score` weigh a pair by its count n and by the product of the counts of its
-parts. Of pairs with one count the smallest product always goes first, whatever the score: so pairs
-are ordered within their group for good, and only the first of each group competes with others.
+The scores of `merge_score` weigh a pair by its count n and by the product of the counts of its two
+parts, which is small where the pair is remarkable. So, of pairs with one count, the smallest
+product goes first whatever the score and however many tokens there are in all: pairs are ordered
+within the *level* of their count for good, and levels compete with their best pairs.
 
-A group is a pairing heap (Fredman, Sedgewick, Sleator and Tarjan, 1986): a pair's product falls in
-constant time, and a pair whose count changes moves to another group. Groups compete in a binary
-heap of promises that may be too good, never too bad: see `merge_score`.
+Within a level, pairs that share a part, the more frequent of their two, are a *group*: there the
+pair whose other part is rarer goes first, however often the shared part occurs. When the count of a
+part changes, the pairs are looked at in which it is the rarer one (few parts are more frequent than
+a frequent part, and a rare part has few neighbours), and the groups that share it (as many as its
+pairs have different counts); not all the pairs that hold it.
 
-Most pairs never come near their turn. They wait in a chain of their group until the best that any
-pair of that count could score (its parts never standing apart) reaches the top; until then nobody
-looks at them when counts change.
+Groups and levels are pairing heaps (Fredman, Sedgewick, Sleator and Tarjan, 1986). Levels compete
+in a binary heap of promises that may be too good, never too bad.
+
+Most pairs never come near their turn. They wait in a chain of their level, which promises the best
+that any pair of that count could score; until that reaches the top nobody looks at them.
 """
 
 from __future__ import annotations
@@ -21,67 +26,91 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.merge_pairs import EMPTY, KEY, first_slot
+from tokenizer_core.kernels.merge_pairs import EMPTY, first_slot
 from tokenizer_core.kernels.merge_state import Integer
 
 BELOW, NEXT, PREVIOUS = 0, 1, 2  # columns of ``links``
 UNGROUPED = -1
+NOBODY = -1  # in the place of the shared part: not a group but a level
+UNLISTED = -2
+
+
+class Ordered(NamedTuple):
+    """Members of pairing heaps: pairs, or groups.
+
+    Attributes:
+        links: int32 [n, 3]: the first member below, the next one beside, the one before that (or
+            above, for the first below).
+        weights: float64 [n]: the smallest goes first.
+        keys: int64 [n]: among equal weights the smallest goes first.
+    """
+
+    links: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    keys: NDArray[np.int64]
 
 
 class Groups(NamedTuple):
-    """Arrays by name; P, T, G: capacities.
+    """Arrays by name; P, T, G: capacities. Levels have numbers among the groups.
 
     Attributes:
-        pairs: int64 [P, 4], the table of pairs (`merge_pairs`).
-        products: float64 [P]: of the counts of the pair's parts, where it is in a group.
-        group_of: int32 [P]: its group, or `UNGROUPED` while it waits or is done with.
-        links: int32 [P, 3]: the first pair below it, the next one beside it, the one before it (or
-            above, for the first below). A waiting pair's `NEXT` is the next one that waits.
-        beside: int32 [P, 2]: the next grouped pair with the same left, with the same right part.
-        first_beside: int32 [T, 2]: the first of these, by part.
-        counts: int64 [G]: the count of the group's pairs.
-        waiting: int32 [G]: the first waiting pair, or `EMPTY`.
-        best: int32 [G]: the grouped pair of the smallest product, or `EMPTY`.
-        promises: float64 [G]: what the group's best pair scores at most.
-        queue: int32 [G]: a heap of all groups, the greatest promise first, then the greatest count.
-        places: int32 [G]: where in ``queue`` each group is.
-        slots: int32 [power of two, 2 G at least]: hash slots of the counts.
-        size: int64 [1]: how many groups there are.
+        pairs: [P] by how often the rarer part occurs, then by the key of the pair.
+        group_of: int32 [P]: the pair's group, or `UNGROUPED` while it waits or is done with.
+        alike: int32 [P]: the next grouped pair with the same rarer part, or the next one that
+            waits.
+        first_alike: int32 [T]: the first grouped pair by its rarer part.
+        groups: [G] by the product of their first pair's parts, then by its key.
+        counts: int64 [G]: the count of the pairs.
+        parts: int32 [G]: the part they share, or `NOBODY` for a level.
+        levels: int32 [G]: the level of a group.
+        firsts: int32 [G]: a group's first pair, or a level's first group; or `EMPTY`.
+        sharing: int32 [G]: the next group of the same part, or `UNLISTED`.
+        first_sharing: int32 [T]: the first group of a part.
+        waiting: int32 [G]: a level's first pair that waits, or `EMPTY`.
+        promises: float64 [G]: what a level's best pair scores at most,
+        floors: float64 [G]: as long as the product of its parts' counts is not below this.
+        queue: int32 [G]: a heap of the levels: the greatest promise, then the greatest count.
+        places: int32 [G]: where in ``queue`` a level is.
+        slots: int32 [power of two, 2 G at least]: hash slots of (count, part).
+        sizes: int64 [2]: how many groups and levels there are; how many levels.
     """
 
-    pairs: NDArray[np.int64]
-    products: NDArray[np.float64]
+    pairs: Ordered
     group_of: NDArray[np.int32]
-    links: NDArray[np.int32]
-    beside: NDArray[np.int32]
-    first_beside: NDArray[np.int32]
+    alike: NDArray[np.int32]
+    first_alike: NDArray[np.int32]
+    groups: Ordered
     counts: NDArray[np.int64]
+    parts: NDArray[np.int32]
+    levels: NDArray[np.int32]
+    firsts: NDArray[np.int32]
+    sharing: NDArray[np.int32]
+    first_sharing: NDArray[np.int32]
     waiting: NDArray[np.int32]
-    best: NDArray[np.int32]
     promises: NDArray[np.float64]
+    floors: NDArray[np.float64]
     queue: NDArray[np.int32]
     places: NDArray[np.int32]
     slots: NDArray[np.int32]
-    size: NDArray[np.int64]
+    sizes: NDArray[np.int64]
 
 
 @kernel
-def has_rarer_parts(groups: Groups, one: Integer, other: Integer) -> bool:
-    """Whether a pair goes before another one of equal count; equals by the smallest ids."""
-    if groups.products[one] != groups.products[other]:
-        return bool(groups.products[one] < groups.products[other])
-    return bool(groups.pairs[one, KEY] < groups.pairs[other, KEY])
+def goes_before(members: Ordered, one: Integer, other: Integer) -> bool:
+    if members.weights[one] != members.weights[other]:
+        return bool(members.weights[one] < members.weights[other])
+    return bool(members.keys[one] < members.keys[other])
 
 
 @kernel
-def meld(groups: Groups, one: Integer, other: Integer) -> Integer:
+def meld(members: Ordered, one: Integer, other: Integer) -> Integer:
     """Make one heap of two, either of which may be `EMPTY`; returns its root."""
-    links = groups.links
+    links = members.links
     if one == EMPTY:
         return other
     if other == EMPTY:
         return one
-    if has_rarer_parts(groups, other, one):
+    if goes_before(members, other, one):
         one, other = other, one
     below = np.int64(links[one, BELOW])
     links[other, NEXT] = below
@@ -93,25 +122,26 @@ def meld(groups: Groups, one: Integer, other: Integer) -> Integer:
 
 
 @kernel
-def cut(links: NDArray[np.int32], pair: Integer) -> None:
-    """Take a pair, with what is below it, out of the heap; it is not the root."""
-    before, behind = np.int64(links[pair, PREVIOUS]), np.int64(links[pair, NEXT])
-    if links[before, BELOW] == pair:
+def cut(members: Ordered, member: Integer) -> None:
+    """Take a member, with what is below it, out of the heap; it is not the root."""
+    links = members.links
+    before, behind = np.int64(links[member, PREVIOUS]), np.int64(links[member, NEXT])
+    if links[before, BELOW] == member:
         links[before, BELOW] = behind
     else:
         links[before, NEXT] = behind
     if behind != EMPTY:
         links[behind, PREVIOUS] = before
-    links[pair, NEXT] = EMPTY
-    links[pair, PREVIOUS] = EMPTY
+    links[member, NEXT] = EMPTY
+    links[member, PREVIOUS] = EMPTY
 
 
 @kernel
-def meld_below(groups: Groups, pair: Integer) -> Integer:
-    """Make one heap of what is below a pair: two by two first, then all; returns its root."""
-    links = groups.links
-    one = np.int64(links[pair, BELOW])
-    links[pair, BELOW] = EMPTY
+def meld_below(members: Ordered, member: Integer) -> Integer:
+    """Make one heap of what is below a member: two by two first, then all; returns its root."""
+    links = members.links
+    one: Integer = np.int64(links[member, BELOW])
+    links[member, BELOW] = EMPTY
     melded: Integer = np.int64(EMPTY)
     while one != EMPTY:
         other = np.int64(links[one, NEXT])
@@ -122,7 +152,7 @@ def meld_below(groups: Groups, pair: Integer) -> Integer:
             links[other, PREVIOUS] = EMPTY
         links[one, NEXT] = EMPTY
         links[one, PREVIOUS] = EMPTY
-        root = meld(groups, one, other)
+        root = meld(members, one, other)
         links[root, NEXT] = melded
         melded = root
         one = following
@@ -130,70 +160,128 @@ def meld_below(groups: Groups, pair: Integer) -> Integer:
     while melded != EMPTY:
         following = np.int64(links[melded, NEXT])
         links[melded, NEXT] = EMPTY
-        heap = meld(groups, heap, melded)
+        heap = meld(members, heap, melded)
         melded = following
     return heap
 
 
 @kernel
-def slot_of_count(groups: Groups, count: Integer) -> Integer:
-    """The slot that holds a count's group, or the empty one where it belongs."""
-    slots = groups.slots
-    slot = first_slot(slots, count)
-    while slots[slot] != EMPTY and groups.counts[slots[slot]] != count:
+def inserted(
+    members: Ordered, root: Integer, member: Integer, weight: float, key: Integer
+) -> Integer:
+    """The root once a member has joined the heap."""
+    members.links[member, BELOW] = EMPTY
+    members.links[member, NEXT] = EMPTY
+    members.links[member, PREVIOUS] = EMPTY
+    members.weights[member] = weight
+    members.keys[member] = key
+    return meld(members, root, member)
+
+
+@kernel
+def removed(members: Ordered, root: Integer, member: Integer) -> Integer:
+    """The root once a member has left the heap."""
+    below = meld_below(members, member)
+    if root == member:
+        return below
+    cut(members, member)
+    return meld(members, root, below)
+
+
+@kernel
+def risen(members: Ordered, root: Integer, member: Integer, weight: float, key: Integer) -> Integer:
+    """The root once a member goes before more others than until now."""
+    members.weights[member] = weight
+    members.keys[member] = key
+    if root == member:
+        return root
+    cut(members, member)
+    return meld(members, root, member)
+
+
+@kernel
+def slot_for(groups: Groups, count: Integer, part: Integer) -> Integer:
+    """The slot of the group of a count and a part, or the empty one where it belongs."""
+    slots, counts, parts = groups.slots, groups.counts, groups.parts
+    slot = first_slot(slots, (np.int64(count) << np.int64(20)) ^ np.int64(part + 1))
+    while slots[slot] != EMPTY and (counts[slots[slot]] != count or parts[slots[slot]] != part):
         slot = (slot + 1) & (slots.size - 1)
     return slot
 
 
 @kernel
-def group_for(groups: Groups, count: Integer) -> Integer:
-    """The group of a count, made if need be; there is room for it."""
-    slot = slot_of_count(groups, count)
-    group = np.int64(groups.slots[slot])
-    if group == EMPTY:
-        group = np.int64(groups.size[0])
-        groups.size[0] = group + 1
-        groups.slots[slot] = group
-        groups.counts[group] = count
-        groups.waiting[group] = EMPTY
-        groups.best[group] = EMPTY
-        groups.promises[group] = -np.inf
-        groups.queue[group] = group
-        groups.places[group] = group
-        rise(groups, group)
+def added(groups: Groups, slot: Integer, count: Integer, part: Integer) -> Integer:
+    """A new group or level, empty, in a slot."""
+    group = groups.sizes[0]
+    groups.sizes[0] = group + 1
+    groups.slots[slot] = group
+    groups.counts[group] = count
+    groups.parts[group] = part
+    groups.firsts[group] = EMPTY
+    return group
+
+
+@kernel
+def level_for(groups: Groups, count: Integer) -> Integer:
+    """The level of a count, made if need be; there is room for it."""
+    slot = slot_for(groups, count, np.int64(NOBODY))
+    if groups.slots[slot] != EMPTY:
+        return np.int64(groups.slots[slot])
+    level = added(groups, slot, count, np.int64(NOBODY))
+    place = groups.sizes[1]
+    groups.sizes[1] = place + 1
+    groups.waiting[level] = EMPTY
+    groups.promises[level] = -np.inf
+    groups.floors[level] = np.inf
+    groups.queue[place] = level
+    groups.places[level] = place
+    rise(groups, level)
+    return level
+
+
+@kernel
+def group_for(groups: Groups, count: Integer, part: Integer) -> Integer:
+    """The group of a count and a part, made if need be; there is room for it and its level."""
+    slot = slot_for(groups, count, part)
+    if groups.slots[slot] != EMPTY:
+        return np.int64(groups.slots[slot])
+    group = added(groups, slot, count, part)
+    groups.levels[group] = level_for(groups, count)
+    groups.sharing[group] = UNLISTED
+    groups.groups.weights[group] = np.inf
     return group
 
 
 @kernel
 def goes_first(groups: Groups, one: Integer, other: Integer) -> bool:
-    """Whether a group promises more than another; equals by the greater count."""
+    """Whether a level promises more than another; equals by the greater count."""
     if groups.promises[one] != groups.promises[other]:
         return bool(groups.promises[one] > groups.promises[other])
     return bool(groups.counts[one] > groups.counts[other])
 
 
 @kernel
-def rise(groups: Groups, group: Integer) -> None:
-    """Move a group up to where its promise belongs."""
+def rise(groups: Groups, level: Integer) -> None:
+    """Move a level up to where its promise belongs."""
     queue, places = groups.queue, groups.places
-    place = np.int64(places[group])
+    place = np.int64(places[level])
     while place > 0:
         parent = (place - 1) >> 1
         above = np.int64(queue[parent])
-        if not goes_first(groups, group, above):
+        if not goes_first(groups, level, above):
             break
         queue[place] = above
         places[above] = place
         place = parent
-    queue[place] = group
-    places[group] = place
+    queue[place] = level
+    places[level] = place
 
 
 @kernel
-def sink(groups: Groups, group: Integer) -> None:
-    """Move a group down to where its promise belongs."""
-    queue, places, size = groups.queue, groups.places, groups.size[0]
-    place = np.int64(places[group])
+def sink(groups: Groups, level: Integer) -> None:
+    """Move a level down to where its promise belongs."""
+    queue, places, size = groups.queue, groups.places, groups.sizes[1]
+    place = np.int64(places[level])
     while True:
         child = 2 * place + 1
         if child >= size:
@@ -203,52 +291,68 @@ def sink(groups: Groups, group: Integer) -> None:
         ):
             child += 1
         below = np.int64(queue[child])
-        if goes_first(groups, group, below):
+        if goes_first(groups, level, below):
             break
         queue[place] = below
         places[below] = place
         place = child
-    queue[place] = group
-    places[group] = place
+    queue[place] = level
+    places[level] = place
 
 
 @kernel
-def promise(groups: Groups, group: Integer, score: float) -> None:
-    """A pair of the group scores so much."""
-    if score > groups.promises[group]:
-        groups.promises[group] = score
-        rise(groups, group)
+def promise(groups: Groups, level: Integer, score: float) -> None:
+    """A pair of the level scores so much."""
+    if score > groups.promises[level]:
+        groups.promises[level] = score
+        rise(groups, level)
 
 
 @kernel
-def enter(groups: Groups, group: Integer, pair: Integer) -> None:
-    """Put a pair, whose product is known, into a group."""
-    links = groups.links
-    links[pair, BELOW] = EMPTY
-    links[pair, NEXT] = EMPTY
-    links[pair, PREVIOUS] = EMPTY
+def enter(groups: Groups, group: Integer, pair: Integer, rarity: float, key: Integer) -> None:
+    """Put a pair into a group."""
     groups.group_of[pair] = group
-    groups.best[group] = meld(groups, np.int64(groups.best[group]), pair)
+    first = np.int64(groups.firsts[group])
+    groups.firsts[group] = inserted(groups.pairs, first, pair, rarity, key)
 
 
 @kernel
-def leave(groups: Groups, pair: Integer) -> None:
-    """Take a pair out of its group."""
+def leave(groups: Groups, pair: Integer) -> Integer:
+    """Take a pair out of its group; returns the group."""
     group = np.int64(groups.group_of[pair])
-    below = meld_below(groups, pair)
-    if groups.best[group] == pair:
-        groups.best[group] = below
-    else:
-        cut(groups.links, pair)
-        groups.best[group] = meld(groups, np.int64(groups.best[group]), below)
+    first = np.int64(groups.firsts[group])
+    groups.firsts[group] = removed(groups.pairs, first, pair)
     groups.group_of[pair] = UNGROUPED
+    return group
 
 
 @kernel
-def lower_product(groups: Groups, pair: Integer, product: float) -> None:
-    """Tell a pair's group that the product is smaller now."""
-    groups.products[pair] = product
-    root = np.int64(groups.best[groups.group_of[pair]])
-    if root != pair:
-        cut(groups.links, pair)
-        groups.best[groups.group_of[pair]] = meld(groups, root, pair)
+def place_group(groups: Groups, group: Integer, product: float) -> None:
+    """Bring a group, whose first pair's parts have this product, to its place in its level."""
+    level, first = np.int64(groups.levels[group]), np.int64(groups.firsts[group])
+    root: Integer = np.int64(groups.firsts[level])
+    members = groups.groups
+    if first == EMPTY:
+        if members.weights[group] != np.inf:
+            groups.firsts[level] = removed(members, root, group)
+            members.weights[group] = np.inf
+        return
+    key = groups.pairs.keys[first]
+    if members.weights[group] == np.inf:
+        groups.firsts[level] = inserted(members, root, group, product, key)
+    elif product < members.weights[group] or (
+        product == members.weights[group] and key < members.keys[group]
+    ):
+        groups.firsts[level] = risen(members, root, group, product, key)
+    elif product != members.weights[group] or key != members.keys[group]:
+        root = removed(members, root, group)
+        groups.firsts[level] = inserted(members, root, group, product, key)
+
+
+@kernel
+def list_group(groups: Groups, group: Integer) -> None:
+    """Have a group found by its part."""
+    if groups.sharing[group] == UNLISTED:
+        part = groups.parts[group]
+        groups.sharing[group] = groups.first_sharing[part]
+        groups.first_sharing[part] = group

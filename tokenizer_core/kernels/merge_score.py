@@ -1,10 +1,11 @@
 """Merging by a score of the pair and its parts, as WordPiece does, instead of by count alone.
 
 When (a, b) is merged, counts change only for pairs that hold a or b, and so do the products of
-their parts' counts. Those of them that are in a group are looked at there and then; those that
-wait cannot have risen above the promise under which they wait. N, the number of all tokens, falls
-with every merge, and with it every `GAIN`: what a group promises is computed anew when the group
-comes to the top. So the first group whose promise holds has the best pair.
+their parts' counts. Grouped pairs that lost occurrences move to another group; those in which a or
+b is the rarer part rise in theirs, and groups that share a or b in their levels. Waiting pairs
+cannot have risen above the promise under which they wait. N, the number of all tokens, falls with
+every merge, and with it every `GAIN`: what a level promises is computed anew when the level comes
+to the top. So the first level whose promise holds has the best pair.
 """
 
 from __future__ import annotations
@@ -16,19 +17,31 @@ from numpy.typing import NDArray
 
 from tokenizer_core.kernels.compilation import kernel
 from tokenizer_core.kernels.merge_groups import (
-    NEXT,
     UNGROUPED,
+    UNLISTED,
     Groups,
     enter,
     group_for,
     leave,
-    lower_product,
+    level_for,
+    list_group,
+    place_group,
     promise,
+    risen,
     sink,
 )
 from tokenizer_core.kernels.merge_layout import weight_of
-from tokenizer_core.kernels.merge_pairs import COUNT, EMPTY, KEY, LENGTH, START
+from tokenizer_core.kernels.merge_pairs import (
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    START,
+    find_pair,
+    key_of,
+)
 from tokenizer_core.kernels.merge_state import (
+    LATELY_MET_LEFT,
     PAIRS,
     SYMBOL,
     TOKENS,
@@ -41,6 +54,7 @@ from tokenizer_core.kernels.merge_step import DONE, EXHAUSTED, merge_everywhere,
 
 RATIO, GAIN = 0, 1
 NEEDS_GROUPS = 4  # besides what `merge_step.learn` answers
+_SLACK = 1 - 2.0**-6  # a level promises so much more, not to promise anew at every merge
 _LOW = np.int64(0xFFFFFFFF)
 
 
@@ -77,121 +91,185 @@ def count_tokens(state: MergeState, counts: NDArray[np.int64]) -> None:
 
 
 @kernel
-def product_of(groups: Groups, counts: NDArray[np.int64], pair: Integer) -> float:
-    key = groups.pairs[pair, KEY]
-    return np.float64(counts[key >> 32]) * np.float64(counts[key & _LOW])
-
-
-@kernel
-def wait(
-    groups: Groups, limits: Limits, kind: Integer, total: Integer, first: Integer, behind: Integer
+def renew_group(
+    groups: Groups, kind: Integer, counts: NDArray[np.int64], total: Integer, group: Integer
 ) -> None:
-    """Let the pairs in rows ``first`` … ``behind - 1`` wait in the groups of their counts."""
-    for pair in range(first, behind):
-        count = groups.pairs[pair, COUNT]
-        groups.group_of[pair] = UNGROUPED
-        if count < limits.min_count:
-            continue
-        group = group_for(groups, count)
-        groups.links[pair, NEXT] = groups.waiting[group]
-        groups.waiting[group] = pair
-        promise(groups, group, most_for(kind, count, total))
+    """Bring a group to its place after its first pair or the counts of parts changed."""
+    first = groups.firsts[group]
+    if first == EMPTY:
+        place_group(groups, group, np.inf)
+        return
+    product = np.float64(counts[groups.parts[group]]) * groups.pairs.weights[first]
+    place_group(groups, group, product)
+    level = np.int64(groups.levels[group])
+    if groups.firsts[level] == group and product < groups.floors[level]:
+        floor = product * _SLACK
+        groups.floors[level] = floor
+        promise(groups, level, score_of(kind, groups.counts[group], floor, total))
 
 
 @kernel
-def call_waiting(
+def enter_and_renew(
     groups: Groups,
-    limits: Limits,
     kind: Integer,
     counts: NDArray[np.int64],
     total: Integer,
     group: Integer,
+    pair: Integer,
+    key: Integer,
 ) -> None:
-    """Enter the pairs that wait in a group, while there is room for new groups."""
-    while groups.waiting[group] != EMPTY and groups.size[0] < groups.counts.size:
-        pair = np.int64(groups.waiting[group])
-        groups.waiting[group] = groups.links[pair, NEXT]
-        if groups.pairs[pair, COUNT] != groups.counts[group]:
-            wait(groups, limits, kind, total, pair, pair + 1)
+    rarer = key & _LOW if key >> 32 == groups.parts[group] else key >> 32
+    enter(groups, group, pair, np.float64(counts[rarer]), key)
+    list_group(groups, group)
+    renew_group(groups, kind, counts, total, group)
+
+
+@kernel
+def wait(
+    state: MergeState,
+    limits: Limits,
+    groups: Groups,
+    kind: Integer,
+    total: Integer,
+    first: Integer,
+    behind: Integer,
+) -> None:
+    """Let the pairs in rows ``first`` … ``behind - 1`` wait in the levels of their counts."""
+    for pair in range(first, behind):
+        count = state.pairs[pair, COUNT]
+        groups.group_of[pair] = UNGROUPED
+        if count >= limits.min_count:
+            level = level_for(groups, count)
+            groups.alike[pair] = groups.waiting[level]
+            groups.waiting[level] = pair
+            promise(groups, level, most_for(kind, count, total))
+
+
+@kernel
+def call_waiting(
+    state: MergeState,
+    limits: Limits,
+    groups: Groups,
+    kind: Integer,
+    counts: NDArray[np.int64],
+    total: Integer,
+    level: Integer,
+) -> None:
+    """Group the pairs that wait in a level, while there is room for new groups."""
+    while groups.waiting[level] != EMPTY and groups.sizes[0] + 2 <= groups.counts.size:
+        pair = np.int64(groups.waiting[level])
+        groups.waiting[level] = groups.alike[pair]
+        count, key = state.pairs[pair, COUNT], state.pairs[pair, KEY]
+        if count != groups.counts[level]:
+            wait(state, limits, groups, kind, total, pair, pair + 1)
             continue
-        groups.products[pair] = product_of(groups, counts, pair)
-        enter(groups, group, pair)
-        for side in range(2):
-            part = groups.pairs[pair, KEY] & _LOW if side else groups.pairs[pair, KEY] >> 32
-            groups.beside[pair, side] = groups.first_beside[part, side]
-            groups.first_beside[part, side] = pair
+        left, right = key >> 32, key & _LOW
+        shared, rarer = (left, right) if counts[left] > counts[right] else (right, left)
+        groups.alike[pair] = groups.first_alike[rarer]
+        groups.first_alike[rarer] = pair
+        group = group_for(groups, count, shared)
+        enter_and_renew(groups, kind, counts, total, group, pair, key)
 
 
 @kernel
 def best_by_score(
-    groups: Groups,
+    state: MergeState,
     limits: Limits,
+    groups: Groups,
     kind: Integer,
     counts: NDArray[np.int64],
     total: Integer,
 ) -> Integer:
     """The pair of the greatest score, then count, then of the rarest parts, then of the smallest
     ids; `EMPTY` when there is none; −`NEEDS_GROUPS` when there is no room to find out."""
-    while groups.size[0] > 0:
-        group = np.int64(groups.queue[0])
-        best = np.int64(groups.best[group])
-        count = groups.counts[group]
-        found = -np.inf
-        if best != EMPTY:
-            found = score_of(kind, count, groups.products[best], total)
-        present = found
-        if groups.waiting[group] != EMPTY:
-            present = max(found, most_for(kind, count, total))
-        if present < groups.promises[group]:
-            groups.promises[group] = present
-            sink(groups, group)
-        elif groups.waiting[group] != EMPTY:
-            if groups.size[0] == groups.counts.size:
-                return -NEEDS_GROUPS
-            call_waiting(groups, limits, kind, counts, total, group)
+    while groups.sizes[1] > 0:
+        level = np.int64(groups.queue[0])
+        group, count = np.int64(groups.firsts[level]), groups.counts[level]
+        found, hoped = -np.inf, -np.inf
+        if group != EMPTY:
+            found = score_of(kind, count, groups.groups.weights[group], total)
+        if groups.waiting[level] != EMPTY:
+            hoped = most_for(kind, count, total)
+        present = max(found, hoped)
+        if present < groups.promises[level]:
+            groups.promises[level] = present
+            groups.floors[level] = np.inf if group == EMPTY else groups.groups.weights[group]
+            sink(groups, level)
+        elif present == -np.inf:
+            return EMPTY
+        elif hoped < found:
+            return np.int64(groups.firsts[group])
+        elif groups.sizes[0] + 2 > groups.counts.size:
+            return -NEEDS_GROUPS
         else:
-            return best
+            call_waiting(state, limits, groups, kind, counts, total, level)
     return EMPTY
 
 
 @kernel
-def look_again(
-    groups: Groups,
+def move_to_its_group(
+    state: MergeState,
     limits: Limits,
+    groups: Groups,
     kind: Integer,
     counts: NDArray[np.int64],
     total: Integer,
-    part: Integer,
-    side: Integer,
+    pair: Integer,
 ) -> None:
-    """Bring the grouped pairs that hold ``part`` on one side to their present groups and places."""
-    beside = groups.beside
+    """Bring a pair that lost occurrences, if it is grouped, to the group of its present count."""
+    if pair == EMPTY or groups.group_of[pair] == UNGROUPED:
+        return
+    group = leave(groups, pair)
+    renew_group(groups, kind, counts, total, group)
+    count = state.pairs[pair, COUNT]
+    if count >= limits.min_count:
+        group = group_for(groups, count, np.int64(groups.parts[group]))
+        enter_and_renew(groups, kind, counts, total, group, pair, state.pairs[pair, KEY])
+
+
+@kernel
+def raise_pairs(
+    groups: Groups, kind: Integer, counts: NDArray[np.int64], total: Integer, part: Integer
+) -> None:
+    """Let the grouped pairs in which ``part`` is the rarer one rise; forget those that left."""
     before = np.int64(EMPTY)
-    pair = np.int64(groups.first_beside[part, side])
+    pair = np.int64(groups.first_alike[part])
     while pair != EMPTY:
-        following = np.int64(beside[pair, side])
-        count = groups.pairs[pair, COUNT]
-        if count < limits.min_count:  # never again: out of this chain, and out of its group
-            if groups.group_of[pair] != UNGROUPED:
-                leave(groups, pair)
-            if before == EMPTY:
-                groups.first_beside[part, side] = following
-            else:
-                beside[before, side] = following
-        else:
-            product = product_of(groups, counts, pair)
-            group: Integer = np.int64(groups.group_of[pair])
-            if count != groups.counts[group]:
-                leave(groups, pair)
-                groups.products[pair] = product
-                group = group_for(groups, count)
-                enter(groups, group, pair)
-                promise(groups, group, score_of(kind, count, product, total))
-            elif product < groups.products[pair]:
-                lower_product(groups, pair, product)
-                promise(groups, group, score_of(kind, count, product, total))
+        following = np.int64(groups.alike[pair])
+        group = np.int64(groups.group_of[pair])
+        if group != UNGROUPED:
+            first, key = np.int64(groups.firsts[group]), groups.pairs.keys[pair]
+            rarity = np.float64(counts[part])
+            groups.firsts[group] = risen(groups.pairs, first, pair, rarity, key)
+            if groups.firsts[group] == pair:
+                renew_group(groups, kind, counts, total, group)
             before = pair
+        elif before == EMPTY:
+            groups.first_alike[part] = following
+        else:
+            groups.alike[before] = following
         pair = following
+
+
+@kernel
+def raise_groups(
+    groups: Groups, kind: Integer, counts: NDArray[np.int64], total: Integer, part: Integer
+) -> None:
+    """Let the groups that share ``part`` rise; forget those that are empty."""
+    before = np.int64(EMPTY)
+    group = np.int64(groups.first_sharing[part])
+    while group != EMPTY:
+        following = np.int64(groups.sharing[group])
+        if groups.firsts[group] != EMPTY:
+            renew_group(groups, kind, counts, total, group)
+            before = group
+        else:
+            groups.sharing[group] = UNLISTED
+            if before == EMPTY:
+                groups.first_sharing[part] = following
+            else:
+                groups.sharing[before] = following
+        group = following
 
 
 @kernel
@@ -215,21 +293,23 @@ def learn_by_score(
     Returns:
         As `merge_step.learn`, or `NEEDS_GROUPS`.
     """
-    while state.sizes[TOKENS] < goal:
-        pair = best_by_score(groups, limits, kind, counts, total[0])
+    pairs, slots, sizes = state.pairs, state.slots, state.sizes
+    while sizes[TOKENS] < goal:
+        pair = best_by_score(state, limits, groups, kind, counts, total[0])
         if pair == EMPTY:
             return EXHAUSTED
         if pair == -NEEDS_GROUPS:
             return NEEDS_GROUPS
-        token, length = state.sizes[TOKENS], state.pairs[pair, LENGTH]
+        token, length = sizes[TOKENS], pairs[pair, LENGTH]
         missing = missing_room(state, length)
         if missing != DONE:
             return missing
-        # New pairs, and old ones whose counts change, may each want a group.
-        if groups.size[0] + 4 * min(length, token + 1) + 2 > groups.counts.size:
+        # New pairs, and old ones whose counts change, may each want a group and a level.
+        if groups.sizes[0] + 8 * min(length, token + 1) + 4 > groups.counts.size:
             return NEEDS_GROUPS
-        left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
-        start, first_new = state.pairs[pair, START], state.sizes[PAIRS]
+        left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
+        start, first_new = pairs[pair, START], sizes[PAIRS]
+        group = leave(groups, pair)
         made = np.int64(0)
         for index in range(merge_everywhere(state, limits, pair)):
             position = state.arena[start + index]
@@ -238,9 +318,20 @@ def learn_by_score(
         counts[right] -= made
         counts[token] = made
         total[0] -= made
+        groups.first_alike[token] = EMPTY
+        groups.first_sharing[token] = EMPTY
+        renew_group(groups, kind, counts, total[0], group)
+        wait(state, limits, groups, kind, total[0], first_new, sizes[PAIRS])
         for side in range(2):
-            groups.first_beside[token, side] = EMPTY
-            look_again(groups, limits, kind, counts, total[0], left, side)
-            look_again(groups, limits, kind, counts, total[0], right, side)
-        wait(groups, limits, kind, total[0], first_new, state.sizes[PAIRS])
+            for index in range(sizes[LATELY_MET_LEFT + side]):
+                neighbour = np.int64(state.touched[side, index])
+                old = key_of(right, neighbour) if side else key_of(neighbour, left)
+                changed = find_pair(pairs, slots, old)
+                move_to_its_group(state, limits, groups, kind, counts, total[0], changed)
+        between = find_pair(pairs, slots, key_of(right, left))
+        move_to_its_group(state, limits, groups, kind, counts, total[0], between)
+        for part in (left, right):
+            raise_pairs(groups, kind, counts, total[0], part)
+        for part in (left, right):
+            raise_groups(groups, kind, counts, total[0], part)
     return DONE

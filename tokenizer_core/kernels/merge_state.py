@@ -27,9 +27,11 @@ INSIDE = -2  # a symbol inside a token of more than two base tokens: neither its
 # Columns of ``cells``: one cache line tells both.
 SYMBOL, WEIGHT = 0, 1
 
-# Entries of ``sizes``: how much of each array is in use; and the class the queue has come to.
+# Entries of ``sizes``: how much of each array is in use; the class the queue has come to; and how
+# many neighbours the last merge met.
 TOKENS, PAIRS, QUEUED, ARENA, MET_LEFT, MET_RIGHT, CLASS = 0, 1, 2, 3, 4, 5, 6
-SIZES = 7
+LATELY_MET_LEFT, LATELY_MET_RIGHT = 7, 8
+SIZES = 9
 
 # Columns of ``changes``, whose first axis, as that of ``touched``, is the side of the neighbour.
 LEFT_SIDE, RIGHT_SIDE = 0, 1
@@ -67,11 +69,11 @@ class MergeState(NamedTuple):
         changes: int64 [2, T + 1, 2] what this merge does to the pairs with the neighbour in row
             id + 1: the count and the occurrences its new pair gains. Zero between merges, except
             for row 0, where separators are noted for nobody.
-        touched: int32 [2, T + 1] neighbours met in this merge.
+        touched: int32 [2, T + 1] neighbours met in this merge, or in the last one.
         noted: int32 [3, M] of each merged occurrence the symbols before and behind it (negative
             where no pair arises) and its weight.
-        sizes: int64 [7] how many tokens, pairs, heap rows, places of the arena and neighbours
-            (left, right) are in use; the class of the queue.
+        sizes: int64 [9] how many tokens, pairs, heap rows, places of the arena and neighbours
+            (left, right) are in use; the class of the queue; the neighbours of the last merge.
     """
 
     cells: NDArray[np.int32]

@@ -34,6 +34,7 @@ from tokenizer_core.kernels.merge_state import (
     BEFORE,
     GAINED,
     INSIDE,
+    LATELY_MET_LEFT,
     LEFT,
     LEFT_SIDE,
     MERGED_COUNT,
@@ -233,6 +234,7 @@ def place_occurrences(state: MergeState, side: Integer, start: Integer, merged: 
         neighbour = np.int64(state.touched[side, index])
         changes[side, neighbour + 1, GAINED] = 0
         changes[side, neighbour + 1, PLACE] = 0
+    sizes[LATELY_MET_LEFT + side] = sizes[MET_LEFT + side]
     sizes[MET_LEFT + side] = 0
 
 

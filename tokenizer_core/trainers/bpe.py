@@ -6,27 +6,30 @@ becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tokenizer_core.checkpoint import Checkpoint
 from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import CorruptFile, InvalidOption
-from tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.trainers.learning import (
+    MERGES_PER_CHECKPOINT,
+    Course,
+    LearnedMerges,
+    learn_with,
+)
 from tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
 from tokenizer_core.trainers.options import validate_given, validate_options
-from tokenizer_core.trainers.progress import OnProgress, Pace, Reporter, TrainingProgress
+from tokenizer_core.trainers.progress import OnProgress, TrainingProgress
 from tokenizer_core.trainers.required_tokens import required_merges
 from tokenizer_core.trainers.special_clashes import (
     refuse_clashes,
     refuse_special_tokens_in_words,
 )
-from tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords, prune
+from tokenizer_core.trainers.word_pruning import prune
 from tokenizer_core.vocabulary import (
     SpecialIds,
     byte_order,
@@ -44,35 +47,7 @@ __all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest
 
 LONGEST_TOKEN = 1 << 16  # bytes; no tokenizer may hold longer ones
 _BYTES = 256
-_MERGES_PER_CHECKPOINT = 1000
 _ALGORITHM = "byte-bpe 1"  # to be counted up when the same settings learn other merges
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LearnedMerges:
-    """Merges in order, in the numbering of training.
-
-    Ids 0..255 are the bytes in `byte_order` of the tie-break, 256 + k is merge k.
-
-    Attributes:
-        left, right: int32 [n].
-        counts: int64 [n]: how often each pair occurred when it was merged.
-        exhausted: whether training ended early because no pair was left to merge.
-        pruned: the words that ``min_word_count`` left out.
-    """
-
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    exhausted: bool
-    pruned: PrunedWords = NOTHING
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def pairs(self) -> list[tuple[int, int]]:
-        """(left id, right id) of each merge."""
-        return list(zip(self.left.tolist(), self.right.tolist(), strict=True))
 
 
 def settings_digest(
@@ -110,7 +85,7 @@ def learn_merges(
     given: NDArray[np.int32] | None = None,
     resume_from: Path | Checkpoint | None = None,
     checkpoint: Path | None = None,
-    checkpoint_every: int = _MERGES_PER_CHECKPOINT,
+    checkpoint_every: int = MERGES_PER_CHECKPOINT,
     on_progress: OnProgress | None = None,
 ) -> LearnedMerges:
     """Learn up to ``merges`` merges.
@@ -147,51 +122,26 @@ def learn_merges(
         merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
     )
     validate_given(given, merges)
-    saved, schedule = None, None
     frequent, pruned = prune(counts, min_word_count)
-    if resume_from is not None or checkpoint is not None:
-        digests = (
-            counts.digest,
-            settings_digest(
-                tie_break=tie_break,
-                min_count=min_count,
-                min_word_count=min_word_count,
-                max_token_bytes=max_token_bytes,
-                given=given,
-            ),
-        )
-        if resume_from is not None:
-            saved = _resumed(resume_from)
-            saved.require_same_run(*digests)
-            if len(saved) >= merges:
-                if checkpoint is not None and not checkpoint.exists():
-                    save_checkpoint(checkpoint, saved)
-                return _first_of(saved, merges, pruned)
-        if checkpoint is not None:
-            held = len(saved) if saved is not None and resume_from == checkpoint else 0
-            schedule = CheckpointSchedule(checkpoint, *digests, held, checkpoint_every)
-    engine = MergeEngine(
-        byte_words(frequent, tie_break),
+    settings = settings_digest(
         tie_break=tie_break,
         min_count=min_count,
-        max_length=_longest(max_token_bytes),
-        free_application=given is not None,
+        min_word_count=min_word_count,
+        max_token_bytes=max_token_bytes,
+        given=given,
     )
-    reporter = Reporter(on_progress, engine, merges)
-    if given is not None:
-        _run(engine, len(given), reporter, schedule, given.astype(np.int64))
-    if saved is not None:
-        pairs = np.stack([saved.left, saved.right], axis=1).astype(np.int64)
-        _run(engine, len(saved), reporter, None, pairs)
-        _check_replay(engine, saved)
-    _run(engine, merges, reporter, schedule, None)
-    if schedule is not None:
-        schedule.save(engine.learned)
-    reporter.finish()
-    left, right, found = engine.learned.T
-    return LearnedMerges(
-        left.astype(np.int32), right.astype(np.int32), found.copy(), len(found) < merges, pruned
-    )
+
+    def engine() -> MergeEngine:
+        return MergeEngine(
+            byte_words(frequent, tie_break),
+            tie_break=tie_break,
+            min_count=min_count,
+            max_length=_longest(max_token_bytes),
+            free_application=given is not None,
+        )
+
+    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
+    return learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
 
 
 def train_bpe(
@@ -309,51 +259,6 @@ def given_for(
     pairs = [] if given is None else [(int(left), int(right)) for left, right in given]
     refuse_clashes(special_tokens, token_bytes(pairs, byte_order(tie_break)))
     return given
-
-
-def _run(
-    engine: MergeEngine,
-    goal: int,
-    reporter: Reporter,
-    schedule: CheckpointSchedule | None,
-    given: NDArray[np.int64] | None,
-) -> None:
-    """Learn (or apply ``given``) until ``goal`` merges, in kernel calls of some 30 ms."""
-    pace = Pace()
-    more = True
-    while more and engine.merges_done < goal:
-        done = engine.merges_done
-        stop = min(goal, done + pace.merges)
-        if schedule is not None and schedule.next_stop > done:
-            stop = min(stop, schedule.next_stop)
-        began = time.monotonic()
-        if given is None:
-            more = engine.learn(stop)
-        else:
-            engine.apply(given, stop)
-        if stop == done + pace.merges:
-            pace.took(time.monotonic() - began)
-        if schedule is not None:
-            schedule.look(engine.learned)
-        reporter.look()
-
-
-def _resumed(source: Path | Checkpoint) -> Checkpoint:
-    return source if isinstance(source, Checkpoint) else load_checkpoint(Path(source))
-
-
-def _first_of(saved: Checkpoint, merges: int, pruned: PrunedWords) -> LearnedMerges:
-    columns = (saved.left[:merges], saved.right[:merges], saved.counts[:merges])
-    return LearnedMerges(*columns, False, pruned)
-
-
-def _check_replay(engine: MergeEngine, saved: Checkpoint) -> None:
-    if not np.array_equal(engine.learned[: len(saved), 2], saved.counts):
-        raise CorruptFile(
-            "the merges of the checkpoint do not occur in these word counts as it says",
-            "a checkpoint gives the count of each merge, and replaying it must find the same",
-            "train again without resume_from, and please report this",
-        )
 
 
 def _longest(max_token_bytes: int | None) -> int:

@@ -6,18 +6,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
 from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, Sentences, WordPiece
 from tokenizer_core.algorithms.word_algorithms import by_rank
+from tokenizer_core.checkpoint import Checkpoint
+from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.special_tokens import validate_special_tokens
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.learning import Course, LearnedMerges, learn_with
 from tokenizer_core.trainers.merge_engine import MergeEngine
 from tokenizer_core.trainers.options import validate_options
-from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
+from tokenizer_core.trainers.progress import OnProgress
+from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine, validate_score
 from tokenizer_core.trainers.symbol_words import (
     CharacterWords,
     words_that_go_on,
@@ -27,19 +33,59 @@ from tokenizer_core.trainers.word_pruning import prune
 from tokenizer_core.word_counts import WordCounts
 
 PADDING = "<pad>"
+END_OF_WORD = "</w>"
+_CHARACTERS = "char-bpe 1"  # to be counted up when the same settings learn other merges
+_WORDPIECE = "wordpiece 1"
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterSettings:
+    """What decides, besides the word counts, which merges character BPE learns.
+
+    The names are those of `train_char_bpe`. Frequency BPE learns the same merges.
+    """
+
+    end_of_word: str
+    joined: bool
+    tie_break: str
+    min_count: int
+    min_word_count: int
+
+    @property
+    def digest(self) -> str:
+        return digest_of({"algorithm": _CHARACTERS, **asdict(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class WordPieceSettings:
+    """What decides, besides the word counts, which merges WordPiece learns.
+
+    The names are those of `train_wordpiece`.
+    """
+
+    score: Score
+    min_count: int
+    min_word_count: int
+
+    @property
+    def digest(self) -> str:
+        return digest_of({"algorithm": _WORDPIECE, **asdict(self)})
 
 
 def train_char_bpe(
     counts: WordCounts,
     merges: int,
     *,
-    end_of_word: str = "</w>",
+    end_of_word: str = END_OF_WORD,
     joined: bool = False,
     tie_break: str = "first-seen",
     min_count: int = 2,
     min_word_count: int = 1,
     unknown: str = "<unk>",
     special_tokens: Sequence[str] = (),
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Tokenizer:
     """Train character BPE (Sennrich et al. 2016).
 
@@ -56,29 +102,25 @@ def train_char_bpe(
         min_count, min_word_count: rarer pairs and rarer words are left out.
         unknown: the token of unknown characters.
         special_tokens: further tokens.
+        resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, or a mark that a word holds.
+        InvalidOption: a parameter out of range, a mark that a word holds, or a checkpoint of other
+            counts or settings.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
+        CorruptFile, DiskFull: see `learn_with`.
     """
-    validate_options(merges, tie_break, min_count, min_word_count, None, 1)
-    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
-    given = words.ends if joined else words.ends[:0]
-    engine = MergeEngine(
-        words.words, tie_break=tie_break, min_count=min_count, free_application=joined
-    )
-    engine.apply(given, len(given))
-    engine.learn(len(given) + merges)
-    tokens = _token_texts(engine, words)
-    learned = [(tokens[left], tokens[right]) for left, right, _ in engine.learned.tolist()]
-    base = [token for token in words.tokens if not joined or token != end_of_word]
-    base += [left + right for left, right in learned[: len(given)]]
-    learned = learned[len(given) :]
     specials = validate_special_tokens(special_tokens)
-    vocab = _numbered([unknown, *specials, *base], (left + right for left, right in learned))
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
+    settings = CharacterSettings(end_of_word, joined, tie_break, min_count, min_word_count)
+    course = Course(resume_from, checkpoint, on_progress=on_progress)
+    learned = _learn_characters(counts, words, merges, settings, course)
+    pairs = _pairs_of_texts(words, learned)[len(words.ends) if joined else 0 :]
+    base = _base_of_characters(words, end_of_word, joined)
+    vocab = _numbered([unknown, *specials, *base], (left + right for left, right in pairs))
     return Tokenizer(
         vocab,
-        [(left.encode(), right.encode()) for left, right in learned],
+        [(left.encode(), right.encode()) for left, right in pairs],
         specials,
         counts.pattern,
         algorithm=CharacterBpe(end_of_word, joined, unknown),
@@ -96,12 +138,16 @@ def train_wordpiece(
     unknown: str = "[UNK]",
     max_word_characters: int = 100,
     special_tokens: Sequence[str] = (),
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Tokenizer:
     """Train WordPiece: the pair of the best score becomes one token, again and again.
 
     ``ratio`` is n_ab / (n_a · n_b), ``gain`` n_ab · log(n_ab · N / (n_a · n_b)), with the counts of
     the present segmentation, N tokens in all. Ties go to the more frequent pair, then to the one
-    of the smallest ids. Ids: the unknown token, the special tokens, the characters, the merges.
+    of the rarest parts, then of the smallest ids. Ids: the unknown token, the special tokens, the
+    characters, the merges.
 
     Args:
         counts: word counts.
@@ -110,12 +156,14 @@ def train_wordpiece(
         min_count, min_word_count: rarer pairs and rarer words are left out.
         continuation, unknown, max_word_characters: see `WordPiece`. Training sees all words.
         special_tokens: further tokens.
+        resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, or a vocabulary that cannot hold the characters.
+        InvalidOption: a parameter out of range, a vocabulary that cannot hold the characters, or
+            a checkpoint of other counts or settings.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
+        CorruptFile, DiskFull: see `learn_with`.
     """
-    validate_options(0, "smallest-ids", min_count, min_word_count, None, 1)
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
     first = _first_of_wordpiece(words, unknown, specials)
@@ -127,7 +175,9 @@ def train_wordpiece(
             f"vocab_size is a whole number from {len(first)} on",
             "leave out rare words with min_word_count, or ask for more",
         )
-    pairs = learn_wordpiece(words, merges, score, min_count, continuation)
+    settings = WordPieceSettings(score, min_count, min_word_count)
+    course = Course(resume_from, checkpoint, on_progress=on_progress)
+    pairs = learn_wordpiece(counts, words, merges, settings, continuation, course)
     made = [left + right.removeprefix(continuation) for left, right in pairs]
     return Tokenizer(
         _numbered(first, made),
@@ -136,6 +186,25 @@ def train_wordpiece(
         counts.pattern,
         algorithm=WordPiece(continuation, unknown, max_word_characters),
     )
+
+
+def character_base(
+    counts: WordCounts,
+    min_word_count: int = 1,
+    *,
+    end_of_word: str = END_OF_WORD,
+    joined: bool = False,
+    unknown: str = "<unk>",
+    special_tokens: Sequence[str] = (),
+) -> list[str]:
+    """The tokens that `train_char_bpe` begins with: its least vocabulary.
+
+    Raises:
+        InvalidOption, EmptyCorpus: as `train_char_bpe`.
+    """
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
+    base = _base_of_characters(words, end_of_word, joined)
+    return list(dict.fromkeys([unknown, *special_tokens, *base]))
 
 
 def wordpiece_base(
@@ -162,30 +231,42 @@ def _first_of_wordpiece(
 
 
 def learn_wordpiece(
-    words: CharacterWords, merges: int, score: Score, min_count: int, continuation: str
+    counts: WordCounts,
+    words: CharacterWords,
+    merges: int,
+    settings: WordPieceSettings,
+    continuation: str,
+    course: Course,
 ) -> list[tuple[str, str]]:
-    """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`.
+    """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
+    validate_options(
+        merges,
+        "smallest-ids",
+        settings.min_count,
+        settings.min_word_count,
+        None,
+        course.checkpoint_every,
+    )
+    validate_score(settings.score)
 
-    Raises:
-        InvalidOption: a score of another name.
-        CorpusError: too many words for 64 bits.
-    """
-    engine = ScoringEngine(words.words, score=score, min_count=min_count)
-    engine.learn(merges)
-    tokens = list(words.tokens)
-    for left, right, _ in engine.learned.tolist():
-        tokens.append(tokens[left] + tokens[right].removeprefix(continuation))
-    return [(tokens[left], tokens[right]) for left, right, _ in engine.learned.tolist()]
+    def engine() -> ScoringEngine:
+        return ScoringEngine(words.words, score=settings.score, min_count=settings.min_count)
+
+    learned = learn_with(engine, merges, counts, settings.digest, course)
+    return _pairs_of_texts(words, learned, continuation)
 
 
 def train_frequency_bpe(
     counts: WordCounts,
     merges: int,
     *,
-    end_of_word: str = "</w>",
+    end_of_word: str = END_OF_WORD,
     min_count: int = 1,
     min_word_count: int = 1,
     sentences: Sentences = "punkt",
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Tokenizer:
     """Train frequency BPE: character BPE whose merges are applied by their frequency.
 
@@ -199,25 +280,25 @@ def train_frequency_bpe(
         end_of_word: the symbol behind the last character of a word; no word may hold it.
         min_count, min_word_count: rarer pairs and rarer words are left out.
         sentences: how the tokenizer finds sentences; see `FrequencyBpe`.
+        resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, a mark that a word holds, or sentences by a
-            library that is not installed.
+        InvalidOption: a parameter out of range, a mark that a word holds, sentences by a library
+            that is not installed, or a checkpoint of other counts or settings.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
+        CorruptFile, DiskFull: see `learn_with`.
     """
-    validate_options(merges, "first-seen", min_count, min_word_count, None, 1)
     frequent = prune(counts, min_word_count)[0].in_order_of_sight()
     words = words_with_ends(frequent, end_of_word)
-    engine = MergeEngine(words.words, tie_break="first-seen", min_count=min_count)
-    engine.learn(merges)
-    tokens = _token_texts(engine, words)
-    learned = engine.learned.tolist()
+    settings = CharacterSettings(end_of_word, False, "first-seen", min_count, min_word_count)
+    course = Course(resume_from, checkpoint, on_progress=on_progress)
+    learned = _learn_characters(counts, words, merges, settings, course)
+    pairs = _pairs_of_texts(words, learned)
+    made = [left + right for left, right in pairs]
     frequencies: dict[str, int] = {}
-    for left, right, count in learned:
-        text = tokens[left] + tokens[right]
-        frequencies[text] = frequencies.get(text, 0) + count
-    ids = {token: id_ for id_, token in enumerate(dict.fromkeys(tokens))}
-    pairs = [(tokens[left], tokens[right]) for left, right, _ in learned]
+    for token, count in zip(made, learned.counts.tolist(), strict=True):
+        frequencies[token] = frequencies.get(token, 0) + count
+    ids = {token: id_ for id_, token in enumerate(dict.fromkeys([*words.tokens, *made]))}
     merged = by_rank(CharacterBpe(end_of_word), ids, pairs, len(ids))
     text = Text.of(frequent.word_bytes.tobytes())
     pieces = merged.pieces_of(text, frequent.offsets[:-1].copy(), frequent.lengths)
@@ -225,10 +306,9 @@ def train_frequency_bpe(
     in_order = list(ids)
     seen = [in_order[id_] for id_ in standing[np.argsort(firsts)].tolist()]
     counted = dict(zip([in_order[id_] for id_ in standing.tolist()], number.tolist(), strict=True))
-    marks = FrequencyBpe(end_of_word)
-    counted |= dict.fromkeys((marks.line_begin, marks.line_end, PADDING, marks.unknown), 1)
-    first = sorted([*seen, marks.line_begin, marks.line_end, PADDING, marks.unknown],
-                   key=lambda token: -counted[token])  # fmt: skip
+    marks = _marks_of_frequency_bpe()
+    counted |= dict.fromkeys(marks, 1)
+    first = sorted([*seen, *marks], key=lambda token: -counted[token])
     rest = sorted(ids, key=lambda token: -frequencies.get(token, 0))
     by_frequency = sorted(frequencies.items(), key=lambda entry: -entry[1])
     return Tokenizer(
@@ -239,11 +319,72 @@ def train_frequency_bpe(
     )
 
 
-def _token_texts(engine: MergeEngine, words: CharacterWords) -> list[str]:
-    tokens = list(words.tokens)
-    for left, right, _ in engine.learned.tolist():
-        tokens.append(tokens[left] + tokens[right])
-    return tokens
+def frequency_base(
+    counts: WordCounts, min_word_count: int = 1, *, end_of_word: str = END_OF_WORD
+) -> list[str]:
+    """The tokens that `train_frequency_bpe` begins with: its least vocabulary.
+
+    Raises:
+        InvalidOption, EmptyCorpus: as `train_frequency_bpe`.
+    """
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
+    return list(dict.fromkeys([*_marks_of_frequency_bpe(), *words.tokens]))
+
+
+def _marks_of_frequency_bpe() -> tuple[str, str, str, str]:
+    marks = FrequencyBpe()
+    return marks.line_begin, marks.line_end, PADDING, marks.unknown
+
+
+def _learn_characters(
+    counts: WordCounts,
+    words: CharacterWords,
+    merges: int,
+    settings: CharacterSettings,
+    course: Course,
+) -> LearnedMerges:
+    """The merges; where the mark is joined to the last characters, these merges come first."""
+    validate_options(
+        merges,
+        settings.tie_break,
+        settings.min_count,
+        settings.min_word_count,
+        None,
+        course.checkpoint_every,
+    )
+    given = words.ends.astype(np.int32) if settings.joined else None
+
+    def engine() -> MergeEngine:
+        return MergeEngine(
+            words.words,
+            tie_break=settings.tie_break,
+            min_count=settings.min_count,
+            free_application=settings.joined,
+        )
+
+    goal = merges + (0 if given is None else len(given))
+    return learn_with(engine, goal, counts, settings.digest, course, given=given)
+
+
+def _pairs_of_texts(
+    words: CharacterWords, learned: LearnedMerges, continuation: str = ""
+) -> list[tuple[str, str]]:
+    """The texts of both parts of each merge; the right one's mark vanishes inside the whole."""
+    tokens, pairs = list(words.tokens), []
+    for left, right in learned.pairs():
+        pair = tokens[left], tokens[right]
+        pairs.append(pair)
+        tokens.append(pair[0] + pair[1].removeprefix(continuation))
+    return pairs
+
+
+def _base_of_characters(words: CharacterWords, end_of_word: str, joined: bool) -> list[str]:
+    """The tokens that character BPE begins with: all symbols, or with ``joined`` the characters
+    and those that end words."""
+    if not joined:
+        return list(words.tokens)
+    ending = [words.tokens[left] + words.tokens[right] for left, right in words.ends.tolist()]
+    return [*(token for token in words.tokens if token != end_of_word), *ending]
 
 
 def _numbered(first: Iterable[str], then: Iterable[str]) -> dict[int, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +22,14 @@ class CheckpointSchedule:
 
     Args:
         path: where to save.
-        counts_digest, settings_digest: see `Checkpoint`.
+        blank: a checkpoint of this run without merges.
         saved: how many merges the file holds already.
         every: merges after which a checkpoint is due; 1 saves after each merge, however slow.
     """
 
-    def __init__(
-        self, path: Path, counts_digest: str, settings_digest: str, saved: int, every: int
-    ) -> None:
+    def __init__(self, path: Path, blank: Checkpoint, saved: int, every: int) -> None:
         self._path = path
-        self._digests = counts_digest, settings_digest
+        self._blank = blank
         self._every = every
         self._saved = saved
         self._saved_at = time.monotonic()
@@ -54,6 +53,7 @@ class CheckpointSchedule:
             return
         began = time.monotonic()
         left, right = learned[:, 0].astype(np.int32), learned[:, 1].astype(np.int32)
-        save_checkpoint(self._path, Checkpoint(*self._digests, left, right, learned[:, 2].copy()))
+        counts = learned[:, 2].copy()
+        save_checkpoint(self._path, replace(self._blank, left=left, right=right, counts=counts))
         self._saved, self._saved_at = len(learned), time.monotonic()
         self._writing_took = self._saved_at - began

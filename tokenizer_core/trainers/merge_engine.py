@@ -159,6 +159,11 @@ class MergeEngine:
         self._enter_base_pairs()
 
     @property
+    def base(self) -> int:
+        """How many base tokens there are."""
+        return self._base
+
+    @property
     def merges_done(self) -> int:
         return int(self._state.sizes[merge_state.TOKENS]) - self._base
 
@@ -259,7 +264,7 @@ class MergeEngine:
         self._state = state = self._state._replace(
             arena=np.empty(int(lengths.sum()) + 2 * occurrences, np.int32),
             noted=np.empty((3, int(lengths.max(initial=0))), np.int32),
-            pairs=_grown(rows, len(rows), capacity),
+            pairs=grown(rows, len(rows), capacity),
             heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
             following=np.empty(capacity, np.int32),
         )
@@ -304,7 +309,7 @@ class MergeEngine:
             )
             if position == len(state.cells):
                 return rows[:size]
-            rows = _grown(rows, size, 2 * len(rows))
+            rows = grown(rows, size, 2 * len(rows))
 
     def _index_pairs(self) -> None:
         size = int(self._state.sizes[merge_state.PAIRS])
@@ -315,10 +320,10 @@ class MergeEngine:
         if status == merge_step.NEEDS_TOKENS:
             tokens = len(state.token_lengths)
             self._state = state._replace(
-                token_starts=_grown(state.token_starts, tokens, 2 * tokens),
-                token_lengths=_grown(state.token_lengths, tokens, 2 * tokens),
-                token_ties=_grown(state.token_ties, tokens, 2 * tokens),
-                learned=_grown(state.learned, tokens, 2 * tokens),
+                token_starts=grown(state.token_starts, tokens, 2 * tokens),
+                token_lengths=grown(state.token_lengths, tokens, 2 * tokens),
+                token_ties=grown(state.token_ties, tokens, 2 * tokens),
+                learned=grown(state.learned, tokens, 2 * tokens),
                 changes=_no_changes(2 * tokens),
                 touched=np.empty((2, 2 * tokens + 1), np.int32),
             )
@@ -326,9 +331,9 @@ class MergeEngine:
             sizes, capacity = state.sizes.tolist(), 2 * len(state.pairs)
             pairs, queued = sizes[merge_state.PAIRS], sizes[merge_state.QUEUED]
             self._state = state._replace(
-                pairs=_grown(state.pairs, pairs, capacity),
-                heap=_grown(state.heap, queued, capacity),
-                following=_grown(state.following, pairs, capacity),
+                pairs=grown(state.pairs, pairs, capacity),
+                heap=grown(state.heap, queued, capacity),
+                following=grown(state.following, pairs, capacity),
             )
             self._index_pairs()
 
@@ -374,7 +379,7 @@ def _slots_for(pairs: NDArray[np.int64], size: merge_state.Integer) -> NDArray[n
     return slots
 
 
-def _grown(array: NDArray[Number], size: merge_state.Integer, capacity: int) -> NDArray[Number]:
+def grown(array: NDArray[Number], size: merge_state.Integer, capacity: int) -> NDArray[Number]:
     """Room for ``capacity`` rows at the beginning of a cache line, the first ``size`` copied."""
     shape = (capacity, *array.shape[1:])
     wanted = math.prod(shape) * array.itemsize

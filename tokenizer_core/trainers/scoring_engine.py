@@ -9,14 +9,27 @@ from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.kernels import merge_score, merge_state, merge_step
-from tokenizer_core.kernels.merge_groups import Groups
-from tokenizer_core.kernels.merge_pairs import COUNT, EMPTY
-from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords
+from tokenizer_core.kernels.merge_groups import Groups, Ordered
+from tokenizer_core.kernels.merge_pairs import EMPTY
+from tokenizer_core.kernels.merge_state import Integer
+from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, grown
 
 Score = Literal["ratio", "gain"]
 SCORES = {"ratio": merge_score.RATIO, "gain": merge_score.GAIN}
 
-_MORE_GROUPS = 1 << 16  # than there are different counts at first
+_MORE_GROUPS = 1 << 16  # than there are pairs and tokens
+
+
+def validate_score(score: str) -> None:
+    """Refuse a score of another name.
+
+    Raises:
+        InvalidOption: naming those there are.
+    """
+    if score not in SCORES:
+        raise InvalidOption(
+            f"there is no score {score!r}", f"accepted: {', '.join(SCORES)}", "use 'gain'"
+        )
 
 
 class ScoringEngine(MergeEngine):
@@ -33,10 +46,7 @@ class ScoringEngine(MergeEngine):
     """
 
     def __init__(self, words: SymbolWords, *, score: Score, min_count: int) -> None:
-        if score not in SCORES:
-            raise InvalidOption(
-                f"there is no score {score!r}", f"accepted: {', '.join(SCORES)}", "use 'gain'"
-            )
+        validate_score(score)
         super().__init__(words, tie_break="smallest-ids", min_count=min_count)
         self._kind = SCORES[score]
         self._alone = _standing_alone(words)
@@ -45,9 +55,10 @@ class ScoringEngine(MergeEngine):
 
     def learn(self, goal: int) -> bool:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        if not len(self._counts):
+            self._count_tokens()
         while True:
             if self._groups is None:
-                self._count_tokens()
                 self._groups = self._grouped()
             status = merge_score.learn_by_score(
                 self._state,
@@ -62,48 +73,81 @@ class ScoringEngine(MergeEngine):
                 return True
             if status == merge_step.EXHAUSTED:
                 return False
-            if status != merge_score.NEEDS_GROUPS:
+            if status == merge_score.NEEDS_GROUPS:
+                self._groups = None  # most have become empty: begin anew with those that have not
+            else:
                 self._grow(status)
-            self._groups = None  # made anew, larger: room doubles, so that happens a few times
 
     def _count_tokens(self) -> None:
-        """Have a count for each token there is room for; later ones are kept by merging."""
-        tokens, known = len(self._state.token_lengths), len(self._counts)
-        counts = np.zeros(tokens, np.int64)
-        if known:
-            counts[:known] = self._counts
-        else:
-            counts[: self._base] = self._alone
-            merge_score.count_tokens(self._state, counts)
-            self._total = np.array([counts.sum()], np.int64)
-        self._counts = counts
+        """Count the tokens as they stand, behind all merges that were applied."""
+        self._counts = np.zeros(len(self._state.token_lengths), np.int64)
+        self._counts[: self._base] = self._alone
+        merge_score.count_tokens(self._state, self._counts)
+        self._total = np.array([self._counts.sum()], np.int64)
 
     def _grouped(self) -> Groups:
-        """All pairs, waiting in groups."""
+        """All pairs, waiting in levels."""
         state = self._state
-        size = int(state.sizes[merge_state.PAIRS])
-        tokens, different = len(self._counts), len(np.unique(state.pairs[:size, COUNT]))
-        groups = _no_groups(state.pairs, tokens, different + 4 * tokens + _MORE_GROUPS)
-        merge_score.wait(groups, self._limits, self._kind, self._total[0], 0, size)
+        size, tokens = int(state.sizes[merge_state.PAIRS]), len(self._counts)
+        # At most a group and a level for each pair, and as many again until it is full.
+        groups = _no_groups(len(state.pairs), tokens, 4 * size + 8 * tokens + _MORE_GROUPS)
+        merge_score.wait(state, self._limits, groups, self._kind, self._total[0], 0, size)
         return groups
 
+    def _grow(self, status: Integer) -> None:
+        super()._grow(status)
+        groups, known = self._groups, len(self._counts)
+        if groups is None:
+            return
+        pairs, tokens = len(self._state.pairs), len(self._state.token_lengths)
+        if status == merge_step.NEEDS_TOKENS:
+            self._counts = grown(self._counts, known, tokens)
+            self._groups = groups._replace(
+                first_alike=grown(groups.first_alike, known, tokens),
+                first_sharing=grown(groups.first_sharing, known, tokens),
+            )
+        else:
+            known = len(groups.group_of)
+            links, weights, keys = groups.pairs
+            self._groups = groups._replace(
+                pairs=Ordered(
+                    grown(links, known, pairs),
+                    grown(weights, known, pairs),
+                    grown(keys, known, pairs),
+                ),
+                group_of=grown(groups.group_of, known, pairs),
+                alike=grown(groups.alike, known, pairs),
+            )
 
-def _no_groups(pairs: NDArray[np.int64], tokens: int, capacity: int) -> Groups:
+
+def _no_groups(pairs: int, tokens: int, capacity: int) -> Groups:
     return Groups(
-        pairs=pairs,
-        products=np.empty(len(pairs), np.float64),
-        group_of=np.empty(len(pairs), np.int32),
-        links=np.empty((len(pairs), 3), np.int32),
-        beside=np.empty((len(pairs), 2), np.int32),
-        first_beside=np.full((tokens, 2), EMPTY, np.int32),
+        pairs=_unordered(pairs),
+        group_of=np.empty(pairs, np.int32),
+        alike=np.empty(pairs, np.int32),
+        first_alike=np.full(tokens, EMPTY, np.int32),
+        groups=_unordered(capacity),
         counts=np.empty(capacity, np.int64),
+        parts=np.empty(capacity, np.int32),
+        levels=np.empty(capacity, np.int32),
+        firsts=np.empty(capacity, np.int32),
+        sharing=np.empty(capacity, np.int32),
+        first_sharing=np.full(tokens, EMPTY, np.int32),
         waiting=np.empty(capacity, np.int32),
-        best=np.empty(capacity, np.int32),
         promises=np.empty(capacity, np.float64),
+        floors=np.empty(capacity, np.float64),
         queue=np.empty(capacity, np.int32),
         places=np.empty(capacity, np.int32),
         slots=np.full(1 << (2 * capacity - 1).bit_length(), EMPTY, np.int32),
-        size=np.zeros(1, np.int64),
+        sizes=np.zeros(2, np.int64),
+    )
+
+
+def _unordered(members: int) -> Ordered:
+    return Ordered(
+        np.empty((members, 3), np.int32),
+        np.empty(members, np.float64),
+        np.empty(members, np.int64),
     )
 
 

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.trainers.bpe import learn_merges
-from tokenizer_core.trainers.characters import learn_wordpiece, train_char_bpe
+from tokenizer_core.trainers.characters import (
+    WordPieceSettings,
+    learn_wordpiece,
+    train_char_bpe,
+)
+from tokenizer_core.trainers.learning import Course
 from tokenizer_core.trainers.scoring_engine import Score
 from tokenizer_core.trainers.symbol_words import words_that_go_on
 from tokenizer_core.visible_steps import VisibleMerge, VisibleStep, visible_steps
@@ -76,8 +81,8 @@ def steps_of(
             symbols = [([*text[:-1], text[-1] + last, *mark], count) for text, count in texts]
         case "wordpiece":
             rows = words_that_go_on(words, continuation)
-            least = 2 if min_count is None else min_count
-            pairs = learn_wordpiece(rows, merges, score, least, continuation)
+            settings = WordPieceSettings(score, 2 if min_count is None else min_count, 1)
+            pairs = learn_wordpiece(words, rows, merges, settings, continuation, Course())
             symbols = [
                 ([text[0], *(continuation + c for c in text[1:])], count) for text, count in texts
             ]
