@@ -292,7 +292,7 @@ class _Processes:
                     raise SegmenterUnavailable(
                         f"the split pattern {cutter.shown} cannot cut this text: {marks}",
                         "the program it stands for must be as it was when this process began",
-                        "run `bpeline doctor`, or start anew if packages were installed since",
+                        "start anew if packages were installed since, or install them again",
                     )
                 return marks
         raise WorkerLost(

@@ -21,6 +21,7 @@ from tokenizer_core.trainers.characters import (
     train_frequency_bpe,
     train_wordpiece,
 )
+from tokenizer_core.trainers.greedy import greedy_longest
 
 Command = Callable[..., Result]
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
@@ -34,6 +35,11 @@ def by_character_bpe(files: list[str]) -> Tokenizer:
 def by_joined_character_bpe(files: list[str]) -> Tokenizer:
     counts = count_words(files, "whitespace")
     return train_char_bpe(counts, 150, joined=True, tie_break="greatest-bytes", min_count=3)
+
+
+def by_greedy_longest(files: list[str]) -> Tokenizer:
+    counts = count_words(files, "whitespace")
+    return greedy_longest(train_char_bpe(counts, 150), counts)
 
 
 def by_wordpiece(files: list[str]) -> Tokenizer:
@@ -54,6 +60,7 @@ CASES = {
         ["--merges", "150", "--joined", "--tie-break", "greatest-bytes", "--min-count", "3"],
         by_joined_character_bpe,
     ),
+    "char-bpe, greedy": (["--merges", "150", "--encoding", "greedy"], by_greedy_longest),
     "wordpiece": (
         ["--vocab-size", "500", "--score", "gain", "--min-word-count", "2"],
         by_wordpiece,
@@ -155,6 +162,7 @@ def test_a_training_goes_on_behind_the_step_it_finished(
         (["--algorithm", "wordpiece", "--tie-break", "first-seen"], "--tie-break means nothing"),
         (["--algorithm", "char-bpe", "--required-token", " a"], "--required-token means nothing"),
         (["--algorithm", "char-bpe", "--vocab-size", "9"], "no room for"),
+        (["--algorithm", "wordpiece", "--encoding", "greedy"], "--encoding means nothing"),
         (["--algorithm", "frequency-bpe", "--special-token", "<s>"], "--special-token means"),
         (["--algorithm", "frequency-bpe", "--show-steps", "--joined"], "--joined means nothing"),
     ],
