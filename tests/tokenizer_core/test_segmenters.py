@@ -241,6 +241,10 @@ def test_a_tokenizer_over_segments_is_like_any_other(name: str, tmp_path: Path) 
     assert loaded.decode(ids) == text
     assert len(ids) < len(text)
     assert list(loaded.encode_iterable(text[i : i + 7] for i in range(0, len(text), 7))) == ids
+    for most in (0, 1, 17, 400):
+        prefix = loaded.truncate(text, most)
+        assert text.startswith(prefix)
+        assert loaded.count(prefix) <= most
     segments = [segment.encode() for segment in pre_tokens(text, name)]
     assert loaded.encoder.encode_words(segments)[0].tolist() == ids
     with pytest.raises(InvalidInput, match="no regex"):
