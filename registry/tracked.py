@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 from registry.publication import Publication
 from tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
+from tokenizer_core.segmenters import SEGMENTERS
 
 Answer = TypeVar("Answer")
 
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
+_REQUIREMENTS = ("numpy", "numba", "regex", "zstandard")
 _ATTEMPTS = 5
 _LOST_RACE = ("IntegrityError", "UniqueViolation")
 
@@ -87,6 +90,13 @@ def version_tags(publication: Publication) -> dict[str, str]:
         "pattern": shortened(publication.pattern),
         "run_id": publication.run_id,
     }
+
+
+def requirements_of(publication: Publication) -> list[str]:
+    """The packages, as they are installed, that a model loaded elsewhere needs."""
+    segmenter = SEGMENTERS.get(publication.pattern)
+    packages = _REQUIREMENTS if segmenter is None else (*_REQUIREMENTS, *segmenter.packages)
+    return [f"{package}=={version(package)}" for package in packages]
 
 
 def description_of(publication: Publication) -> str:

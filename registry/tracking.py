@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from registry.tracked import (
     as_registry_error,
     description_of,
     insisting,
+    requirements_of,
     says_missing,
     shortened,
     version_tags,
@@ -42,7 +42,6 @@ LARGEST_DOWNLOAD = 256 << 20  # bytes of one file
 MODEL_FOLDER = "tokenizer"
 _PUBLICATION_TAG = "publication"
 _MODEL_TAG = "model_id"
-_REQUIREMENTS = ("numpy", "numba", "regex", "zstandard")
 
 
 class MlflowTracker:
@@ -281,7 +280,7 @@ class MlflowTracker:
                 model_type="tokenizer",
             )
             model = TrackedModel(made.model_id, made.artifact_location)
-            laid_out = _lay_out_model(model, run, publication.digest, files, staging)
+            laid_out = _lay_out_model(model, run.run_id, publication, files, staging)
             self._client.log_model_artifacts(model.model_id, str(laid_out))
             self._client.finalize_logged_model(model.model_id, "READY")
             self._client.log_outputs(
@@ -349,26 +348,26 @@ class MlflowTracker:
 
 
 def _lay_out_model(
-    model: TrackedModel, run: TrackedRun, digest: str, files: Sequence[Path], staging: Path
+    model: TrackedModel, run_id: str, publication: Publication, files: Sequence[Path], into: Path
 ) -> Path:
     """Write MLflow's model directory: our model file, the tokenizer, the core's source."""
     import tokenizer_core
 
-    tokenizer = staging / MODEL_FOLDER
+    tokenizer = into / MODEL_FOLDER
     tokenizer.mkdir()
     for path in files:
         shutil.copyfile(path, tokenizer / path.name)
     mlflow = _import_pyfunc()
-    laid_out = staging / "model"
+    laid_out = into / "model"
     mlflow.pyfunc.save_model(
         str(laid_out),
         python_model=str(Path(__file__).with_name("mlflow_model.py")),
         artifacts={MODEL_FOLDER: str(tokenizer)},
         code_paths=[str(Path(tokenizer_core.__file__).parent)],
-        pip_requirements=[f"{name}=={installed_version(name)}" for name in _REQUIREMENTS],
+        pip_requirements=requirements_of(publication),
         mlflow_model=mlflow.models.Model(
             artifact_path=model.location, model_uuid=model.model_id, model_id=model.model_id,
-            run_id=run.run_id, metadata={"digest": digest}),
+            run_id=run_id, metadata={"digest": publication.digest}),
     )  # fmt: skip
     return laid_out
 

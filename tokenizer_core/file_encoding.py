@@ -18,6 +18,7 @@ from tokenizer_core.encoder import Encoder
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.processors import available_processors
 from tokenizer_core.reading import Reading
+from tokenizer_core.sentence_reading import SentenceReading
 from tokenizer_core.shard_plan import Piece
 from tokenizer_core.special_policy import SpecialPolicy
 from tokenizer_core.special_tokens import find_special_tokens
@@ -125,8 +126,9 @@ class FileEncoding:
         ids, ends = self.encoder.encode(whole, spans, behind)
         ids = ids.astype(self.dtype)
         head = int(ends[0])
+        rest, ends = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
         size = int((spans[:, 1] - spans[:, 0]).sum())
-        return EncodedPiece(ids[:head], len(found) > 0, ids[head:], ends[1:-1] - head, size)
+        return EncodedPiece(ids[:head], len(found) > 0, rest, ends, size)
 
     def records(self, text: ChunkText) -> EncodedPiece:
         """The ids of the documents of JSON lines, each complete."""
@@ -135,8 +137,24 @@ class FileEncoding:
         ids, ends = self.encoder.encode(
             text.text, spans, np.full(len(spans), self.end_of_text, np.int64)
         )
+        ids, ends = _filled(ids.astype(self.dtype), ends, self.end_of_text)
         size = int((spans[:, 1] - spans[:, 0]).sum())
-        return EncodedPiece(ids[:0].astype(self.dtype), False, ids.astype(self.dtype), ends, size)
+        return EncodedPiece(ids[:0], False, ids, ends, size)
+
+
+def _filled(
+    ids: NDArray[Any], ends: NDArray[np.int64], end_of_text: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Leave out documents without a token, such as white space where it is no word.
+
+    Where pieces are cut would decide otherwise whether they count: see `OpenShard`.
+    """
+    marked = int(end_of_text >= 0)
+    lengths = np.diff(ends, prepend=0)
+    empty = lengths == marked
+    if not empty.any():
+        return ids, ends
+    return (np.delete(ids, ends[empty] - 1) if marked else ids), np.cumsum(lengths[~empty])
 
 
 def file_encoding_of(
@@ -150,16 +168,14 @@ def file_encoding_of(
 
     Raises:
         InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
-        InvalidOption: no such policy for invalid UTF-8; the tokenizer marks sentences.
+        InvalidOption: no such policy for invalid UTF-8.
     """
-    if tokenizer.words is not None and tokenizer.words.sentences is not None:
-        raise InvalidOption(
-            "files in bulk were to be encoded sentence by sentence",
-            "files are read in parts, which may begin and end within a sentence",
-            "encode each file as a text: tokenizer.encode(path.read_text())",
-        )
     separators = () if separator is None else (separator,)
     reading = Reading(tokenizer.pattern, separators, invalid_utf8, text_field)
+    if tokenizer.words is not None and (marks := tokenizer.words.sentences) is not None:
+        reading = SentenceReading(
+            tokenizer.pattern, separators, invalid_utf8, text_field, sentences=marks.kind
+        )
     end = -1
     if end_of_text is not None:
         policy = SpecialPolicy.of(tokenizer.special_tokens, {end_of_text}, "text")

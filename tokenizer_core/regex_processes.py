@@ -24,7 +24,12 @@ from typing import IO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import PatternExceedsLimit, SegmenterUnavailable, WorkerLost
+from tokenizer_core.errors import (
+    InvalidPattern,
+    PatternExceedsLimit,
+    SegmenterUnavailable,
+    WorkerLost,
+)
 from tokenizer_core.processors import available_processors
 from tokenizer_core.regex_worker import (
     ANSWER,
@@ -289,11 +294,7 @@ class _Processes:
                     _refuse(cutter, "took more memory than it may")
                 self._idle[cutter.pool].append(process)
                 if isinstance(marks, str):
-                    raise SegmenterUnavailable(
-                        f"the split pattern {cutter.shown} cannot cut this text: {marks}",
-                        "the program it stands for must be as it was when this process began",
-                        "run `bpeline doctor`, or start anew if packages were installed since",
-                    )
+                    _tell(cutter, marks)
                 return marks
         raise WorkerLost(
             f"the process that runs the split pattern {cutter.shown} ended "
@@ -348,6 +349,15 @@ def _refuse(cutter: Cutter, problem: str) -> NoReturn:
         f"the split pattern {cutter.shown} {problem} on this text",
         f"limits: {cutter.limits}",
         cutter.advice,
+    )
+
+
+def _tell(cutter: Cutter, error: str) -> NoReturn:
+    raised = SegmenterUnavailable if cutter.kind == SEGMENTER else InvalidPattern
+    raise raised(
+        f"the split pattern {cutter.shown} cannot cut this text: {error}",
+        "a segmenter must be as it was when this process began",
+        "start anew if packages were installed since, or use another pattern",
     )
 
 

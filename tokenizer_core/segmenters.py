@@ -59,7 +59,7 @@ class Segmenter:
 
 # What `jieba.cut` looks at together: it has this expression, and gives every other character by
 # itself, but a line end of two.
-_JIEBA_BLOCKS = "[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]+|\\r\\n|[\\s\\S]"
+JIEBA_BLOCKS = "[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]+|\\r\\n|[\\s\\S]"
 _JIEBA_DATA = (
     ("jieba", "dict.txt"),
     ("jieba", "finalseg/prob_start.py"),
@@ -67,7 +67,7 @@ _JIEBA_DATA = (
     ("jieba", "finalseg/prob_emit.py"),
 )
 # Sudachi looks at all it is given, so it is given lines.
-_LINES = "[^\\r\\n]+|\\r\\n|[\\r\\n]"
+LINES = "[^\\r\\n]+|\\r\\n|[\\r\\n]"
 _SUDACHI_DATA = (
     ("sudachidict_core", "resources/system.dic"),
     ("sudachipy", "resources/sudachi.json"),
@@ -78,12 +78,12 @@ _SUDACHI_DATA = (
 
 
 def _jieba(name: str) -> Segmenter:
-    return Segmenter(name, _JIEBA_BLOCKS, ("jieba",), _JIEBA_DATA, "chinese", True)
+    return Segmenter(name, JIEBA_BLOCKS, ("jieba",), _JIEBA_DATA, "chinese", True)
 
 
 def _sudachi(name: str) -> Segmenter:
     packages = ("SudachiPy", "SudachiDict-core")
-    return Segmenter(name, _LINES, packages, _SUDACHI_DATA, "japanese", False)
+    return Segmenter(name, LINES, packages, _SUDACHI_DATA, "japanese", False)
 
 
 SEGMENTERS = {

@@ -6,16 +6,22 @@ dictionaries, and where nothing that another part of a program told them can cha
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from tokenizer_core.segmenters import JIEBA_BLOCKS, LINES
+
 Lengths = Callable[[str], Iterable[int]]
 
+# jieba takes as long for an English word as for a Chinese one, and there are fewer of them.
+_BLOCKS_REMEMBERED = 1 << 16
+_LONGEST_REMEMBERED = 64
 # Sudachi refuses more than 49,149 bytes, and more than 65,535 once normalized, which makes one
 # character of three bytes up to 33.
 _LONGEST_LINE = 1024
-_LINE = re.compile(r"[^\r\n]+|\r\n|[\r\n]")
+_LINE = re.compile(LINES)
 _END_OF_SENTENCE = re.compile(r"[。．！？!?]+[」』）)]*")
 _PAUSE = re.compile(r"[、，,;；:：\s]+")
 
@@ -44,7 +50,22 @@ def _jieba(hmm: bool) -> Lengths:
     with (directory / "dict.txt").open("rb") as dictionary:
         tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(dictionary)
     tokenizer.initialized = True
-    return lambda text: map(len, tokenizer.cut(text, HMM=hmm))
+    blocks = re.compile(JIEBA_BLOCKS)
+
+    @functools.lru_cache(maxsize=_BLOCKS_REMEMBERED)
+    def remembered(block: str) -> list[int]:
+        return [len(segment) for segment in tokenizer.cut(block, HMM=hmm)]
+
+    def lengths(text: str) -> Iterator[int]:
+        for block in blocks.findall(text):
+            if len(block) == 1:
+                yield 1
+            elif block.isascii() and len(block) <= _LONGEST_REMEMBERED:
+                yield from remembered(block)
+            else:
+                yield from map(len, tokenizer.cut(block, HMM=hmm))
+
+    return lengths
 
 
 def _sudachi(mode: str) -> Lengths:

@@ -48,7 +48,7 @@ Examples:
 )
 @click.option(
     "--pattern",
-    help="Split pattern: gpt2, cl100k, whitespace, wordpunct, … or a regex.  [default: that of "
+    help="Split pattern: gpt2, cl100k, whitespace, jieba, … or a regex.  [default: that of "
     "the algorithm, gpt2 for byte-bpe]",
 )
 @click.option(

@@ -6,21 +6,25 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from segmented_texts import CHINESE, text_of
 
 import flows
 from flows.training_run import TrainingRun
 from registry import load_tokenizer
 from tokenizer_core import Tokenizer, count_words
 from tokenizer_core.formats import format_named
+from tokenizer_core.token_shards import TokenShards
 from tokenizer_core.trainers.characters import (
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
 )
+from tokenizer_core.trainers.greedy import greedy_longest
 
 Command = Callable[..., Result]
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
@@ -34,6 +38,11 @@ def by_character_bpe(files: list[str]) -> Tokenizer:
 def by_joined_character_bpe(files: list[str]) -> Tokenizer:
     counts = count_words(files, "whitespace")
     return train_char_bpe(counts, 150, joined=True, tie_break="greatest-bytes", min_count=3)
+
+
+def by_greedy_longest(files: list[str]) -> Tokenizer:
+    counts = count_words(files, "whitespace")
+    return greedy_longest(train_char_bpe(counts, 150), counts)
 
 
 def by_wordpiece(files: list[str]) -> Tokenizer:
@@ -54,6 +63,7 @@ CASES = {
         ["--merges", "150", "--joined", "--tie-break", "greatest-bytes", "--min-count", "3"],
         by_joined_character_bpe,
     ),
+    "char-bpe, greedy": (["--merges", "150", "--encoding", "greedy"], by_greedy_longest),
     "wordpiece": (
         ["--vocab-size", "500", "--score", "gain", "--min-word-count", "2"],
         by_wordpiece,
@@ -155,6 +165,7 @@ def test_a_training_goes_on_behind_the_step_it_finished(
         (["--algorithm", "wordpiece", "--tie-break", "first-seen"], "--tie-break means nothing"),
         (["--algorithm", "char-bpe", "--required-token", " a"], "--required-token means nothing"),
         (["--algorithm", "char-bpe", "--vocab-size", "9"], "no room for"),
+        (["--algorithm", "wordpiece", "--encoding", "greedy"], "--encoding means nothing"),
         (["--algorithm", "frequency-bpe", "--special-token", "<s>"], "--special-token means"),
         (["--algorithm", "frequency-bpe", "--show-steps", "--joined"], "--joined means nothing"),
     ],
@@ -177,17 +188,47 @@ def test_steps_can_be_shown_instead_of_training(bpeline: Command, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["toy.txt"]
 
 
-def test_the_examples_of_the_documentation_run(
-    corpus: Path, bpeline: Command, tmp_path: Path
-) -> None:
-    (tmp_path / "toy.txt").write_text(" ".join(TOY), encoding="utf-8")
+@pytest.fixture
+def documented_files(tmp_path: Path) -> None:
+    """What the examples of the documentation name, beside the corpus."""
+    contents = {
+        "toy.txt": " ".join(TOY),
+        "text.en": "the lower house saw newer water " * 60,
+        "text.de": "das haus sah neues wasser und den lower " * 60,
+        "chinese.txt": text_of(CHINESE, 300),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("documented_files")
+def test_the_examples_of_the_documentation_run(corpus: Path, bpeline: Command) -> None:
     document = (Path(flows.__file__).parents[1] / "docs" / "algorithms.md").read_text()
     blocks = re.findall(r"```(\w+)\n(.*?)```", document, flags=re.DOTALL)
     assert {language for language, _ in blocks} == {"console", "python"}
+    installed = all(find_spec(name) is not None for name in ("jieba", "sudachipy"))
+    namespace = {"__name__": "documentation"}
     for language, body in blocks:
+        if "jieba" in body and not installed:
+            continue
         if language == "python":
-            exec(compile(body, "docs/algorithms.md", "exec"), {"__name__": "documentation"})
+            exec(compile(body, "docs/algorithms.md", "exec"), namespace)
             continue
         for line in body.splitlines():
             shown = bpeline(*shlex.split(line.removeprefix("$ bpeline ")))
             assert shown.exit_code == 0, shown.output
+
+
+def test_files_are_encoded_sentence_by_sentence(
+    corpus: Path, bpeline: Command, tmp_path: Path
+) -> None:
+    train = ["train", "corpus", "--name", "marked", "--algorithm", "frequency-bpe"]
+    trained = bpeline(*train, "--sentences", "lines", "--merges", "50", "--held-out", "0")
+    assert trained.exit_code == 0, trained.output
+    shards = bpeline("encode", "marked/1", "corpus", "-o", "tokens", "--json")
+    assert shards.exit_code == 0, shards.output
+    tokenizer = load_tokenizer("marked/1")
+    expected = [tokenizer.encode(path.read_text()) for path in sorted(corpus.iterdir())]
+    assert [ids.tolist() for ids in TokenShards(tmp_path / "tokens")] == expected
+    assert json.loads(shards.stdout)["documents"] == len(expected)

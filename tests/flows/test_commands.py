@@ -61,7 +61,7 @@ def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> 
 def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in cli.commands["train"].params}
     signature = inspect.signature(train_tokenizer).parameters
-    of_the_command = {"merges", "demo", "as_json", "show_steps"}
+    of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate"}
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
     assert signature.keys() - options.keys() == {"options"}
     differing = {"paths", "name", "workspace", "vocab_size", "special_tokens", "options"}

@@ -50,6 +50,8 @@ def test_train_register_load_compare_encode(
     tokenizer = load_tokenizer("cut/1")
     ids = tokenizer.encode(sentences[0])
     assert tokenizer.decode(ids) == sentences[0]
+    needed = [path.read_text() for path in Path().glob(".bpeline/**/requirements.txt")]
+    assert [name in text.lower() for text in needed].count(True) == 1  # of jieba, and of gpt2
 
     compared = bpeline("compare", "cut/1", "cut/2", "--json")
     assert compared.exit_code == 0, compared.output

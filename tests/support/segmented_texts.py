@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import random
+import re
 import tempfile
 import warnings
 from typing import Any
@@ -65,18 +66,11 @@ def segments_of(text: str, name: str) -> list[str]:
     """The segments as the library itself gives them, to whoever calls it on each line."""
     if name.startswith("jieba"):
         return list(_jieba().cut(text, HMM=name == "jieba"))
-    segments = []
-    for line in text.replace("\r\n", "\0").replace("\r", "\1").splitlines(keepends=True):
-        for part in line.replace("\n", "\2").replace("\0", "\2\0\2").split("\2"):
-            inner = part.split("\1")
-            for number, piece in enumerate(inner):
-                if number:
-                    segments.append("\r")
-                if piece == "\0":
-                    segments.append("\r\n")
-                elif piece:
-                    found = _sudachi("A" if name == "sudachi-a" else "C").tokenize(piece)
-                    segments += [one.surface() for one in found if one.surface()]
-        if line.endswith("\n"):
-            segments.append("\n")
+    tokenizer = _sudachi("A" if name == "sudachi-a" else "C")
+    segments: list[str] = []
+    for piece in filter(None, re.split(r"(\r\n|\r|\n)", text)):
+        if piece[0] in "\r\n":
+            segments.append(piece)
+        else:
+            segments += filter(None, (one.surface() for one in tokenizer.tokenize(piece)))
     return segments

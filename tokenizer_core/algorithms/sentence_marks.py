@@ -28,6 +28,18 @@ class MarkedSpans:
     behind: NDArray[np.int64]
     lasts: NDArray[np.int64]
 
+    def where(self, ends: NDArray[np.int64]) -> MarkedSpans:
+        """The same without marks around sentences that have no word.
+
+        Args:
+            ends: int64 ``[n]``: how many words lie before the end of each span.
+        """
+        wordless = (np.diff(ends, prepend=0) == 0) & (self.before >= 0)
+        if not wordless.any():
+            return self
+        before, behind = (np.where(wordless, -1, ids) for ids in (self.before, self.behind))
+        return MarkedSpans(self.spans, before, behind, self.lasts)
+
 
 def unmarked(spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
     """Spans as they are."""
@@ -37,7 +49,7 @@ def unmarked(spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans
 
 @dataclass(frozen=True, slots=True)
 class SentenceMarks:
-    """The ids around each sentence. A byte order mark at a text's begin is in no sentence.
+    """The ids around each sentence. A byte order mark at a document's begin is in none.
 
     Attributes:
         kind: of `sentence_spans`.
@@ -53,8 +65,8 @@ class SentenceMarks:
         parts = [np.empty((0, 2), np.int64)]
         marks = [np.empty((0, 2), np.int64)]
         for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
-            if begin == 0 and text.bytes(0, len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK:
-                begin = min(len(_BYTE_ORDER_MARK), end)
+            if text.bytes(begin, begin + len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK:
+                begin = min(begin + len(_BYTE_ORDER_MARK), end)
             found = sentence_spans(text, begin, end, self.kind)
             around = np.tile(np.array([self.line_begin, self.line_end]), (len(found), 1))
             parts += [found, np.array([[end, end]])]

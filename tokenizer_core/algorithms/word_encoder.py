@@ -163,6 +163,7 @@ class WordEncoder(Encoder):
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         marked = self._marked(text, spans, behind)
         words = numbered_words(text, marked.spans, self.pattern)
+        marked = marked.where(words.ends)
         pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
         copied = int(np.diff(pieces.edges)[words.numbers].sum())
         ids = np.empty(copied + 2 * len(marked.spans), np.uint32)
@@ -190,6 +191,7 @@ class WordEncoder(Encoder):
         """The ids of `encode`, and where they stand; an id behind a span up to the next span."""
         marked = self._marked(text, spans, behind)
         words = numbered_words(text, marked.spans, self.pattern)
+        marked = marked.where(words.ends)
         pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
         firsts = np.zeros(len(pieces.ends), np.int64)
         firsts[1:] = pieces.ends[:-1]

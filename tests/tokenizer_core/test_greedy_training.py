@@ -1,0 +1,118 @@
+"""Character BPE on a whole book: words it knows and words it does not, by merges and greedily."""
+
+from __future__ import annotations
+
+import pydoc_data.topics
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tokenizer_core import count_words
+from tokenizer_core import reference_algorithms as reference
+from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.bpe import train_bpe
+from tokenizer_core.trainers.characters import train_char_bpe
+from tokenizer_core.trainers.greedy import greedy_longest
+from tokenizer_core.word_counts import WordCounts
+
+END = "</w>"
+MERGES = 1500
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reference manual of the Python that runs this: some 600 kB of English."""
+    path = tmp_path_factory.mktemp("book") / "topics.txt"
+    topics = sorted(pydoc_data.topics.topics.items())
+    path.write_text("\n\n".join(text for _, text in topics), encoding="utf-8")
+    assert path.stat().st_size > 300_000
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(book: Path) -> tuple[WordCounts, Tokenizer, Tokenizer]:
+    counts = count_words(book, "whitespace")
+    by_merges = train_char_bpe(counts, MERGES)
+    return counts, by_merges, greedy_longest(by_merges, counts)
+
+
+def tokens_of(tokenizer: Tokenizer, text: str) -> list[str]:
+    return [tokenizer.vocab[id_].decode() for id_ in tokenizer.encode(text)]
+
+
+def longest_first(tokenizer: Tokenizer) -> list[str]:
+    """The vocabulary by length, the end of a word being one character, then by id."""
+    tokens = [tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab) if id_]
+    return sorted(tokens, key=lambda token: -len(token.replace(END, "_")))
+
+
+def test_a_known_word_of_a_book_is_one_token(
+    book: Path, trained: tuple[WordCounts, Tokenizer, Tokenizer]
+) -> None:
+    _, by_merges, greedy = trained
+    words = Counter(re.findall(r"\S+", book.read_text(encoding="utf-8")))
+    known = [word for word, _ in words.most_common(50)]
+    assert {"statement", "function"} & {word for word, _ in words.most_common(300)}
+    for tokenizer in (by_merges, greedy):
+        for word in known:
+            assert tokens_of(tokenizer, word) == [word + END]
+
+
+@pytest.mark.parametrize("word", ["mountains", "Ilikeeatingapples!", "statement", "⿰中"])
+def test_a_word_the_book_lacks_falls_into_parts_it_has(
+    word: str, trained: tuple[WordCounts, Tokenizer, Tokenizer]
+) -> None:
+    _, by_merges, greedy = trained
+    merges = [(left.decode(), right.decode()) for left, right in by_merges.merges]
+    vocab = {token.decode() for token in by_merges.vocab.values()}
+    expected = reference.merge_characters(word, merges, END)
+    assert tokens_of(by_merges, word) == [one if one in vocab else "<unk>" for one in expected]
+    found = tokens_of(greedy, word)
+    assert found == reference.longest_anywhere(word, longest_first(greedy), END, "</u>")
+    if word.isascii():
+        assert "".join(found) == word + END
+        assert greedy.decode(greedy.encode(word)) == word
+        assert 1 <= len(found) < len(word)
+    else:
+        assert found == ["</u>", END]
+
+
+def test_equally_long_tokens_are_found_by_their_frequency(
+    trained: tuple[WordCounts, Tokenizer, Tokenizer],
+) -> None:
+    counts, by_merges, greedy = trained
+    text_tokens = Counter[str]()
+    for word, count in counts.items():
+        for token in tokens_of(by_merges, word.decode()):
+            text_tokens[token] += count
+    ordered = [greedy.vocab[id_].decode() for id_ in sorted(greedy.vocab)]
+    assert ordered[0] == "</u>"
+    frequencies = [text_tokens[token] for token in ordered[1:]]
+    assert frequencies == sorted(frequencies, reverse=True)
+    assert {*ordered[1:], "<unk>"} == {token.decode() for token in by_merges.vocab.values()}
+    # `ab` and `bc` are equally long; in `abc` the one that occurs more often is taken.
+    tokens = ["<unk>", *"abcd", END, "ab", "bc"]
+    vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
+    merges = [(b"a", b"b"), (b"b", b"c")]
+    by_hand = Tokenizer(vocab, merges, algorithm=CharacterBpe())
+    for often, expected in ((b"abd", ["ab", "c", END]), (b"bcd", ["a", "bc", END])):
+        words = WordCounts.from_mapping({b"abd": 4, b"bcd": 4, often: 9}, "whitespace")
+        assert tokens_of(greedy_longest(by_hand, words), "abc") == expected
+
+
+def test_special_tokens_and_marks_stay(tmp_path: Path) -> None:
+    counts = WordCounts.from_mapping({b"low": 5, b"lower": 2}, "whitespace")
+    made = train_char_bpe(counts, 5, special_tokens=["<s>"], end_of_word="_")
+    greedy = greedy_longest(made, counts, unknown="<unk>")
+    assert greedy.special_tokens == {"<s>": 1}
+    assert greedy.algorithm == GreedyLongest("_", "<unk>")
+    assert greedy.decode(greedy.encode("lower <s>low", allowed_special="all")) == "lower <s>low"
+    greedy.save(tmp_path / "greedy")
+    assert Tokenizer.load(tmp_path / "greedy").digest == greedy.digest
+    assert isinstance(made.algorithm, CharacterBpe)
+    with pytest.raises(InvalidOption, match="byte-bpe"):
+        greedy_longest(train_bpe(WordCounts.from_mapping({b"ab": 3}), 257), counts)
