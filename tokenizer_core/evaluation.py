@@ -9,21 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 from tokenizer_core.bootstrap import resampled_change
 from tokenizer_core.compression_curve import Curve
 from tokenizer_core.measuring import Measured, added, measure
-from tokenizer_core.metric_names import figures_of
+from tokenizer_core.metric_names import ALL, CONFIDENCES, FEWEST_RESAMPLED, LABELS, figures_of
 from tokenizer_core.metrics import CompressionReport, report
 from tokenizer_core.parity import Parity, parity, token_divergence
 from tokenizer_core.tokenizer import Tokenizer
-
-ALL = "all"
-CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
-FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
-Label = Literal["language", "domain"]
-LABELS: tuple[Label, ...] = ("language", "domain")
 
 
 @dataclass(frozen=True, slots=True)

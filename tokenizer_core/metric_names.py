@@ -7,8 +7,16 @@ What stands before the slash groups charts and tables; a slice stands behind a d
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import TYPE_CHECKING, Literal
 
-from tokenizer_core.metrics import CompressionReport
+if TYPE_CHECKING:
+    from tokenizer_core.metrics import CompressionReport
+
+ALL = "all"  # the slice that is everything
+Label = Literal["language", "domain"]
+LABELS: tuple[Label, ...] = ("language", "domain")
+CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
+FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 MERGE_GAIN = "compression/merge_gain_per_million"

@@ -1,6 +1,7 @@
 """The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
 
-Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 130 interrupted.
+Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
+(of `bpeline train --rules`, everything else is done), 130 interrupted.
 """
 
 from __future__ import annotations
