@@ -97,11 +97,11 @@ class Evaluated:
 
     @property
     def kind(self) -> str:
-        """What kind of text it was: ``held-out``, ``training``, or the names of sources."""
+        """What kind of text it was: ``held-out``, ``training``, or from which sources."""
         if not self.held_out:
             return TRAINING
         names = [source.name for source in self.sources]
-        return names[0] if len(names) == 1 else f"{len(names)} sources'"
+        return names[0] if len(names) == 1 else "evaluation"
 
     @property
     def outcome(self) -> str:

@@ -171,7 +171,7 @@ def _with_confidence(rule: Rule, tolerance: float, evidence: Evidence, sign: int
     power = POWER_OF_TOKENS[rule.metric]
     low, high = sorted((1 + end) ** power - 1 for end in tokens)
     end = low if sign > 0 else high
-    accepted = -sign * tolerance
+    accepted = -sign * tolerance or 0.0  # never −0 %
     said = (
         f"{rule} changes by {low:+.2%} … {high:+.2%} ({rule.confidence:.0%} interval), "
         f"{'at least' if sign > 0 else 'at most'} {accepted:+.2%} is accepted"

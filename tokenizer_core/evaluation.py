@@ -14,7 +14,7 @@ from tokenizer_core.bootstrap import resampled_change
 from tokenizer_core.compression_curve import Curve
 from tokenizer_core.measuring import Measured, added, measure
 from tokenizer_core.metric_names import ALL, CONFIDENCES, FEWEST_RESAMPLED, LABELS, figures_of
-from tokenizer_core.metrics import CompressionReport, report
+from tokenizer_core.metrics import CompressionReport, VocabFigures, report, vocab_figures
 from tokenizer_core.parity import Parity, parity, token_divergence
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -137,33 +137,31 @@ def evaluate_texts(
     """
     tokenizers = {"": tokenizer, **others}
     measured = [measure(list(tokenizers.values()), text.documents) for text in texts]
+    vocabs = {label: vocab_figures(one) for label, one in tokenizers.items()}
     parts = slices_of(texts)
-    by_slice = {
-        part.name: [
-            added([measured[place][column] for place in _places(texts, part)])
-            for column in range(len(tokenizers))
-        ]
-        for part in parts
-    }
-    columns = {label: column for column, label in enumerate(tokenizers)}
-    reports = {
-        label: {name: report(tokenizers[label], found[column]) for name, found in by_slice.items()}
-        for label, column in columns.items()
-    }
+    figures: dict[tuple[str, ...], _OfTexts] = {}
+    for part in parts:
+        if part.texts not in figures:  # slices of the same texts are the same
+            chosen = [
+                one for text, one in zip(texts, measured, strict=True) if text.name in part.texts
+            ]
+            together = [added(column) for column in zip(*chosen, strict=True)]
+            figures[part.texts] = _OfTexts.measured(tokenizers, together, vocabs)
+    by_slice = {part.name: figures[part.texts] for part in parts}
     opponents = {
         label: Opponent(
             other.digest,
             other.vocab_size,
-            _measurements(reports[label]),
-            {name: change(found[columns[label]], found[0]) for name, found in by_slice.items()},
+            {name: one.measurements[label] for name, one in by_slice.items()},
+            {name: one.changes[label] for name, one in by_slice.items()},
         )
         for label, other in others.items()
     }
     languages = _by_language(texts, [found[0] for found in measured])
     evaluation = Evaluation(
-        report=reports[""][ALL],
+        report=by_slice[ALL].report,
         parts=parts,
-        slices=_measurements(reports[""]),
+        slices={name: one.measurements[""] for name, one in by_slice.items()},
         opponents=opponents,
         parity=_parity(languages, parallel),
         premiums=_premiums(languages) if parallel else {},
@@ -172,7 +170,7 @@ def evaluate_texts(
             for one, other in combinations(languages, 2)
         },
     )
-    return evaluation, {label: by_slice[ALL][column] for label, column in columns.items()}
+    return evaluation, by_slice[ALL].all_measured
 
 
 def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
@@ -202,15 +200,35 @@ def change(before: Measured, after: Measured) -> Change:
     )
 
 
-def _places(texts: Sequence[EvaluationText], part: Slice) -> list[int]:
-    return [place for place, text in enumerate(texts) if text.name in part.texts]
+@dataclass(frozen=True, slots=True)
+class _OfTexts:
+    """What was found on some texts, by label; "" is the tokenizer that is evaluated."""
 
+    report: CompressionReport
+    all_measured: dict[str, Measured]
+    measurements: dict[str, Measurement]
+    changes: dict[str, Change]
 
-def _measurements(reports: Mapping[str, CompressionReport]) -> dict[str, Measurement]:
-    return {
-        name: Measurement(figures_of(one), one.curve, one.merge_gain)
-        for name, one in reports.items()
-    }
+    @classmethod
+    def measured(
+        cls,
+        tokenizers: Mapping[str, Tokenizer],
+        together: Sequence[Measured],
+        vocabs: Mapping[str, VocabFigures],
+    ) -> _OfTexts:
+        found = dict(zip(tokenizers, together, strict=True))
+        reports = {
+            label: report(tokenizers[label], one, vocabs[label]) for label, one in found.items()
+        }
+        return cls(
+            reports[""],
+            found,
+            {
+                label: Measurement(figures_of(one), one.curve, one.merge_gain)
+                for label, one in reports.items()
+            },
+            {label: change(one, found[""]) for label, one in found.items() if label},
+        )
 
 
 def _by_language(
