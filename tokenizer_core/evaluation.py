@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tokenizer_core.bootstrap import resampled_change
-from tokenizer_core.compression_curve import Curve
+from tokenizer_core.compression_curve import Curve, gains_on
 from tokenizer_core.measuring import Measured, added, measure
 from tokenizer_core.metric_names import ALL, CONFIDENCES, FEWEST_RESAMPLED, LABELS, figures_of
-from tokenizer_core.metrics import CompressionReport, VocabFigures, report, vocab_figures
+from tokenizer_core.metrics import CompressionReport, report, vocab_figures
 from tokenizer_core.parity import Parity, parity, token_divergence
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -135,33 +138,38 @@ def evaluate_texts(
         EmptyCorpus: a text without a word.
         InvalidUtf8: a document is not UTF-8.
     """
-    tokenizers = {"": tokenizer, **others}
-    measured = [measure(list(tokenizers.values()), text.documents) for text in texts]
-    vocabs = {label: vocab_figures(one) for label, one in tokenizers.items()}
+    contestants = {label: _Contestant(one) for label, one in {"": tokenizer, **others}.items()}
+    for text in texts:
+        measured = measure([one.tokenizer for one in contestants.values()], text.documents)
+        for contestant, found in zip(contestants.values(), measured, strict=True):
+            contestant.take(found)
     parts = slices_of(texts)
-    figures: dict[tuple[str, ...], _OfTexts] = {}
-    for part in parts:
-        if part.texts not in figures:  # slices of the same texts are the same
-            chosen = [
-                one for text, one in zip(texts, measured, strict=True) if text.name in part.texts
-            ]
-            together = [added(column) for column in zip(*chosen, strict=True)]
-            figures[part.texts] = _OfTexts.measured(tokenizers, together, vocabs)
-    by_slice = {part.name: figures[part.texts] for part in parts}
+    on_texts = {
+        names: {label: one.on(_places(texts, names)) for label, one in contestants.items()}
+        for names in dict.fromkeys(
+            part.texts for part in parts
+        )  # the same texts are looked at once
+    }
+    by_slice = {part.name: on_texts[part.texts] for part in parts}
+    slices = {label: _measurements(by_slice, label) for label in contestants}
+    changes = {
+        names: {label: change(one[0], found[""][0]) for label, one in found.items() if label}
+        for names, found in on_texts.items()
+    }
     opponents = {
         label: Opponent(
             other.digest,
             other.vocab_size,
-            {name: one.measurements[label] for name, one in by_slice.items()},
-            {name: one.changes[label] for name, one in by_slice.items()},
+            slices[label],
+            {part.name: changes[part.texts][label] for part in parts},
         )
         for label, other in others.items()
     }
-    languages = _by_language(texts, [found[0] for found in measured])
+    languages = _by_language(texts, contestants[""].measured)
     evaluation = Evaluation(
-        report=by_slice[ALL].report,
+        report=by_slice[ALL][""][1],
         parts=parts,
-        slices={name: one.measurements[""] for name, one in by_slice.items()},
+        slices=slices[""],
         opponents=opponents,
         parity=_parity(languages, parallel),
         premiums=_premiums(languages) if parallel else {},
@@ -170,7 +178,7 @@ def evaluate_texts(
             for one, other in combinations(languages, 2)
         },
     )
-    return evaluation, by_slice[ALL].all_measured
+    return evaluation, {label: found[0] for label, found in by_slice[ALL].items()}
 
 
 def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
@@ -200,35 +208,39 @@ def change(before: Measured, after: Measured) -> Change:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _OfTexts:
-    """What was found on some texts, by label; "" is the tokenizer that is evaluated."""
+class _Contestant:
+    """One tokenizer, and what it made of every text in turn."""
 
-    report: CompressionReport
-    all_measured: dict[str, Measured]
-    measurements: dict[str, Measurement]
-    changes: dict[str, Change]
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.vocab = vocab_figures(tokenizer)
+        self.measured: list[Measured] = []
+        self._gains: list[NDArray[np.int64] | None] = []
 
-    @classmethod
-    def measured(
-        cls,
-        tokenizers: Mapping[str, Tokenizer],
-        together: Sequence[Measured],
-        vocabs: Mapping[str, VocabFigures],
-    ) -> _OfTexts:
-        found = dict(zip(tokenizers, together, strict=True))
-        reports = {
-            label: report(tokenizers[label], one, vocabs[label]) for label, one in found.items()
-        }
-        return cls(
-            reports[""],
-            found,
-            {
-                label: Measurement(figures_of(one), one.curve, one.merge_gain)
-                for label, one in reports.items()
-            },
-            {label: change(one, found[""]) for label, one in found.items() if label},
-        )
+    def take(self, measured: Measured) -> None:
+        self.measured.append(measured)
+        self._gains.append(gains_on(self.tokenizer, measured.words))
+
+    def on(self, places: Sequence[int]) -> tuple[Measured, CompressionReport]:
+        """What it made of some texts together, and the figures of that."""
+        measured = added([self.measured[place] for place in places])
+        known = [gains for place in places if (gains := self._gains[place]) is not None]
+        gains = np.sum(known, axis=0) if known else None
+        return measured, report(self.tokenizer, measured, self.vocab, gains)
+
+
+def _places(texts: Sequence[EvaluationText], names: Sequence[str]) -> list[int]:
+    return [place for place, text in enumerate(texts) if text.name in names]
+
+
+def _measurements(
+    by_slice: Mapping[str, Mapping[str, tuple[Measured, CompressionReport]]], label: str
+) -> dict[str, Measurement]:
+    reports = {name: found[label][1] for name, found in by_slice.items()}
+    return {
+        name: Measurement(figures_of(one), one.curve, one.merge_gain)
+        for name, one in reports.items()
+    }
 
 
 def _by_language(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokenizer_core.compression_curve import (
     Curve,
     compression_curve,
-    has_curve,
+    gains_on,
     merge_gain_curve,
 )
 from tokenizer_core.errors import EmptyCorpus
@@ -136,7 +136,9 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[bytes]) -> CompressionRep
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
-    return report(tokenizer, measure([tokenizer], documents)[0], vocab_figures(tokenizer))
+    (measured,) = measure([tokenizer], documents)
+    gains = gains_on(tokenizer, measured.words)
+    return report(tokenizer, measured, vocab_figures(tokenizer), gains)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,8 +173,16 @@ def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
     )
 
 
-def report(tokenizer: Tokenizer, measured: Measured, vocab: VocabFigures) -> CompressionReport:
+def report(
+    tokenizer: Tokenizer,
+    measured: Measured,
+    vocab: VocabFigures,
+    gains: NDArray[np.int64] | None,
+) -> CompressionReport:
     """The figures of what was measured.
+
+    Args:
+        gains: from `gains_on` the same text.
 
     Raises:
         EmptyCorpus: as `evaluate`.
@@ -189,7 +199,7 @@ def report(tokenizer: Tokenizer, measured: Measured, vocab: VocabFigures) -> Com
     distribution = token_distribution(occurrences, tokenizer.vocab_size)
     lengths = vocab.lengths
     bits = distribution.unigram_bits(tokens)
-    curve, merge_gain = _curves(tokenizer, measured)
+    curve, merge_gain = _curves(tokenizer, measured, gains)
     return CompressionReport(
         bytes_per_token=size / tokens,
         chars_per_token=text.chars / tokens,
@@ -226,9 +236,10 @@ def report(tokenizer: Tokenizer, measured: Measured, vocab: VocabFigures) -> Com
     )
 
 
-def _curves(tokenizer: Tokenizer, measured: Measured) -> tuple[Curve, Curve]:
+def _curves(
+    tokenizer: Tokenizer, measured: Measured, gains: NDArray[np.int64] | None
+) -> tuple[Curve, Curve]:
     size = measured.text.bytes
-    if not has_curve(tokenizer):
+    if gains is None:
         return ((tokenizer.vocab_size, size / measured.tokens),), ()
-    gains = tokenizer.merge_gains(measured.words)
     return compression_curve(tokenizer, size, gains), merge_gain_curve(tokenizer, size, gains)
