@@ -73,7 +73,7 @@ def publish(
             metrics=summary.metrics,
             curve=summary.curve,
             curves=summary.curves,
-            inputs=(*_inputs(plan, corpus, words), *_evaluation_inputs(evaluated)),
+            inputs=(*corpus_inputs(plan, corpus, words), *evaluation_inputs(evaluated)),
             tags=_tags(evaluated),
             figures=figures,
             pages=_pages(evaluated, directory / "pages"),
@@ -143,7 +143,9 @@ def _params(request: TrainingRequest, learned: Learned) -> dict[str, Any]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _inputs(plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords) -> list[CorpusInput]:
+def corpus_inputs(
+    plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords
+) -> list[CorpusInput]:
     """The sources with the digests of what they held; one for all when there are many."""
     chunks: dict[str, list[str]] = {}
     for file, reading in zip(plan.files, corpus.readings, strict=True):
@@ -158,7 +160,8 @@ def _inputs(plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords) -> lis
     ]
 
 
-def _evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
+def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
+    """What was evaluated on, with digests."""
     return [
         CorpusInput(one.name, ", ".join(one.files) or one.name, one.digest, "evaluation")
         for one in evaluated.sources

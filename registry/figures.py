@@ -57,6 +57,21 @@ def draw_compression_curve(
     return _save(figure, path)
 
 
+def draw_sweep(lines: Mapping[str, Curve], path: Path, title: str = "") -> Path:
+    """Draw bytes per token over the vocab size, a line for each split pattern."""
+    figure, axes = _empty_picture(title)
+    for number, (name, points) in enumerate(lines.items()):
+        color = _INK if number == 0 else _OTHERS[(number - 1) % len(_OTHERS)]
+        xs, ys = _columns(points)
+        axes.plot(
+            xs, ys, color=color, marker="o", label=name if len(name) < 30 else f"{name[:29]}…"
+        )
+    axes.legend(frameon=False, fontsize=8)
+    _sizes_below(axes, sorted({size for points in lines.values() for size, _ in points}))
+    axes.set_ylabel("bytes per token")
+    return _save(figure, path)
+
+
 def draw_merge_gain(
     gains: Curve, path: Path, title: str = "", marks: Mapping[str, int] | None = None
 ) -> Path:

@@ -7,13 +7,16 @@ overlay as compression curves. Knows no workspace and no catalogue.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from registry.mlflow_door import MlflowConnection, dataset_input, parameter, point
 from registry.mlflow_models import MODEL_FOLDER
 from registry.publication import CURVE_METRIC, Publication
+from registry.sweep_record import SweepRecord
 from registry.tracked import (
+    LONGEST_DESCRIPTION,
     TrackedRun,
     description_of,
     insisting,
@@ -25,6 +28,8 @@ from registry.tracked import (
 METRICS_PER_REQUEST = 1000
 PARAMS_PER_REQUEST = 100
 _PUBLICATION_TAG = "publication"
+
+Points = dict[tuple[str, int], float]  # by name and step
 
 
 class MlflowRuns(MlflowConnection):
@@ -74,21 +79,19 @@ class MlflowRuns(MlflowConnection):
             max_results=1,
             order_by=["attributes.start_time ASC"],
         )
-        if earlier:
-            info = earlier[0].info
-        else:
-            info = self._client.create_run(
+        if not earlier:
+            return self._new_run(
                 experiment_id,
-                run_name=f"{publication.name}-{publication.digest[:8]}",
-                tags={
+                f"{publication.name}-{publication.digest[:8]}",
+                {
                     **publication.tags,
                     **version_tags(publication),
                     _PUBLICATION_TAG: key,
                     "mlflow.source.name": "bpeline",
                     "mlflow.note.content": description_of(publication),
                 },
-            ).info
-        return TrackedRun(info.run_id, info.experiment_id)
+            )
+        return TrackedRun(earlier[0].info.run_id, earlier[0].info.experiment_id)
 
     def _experiment_of(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)
@@ -107,23 +110,54 @@ class MlflowRuns(MlflowConnection):
                 raise
             return str(found.experiment_id)
 
+    def record_sweep(self, sweep: SweepRecord) -> TrackedRun:
+        """Show a sweep: a run with the table and the picture, and a nested run for each child."""
+        with self._answering(f"recording a sweep of {sweep.name}"):
+            experiment_id = self._experiment_of(sweep.name)
+            about = {"mlflow.source.name": "bpeline", "kind": "sweep"}
+            note = {"mlflow.note.content": shortened(sweep.table, LONGEST_DESCRIPTION)}
+            parent = self._new_run(experiment_id, sweep.title, {**about, **note})
+            self._log(parent, sweep.params, _points({}, sweep.curves, 0))
+            inputs = [dataset_input(one) for one in sweep.inputs]
+            insisting(lambda: self._client.log_inputs(parent.run_id, inputs))
+            for path in sweep.figures:
+                self._client.log_artifact(parent.run_id, str(path), "figures")
+            self._client.log_text(parent.run_id, sweep.table, "sweep.md")
+            for child in sweep.children:
+                nested = {**about, "mlflow.parentRunId": parent.run_id}
+                run = self._new_run(experiment_id, child.title, nested)
+                points = _points(child.metrics, child.curves, child.vocab_size)
+                self._log(run, child.params, points)
+                self._client.log_dict(run.run_id, dict(child.evaluation), "evaluation.json")
+                self._client.set_terminated(run.run_id)
+            self._client.set_terminated(parent.run_id)
+            return parent
+
+    def _new_run(self, experiment_id: str, title: str, tags: Mapping[str, str]) -> TrackedRun:
+        info = self._client.create_run(experiment_id, run_name=title, tags=dict(tags)).info
+        return TrackedRun(info.run_id, info.experiment_id)
+
     def _log_values(self, run: TrackedRun, publication: Publication) -> None:
+        curves = {CURVE_METRIC: publication.curve, **publication.curves}
+        points = _points(publication.metrics, curves, publication.vocab_size)
+        self._log(run, publication.params, points)
+
+    def _log(self, run: TrackedRun, params: Mapping[str, Any], points: Points) -> None:
         # A fixed time makes repeating harmless: MLflow keeps one point per key, time and step.
         time_ms = int(self._client.get_run(run.run_id).info.start_time)
-        size = publication.vocab_size
-        points = {(CURVE_METRIC, step): value for step, value in publication.curve}
-        points |= {
-            (name, step): value
-            for name, curve in publication.curves.items()
-            for step, value in curve
-        }
-        points |= {(key, size): value for key, value in publication.metrics.items()}
         metrics = [point(key, value, time_ms, step) for (key, step), value in points.items()]
-        asked = sorted(publication.params.items())
-        params = [parameter(key, shortened(value)) for key, value in asked]
+        listed = [parameter(key, shortened(str(value))) for key, value in sorted(params.items())]
         for begin in range(0, len(metrics), METRICS_PER_REQUEST):
             batch = metrics[begin : begin + METRICS_PER_REQUEST]
             self._client.log_batch(run.run_id, metrics=batch)
-        for begin in range(0, len(params), PARAMS_PER_REQUEST):
-            batch = params[begin : begin + PARAMS_PER_REQUEST]
+        for begin in range(0, len(listed), PARAMS_PER_REQUEST):
+            batch = listed[begin : begin + PARAMS_PER_REQUEST]
             self._client.log_batch(run.run_id, params=batch)
+
+
+def _points(
+    metrics: Mapping[str, float], curves: Mapping[str, tuple[tuple[int, float], ...]], size: int
+) -> Points:
+    """Every point once: what is measured at the full size wins over the end of a curve."""
+    points = {(key, step): value for key, curve in curves.items() for step, value in curve}
+    return points | {(key, size): value for key, value in metrics.items()}

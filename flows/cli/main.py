@@ -23,6 +23,7 @@ from flows.cli.doctor import doctor
 from flows.cli.encode import encode
 from flows.cli.explain import explain
 from flows.cli.steps import steps
+from flows.cli.sweep import sweep
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.versions import export, show, versions
@@ -108,7 +109,7 @@ def cli() -> None:
 
 
 for command in (
-    train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
+    train, resume, sweep, versions, show, compare, promote, rollback, history, encode, decode, count,
     explain, export, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
