@@ -109,8 +109,8 @@ def cli() -> None:
 
 
 for command in (
-    train, resume, sweep, versions, show, compare, promote, rollback, history, encode, decode, count,
-    explain, export, compress, expand, steps, ui, doctor,
+    train, resume, sweep, versions, show, compare, promote, rollback, history, encode, decode,
+    count, explain, export, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
 
