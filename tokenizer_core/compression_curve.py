@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.word_counts import WordCounts
 
 Curve = tuple[tuple[int, float], ...]
 _FIRST_SIZE = 512
@@ -24,10 +25,15 @@ def has_curve(tokenizer: Tokenizer) -> bool:
     return tokenizer.words is None and not tokenizer.byte_pairs.has_whole_words
 
 
+def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:
+    """`Tokenizer.merge_gains`; None where there is no curve. Those of several texts add up."""
+    return tokenizer.merge_gains(words) if has_curve(tokenizer) else None
+
+
 def curve_sizes(tokenizer: Tokenizer) -> list[int]:
     """512, 1024, 2048, … as far as the merges reach, and the size itself."""
     full = tokenizer.vocab_size
-    without_merges = full - len(tokenizer.merges)
+    without_merges = full - tokenizer.byte_pairs.merges
     sizes = [_FIRST_SIZE << doubling for doubling in range(full.bit_length())]
     return [size for size in sizes if without_merges <= size < full] + [full]
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokenizer_core.bootstrap import resampled_change
-from tokenizer_core.compression_curve import Curve
+from tokenizer_core.compression_curve import Curve, gains_on
 from tokenizer_core.measuring import Measured, added, measure
-from tokenizer_core.metric_names import figures_of
-from tokenizer_core.metrics import CompressionReport, report
+from tokenizer_core.metric_names import ALL, CONFIDENCES, FEWEST_RESAMPLED, LABELS, figures_of
+from tokenizer_core.metrics import CompressionReport, report, vocab_figures
 from tokenizer_core.parity import Parity, parity, token_divergence
 from tokenizer_core.tokenizer import Tokenizer
-
-ALL = "all"
-CONFIDENCES = (0.8, 0.9, 0.95, 0.99)
-FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
-Label = Literal["language", "domain"]
-LABELS: tuple[Label, ...] = ("language", "domain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +117,12 @@ class Evaluation:
     premiums: Mapping[str, float]
     divergences: Mapping[tuple[str, str], float]
 
+    @property
+    def distinct_parts(self) -> list[Slice]:
+        """The slices without those that are another one again, ``all`` first."""
+        first = {frozenset(part.texts): part for part in reversed(self.parts)}
+        return [part for part in self.parts if first[frozenset(part.texts)] is part]
+
 
 def evaluate_texts(
     tokenizer: Tokenizer,
@@ -142,35 +144,38 @@ def evaluate_texts(
         EmptyCorpus: a text without a word.
         InvalidUtf8: a document is not UTF-8.
     """
-    tokenizers = {"": tokenizer, **others}
-    measured = [measure(list(tokenizers.values()), text.documents) for text in texts]
+    contestants = {label: _Contestant(one) for label, one in {"": tokenizer, **others}.items()}
+    for text in texts:
+        measured = measure([one.tokenizer for one in contestants.values()], text.documents)
+        for contestant, found in zip(contestants.values(), measured, strict=True):
+            contestant.take(found)
     parts = slices_of(texts)
-    by_slice = {
-        part.name: [
-            added([measured[place][column] for place in _places(texts, part)])
-            for column in range(len(tokenizers))
-        ]
-        for part in parts
+    on_texts = {
+        names: {label: one.on(_places(texts, names)) for label, one in contestants.items()}
+        for names in dict.fromkeys(
+            part.texts for part in parts
+        )  # the same texts are looked at once
     }
-    columns = {label: column for column, label in enumerate(tokenizers)}
-    reports = {
-        label: {name: report(tokenizers[label], found[column]) for name, found in by_slice.items()}
-        for label, column in columns.items()
+    by_slice = {part.name: on_texts[part.texts] for part in parts}
+    slices = {label: _measurements(by_slice, label) for label in contestants}
+    changes = {
+        names: {label: change(one[0], found[""][0]) for label, one in found.items() if label}
+        for names, found in on_texts.items()
     }
     opponents = {
         label: Opponent(
             other.digest,
             other.vocab_size,
-            _measurements(reports[label]),
-            {name: change(found[columns[label]], found[0]) for name, found in by_slice.items()},
+            slices[label],
+            {part.name: changes[part.texts][label] for part in parts},
         )
         for label, other in others.items()
     }
-    languages = _by_language(texts, [found[0] for found in measured])
+    languages = _by_language(texts, contestants[""].measured)
     evaluation = Evaluation(
-        report=reports[""][ALL],
+        report=by_slice[ALL][""][1],
         parts=parts,
-        slices=_measurements(reports[""]),
+        slices=slices[""],
         opponents=opponents,
         parity=_parity(languages, parallel),
         premiums=_premiums(languages) if parallel else {},
@@ -179,7 +184,7 @@ def evaluate_texts(
             for one, other in combinations(languages, 2)
         },
     )
-    return evaluation, {label: by_slice[ALL][column] for label, column in columns.items()}
+    return evaluation, {label: found[0] for label, found in by_slice[ALL].items()}
 
 
 def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
@@ -209,11 +214,35 @@ def change(before: Measured, after: Measured) -> Change:
     )
 
 
-def _places(texts: Sequence[EvaluationText], part: Slice) -> list[int]:
-    return [place for place, text in enumerate(texts) if text.name in part.texts]
+class _Contestant:
+    """One tokenizer, and what it made of every text in turn."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.vocab = vocab_figures(tokenizer)
+        self.measured: list[Measured] = []
+        self._gains: list[NDArray[np.int64] | None] = []
+
+    def take(self, measured: Measured) -> None:
+        self.measured.append(measured)
+        self._gains.append(gains_on(self.tokenizer, measured.words))
+
+    def on(self, places: Sequence[int]) -> tuple[Measured, CompressionReport]:
+        """What it made of some texts together, and the figures of that."""
+        measured = added([self.measured[place] for place in places])
+        known = [gains for place in places if (gains := self._gains[place]) is not None]
+        gains = np.sum(known, axis=0) if known else None
+        return measured, report(self.tokenizer, measured, self.vocab, gains)
 
 
-def _measurements(reports: Mapping[str, CompressionReport]) -> dict[str, Measurement]:
+def _places(texts: Sequence[EvaluationText], names: Sequence[str]) -> list[int]:
+    return [place for place, text in enumerate(texts) if text.name in names]
+
+
+def _measurements(
+    by_slice: Mapping[str, Mapping[str, tuple[Measured, CompressionReport]]], label: str
+) -> dict[str, Measurement]:
+    reports = {name: found[label][1] for name, found in by_slice.items()}
     return {
         name: Measurement(figures_of(one), one.curve, one.merge_gain)
         for name, one in reports.items()

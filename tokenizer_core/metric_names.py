@@ -1,14 +1,22 @@
 """The names of figures: in MLflow, in rules of promotion, in ``evaluation.json``. Computes nothing.
 
-What stands before the slash groups charts and tables; a slice stands behind a dot:
-``compression/bytes_per_token.german``.
+What stands before the slash groups charts and tables; of a slice that is the metric, so that its
+charts stand side by side: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import TYPE_CHECKING, Literal
 
-from tokenizer_core.metrics import CompressionReport
+if TYPE_CHECKING:
+    from tokenizer_core.metrics import CompressionReport
+
+ALL = "all"  # the slice that is everything
+Label = Literal["language", "domain"]
+LABELS: tuple[Label, ...] = ("language", "domain")
+CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
+FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 MERGE_GAIN = "compression/merge_gain_per_million"
@@ -72,7 +80,6 @@ SHOWN_PER_SLICE = (
     "words/fertility",
     "words/continued",
     "vocabulary/utilization",
-    "evaluated/bytes",
 )
 
 
@@ -84,4 +91,4 @@ def figures_of(report: CompressionReport) -> dict[str, float]:
 
 def of_slice(name: str, slice_name: str) -> str:
     """The name of a metric of one slice."""
-    return f"{name}.{slice_name}"
+    return f"{name.rpartition('/')[2]}/{slice_name}"

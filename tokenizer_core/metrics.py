@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokenizer_core.compression_curve import (
     Curve,
     compression_curve,
-    has_curve,
+    gains_on,
     merge_gain_curve,
 )
 from tokenizer_core.errors import EmptyCorpus
@@ -135,11 +136,53 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[bytes]) -> CompressionRep
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
-    return report(tokenizer, measure([tokenizer], documents)[0])
+    (measured,) = measure([tokenizer], documents)
+    gains = gains_on(tokenizer, measured.words)
+    return report(tokenizer, measured, vocab_figures(tokenizer), gains)
 
 
-def report(tokenizer: Tokenizer, measured: Measured) -> CompressionReport:
+@dataclass(frozen=True, slots=True, eq=False)
+class VocabFigures:
+    """What can be said of a tokenizer without any text.
+
+    Attributes:
+        unreachable, undecodable: as in `CompressionReport`.
+        lengths: int64: bytes of every ordinary token.
+        unknown, high_bytes: ids of the unknown token, and of single bytes above 0x7F.
+    """
+
+    unreachable: int | None
+    undecodable: int
+    lengths: NDArray[np.int64]
+    unknown: list[int]
+    high_bytes: list[int]
+
+
+def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
+    """Look at the vocab of a tokenizer; once for all texts."""
+    special = set(tokenizer.special_tokens.values())
+    ordinary = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}
+    unknown = getattr(tokenizer.algorithm, "unknown", None)
+    by_bytes = tokenizer.words is None
+    return VocabFigures(
+        len(unreachable_tokens(tokenizer.encoder, ordinary)) if by_bytes else None,
+        undecodable_tokens(ordinary),
+        np.fromiter(map(len, ordinary), np.int64, len(ordinary)),
+        [] if unknown is None else [tokenizer.token_to_id(unknown)],
+        [ordinary[byte] for byte in _HIGH if byte in ordinary],
+    )
+
+
+def report(
+    tokenizer: Tokenizer,
+    measured: Measured,
+    vocab: VocabFigures,
+    gains: NDArray[np.int64] | None,
+) -> CompressionReport:
     """The figures of what was measured.
+
+    Args:
+        gains: from `gains_on` the same text.
 
     Raises:
         EmptyCorpus: as `evaluate`.
@@ -154,10 +197,9 @@ def report(tokenizer: Tokenizer, measured: Measured) -> CompressionReport:
     tokens, size = measured.tokens, text.bytes
     tokens_of = np.diff(tokenizer.encoder.encode_words(pre_tokens.words())[1], prepend=0)
     distribution = token_distribution(occurrences, tokenizer.vocab_size)
-    ordinary = _ordinary_tokens(tokenizer)
-    lengths = np.fromiter(map(len, ordinary), np.int64, len(ordinary))
+    lengths = vocab.lengths
     bits = distribution.unigram_bits(tokens)
-    curve, merge_gain = _curves(tokenizer, measured)
+    curve, merge_gain = _curves(tokenizer, measured, gains)
     return CompressionReport(
         bytes_per_token=size / tokens,
         chars_per_token=text.chars / tokens,
@@ -165,13 +207,11 @@ def report(tokenizer: Tokenizer, measured: Measured) -> CompressionReport:
         tokens_per_line=tokens / text.lines,
         compression_ratio_vs_bytes=1 - tokens / size,
         vocab_utilization=distribution.distinct_tokens / tokenizer.vocab_size,
-        unreachable_tokens=len(unreachable_tokens(tokenizer.encoder, ordinary))
-        if tokenizer.words is None
-        else None,
-        undecodable_tokens=undecodable_tokens(ordinary),
+        unreachable_tokens=vocab.unreachable,
+        undecodable_tokens=vocab.undecodable,
         roundtrip_failures=measured.roundtrip_failures,
-        unknown_rate=int(occurrences[_unknown_ids(tokenizer)].sum()) / tokens,
-        byte_rate=int(occurrences[_high_bytes(ordinary)].sum()) / tokens,
+        unknown_rate=int(occurrences[vocab.unknown].sum()) / tokens,
+        byte_rate=int(occurrences[vocab.high_bytes].sum()) / tokens,
         continued_words=int(pre_tokens.counts[tokens_of > 1].sum()) / pre_tokens.total,
         single_token_words=int((tokens_of == 1).sum()) / len(pre_tokens),
         distribution=distribution,
@@ -196,25 +236,10 @@ def report(tokenizer: Tokenizer, measured: Measured) -> CompressionReport:
     )
 
 
-def _curves(tokenizer: Tokenizer, measured: Measured) -> tuple[Curve, Curve]:
+def _curves(
+    tokenizer: Tokenizer, measured: Measured, gains: NDArray[np.int64] | None
+) -> tuple[Curve, Curve]:
     size = measured.text.bytes
-    if not has_curve(tokenizer):
+    if gains is None:
         return ((tokenizer.vocab_size, size / measured.tokens),), ()
-    gains = tokenizer.merge_gains(measured.words)
     return compression_curve(tokenizer, size, gains), merge_gain_curve(tokenizer, size, gains)
-
-
-def _unknown_ids(tokenizer: Tokenizer) -> list[int]:
-    """The id of the unknown token, where the algorithm has one."""
-    unknown = getattr(tokenizer.algorithm, "unknown", None)
-    return [] if unknown is None else [tokenizer.token_to_id(unknown)]
-
-
-def _high_bytes(ordinary: dict[bytes, int]) -> list[int]:
-    """The ids of single bytes that are no character."""
-    return [ordinary[byte] for byte in _HIGH if byte in ordinary]
-
-
-def _ordinary_tokens(tokenizer: Tokenizer) -> dict[bytes, int]:
-    special = set(tokenizer.special_tokens.values())
-    return {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}

@@ -1,6 +1,7 @@
 """The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
 
-Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 130 interrupted.
+Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
+(of `bpeline train --rules`, everything else is done), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from flows.cli.gc import gc
 from flows.cli.report import report
 from flows.cli.server import deploy, server
 from flows.cli.steps import steps
+from flows.cli.sweep import sweep
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.versions import export, show, versions
@@ -112,8 +114,10 @@ def cli() -> None:
 for command in (
     train,
     resume,
+    sweep,
     versions,
     show,
+    report,
     compare,
     promote,
     rollback,
@@ -122,7 +126,6 @@ for command in (
     decode,
     count,
     explain,
-    report,
     export,
     compress,
     expand,

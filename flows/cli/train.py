@@ -9,7 +9,7 @@ import click
 
 from flows.algorithm_options import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
 from flows.cli.options import echo_json, json_option, workspace_option
-from tokenizer_core.errors import InvalidOption
+from tokenizer_core.errors import InvalidOption, PromotionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ Examples:
   bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'
   bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
   bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000
+  bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ --rules rules.toml
   bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps
   bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe
 """,
@@ -141,6 +142,27 @@ Examples:
     metavar="LANGUAGE=PATH",
     help="Instead of PATHS: a tokenizer NAME-LANGUAGE for each, and what a joint one would be.",
 )
+@click.option(
+    "--eval",
+    "evaluation",
+    multiple=True,
+    metavar="NAME=FILES",
+    help="Text to evaluate on instead of held-out documents: 'english=heldout/*.txt', "
+    "'german:language=de:domain=news=de/*.txt', or a .toml file of such; repeat for more.",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="[NAME=]REF",
+    help="A tokenizer to measure on the same text: a file or a registered version; repeat for "
+    "more. The champion is always measured.",
+)
+@click.option(
+    "--rules",
+    type=click.Path(dir_okay=False),
+    help="TOML file of rules: the new version becomes champion if all hold; exit code 3 if not.",
+)
 @click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
 @workspace_option
@@ -171,7 +193,7 @@ def train(
         _add_demo(parameters, paths)
     else:
         parameters["paths"] = list(paths)
-    for tokens in ("special_tokens", "required_tokens"):
+    for tokens in ("special_tokens", "required_tokens", "evaluation", "baselines"):
         parameters[tokens] = list(parameters[tokens])
     if "name" not in parameters:
         raise InvalidOption(
@@ -312,7 +334,11 @@ def _run(parameters: dict[str, Any]) -> TrainingSummary:
 
 
 def _print(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
+    """Show what came of it; a refused promotion is the exit code's business too."""
     if as_json:
         echo_json(summary.as_dict())
     else:
         click.echo(summary.as_text())
+    promotion = getattr(summary, "promotion", None)  # several languages are promoted by hand
+    if promotion is not None and not promotion.promoted:
+        click.get_current_context().exit(PromotionRefused.exit_code)
