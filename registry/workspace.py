@@ -28,7 +28,9 @@ _KIND = "bpeline workspace"
 _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
-_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
+_WORK_DIRECTORIES = (
+    "shards", "tables", "corpora", "runs", "versions", "outbox", "temporary",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,9 @@ class Workspace:
 
     def table_manifest(self, key: str) -> Path:
         return self.tables / f"{key}.json"
+
+    def corpus_record(self, digest: str) -> Path:
+        return self.root / "corpora" / f"{digest}.json"
 
     def run_directory(self, run_id: str) -> Path:
         return self.runs / run_id

@@ -25,6 +25,7 @@ from flows.cli.report import report
 from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
+from flows.cli.verify import verify
 from flows.cli.versions import export, show, versions
 from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption
 
@@ -109,7 +110,7 @@ def cli() -> None:
 
 for command in (
     train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
-    explain, report, export, compress, expand, steps, ui, doctor,
+    explain, report, verify, export, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
 
