@@ -63,12 +63,10 @@ class ReportContents:
 
 def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Ids that are neither special nor a single byte, ascending."""
-    chosen = (
-        id_
-        for id_, token in tokenizer.vocab.items()
-        if len(token) > 1 and not tokenizer.is_special(id_)
-    )
-    return np.array(sorted(chosen), np.int64)
+    vocab = tokenizer.vocab
+    ids = np.fromiter(vocab, np.int64, len(vocab))
+    longer = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) > 1]
+    return np.setdiff1d(longer, list(tokenizer.special_tokens.values()))
 
 
 def junk_ids(tokenizer: Tokenizer, use: TokenUse) -> NDArray[np.int64]:
