@@ -28,9 +28,7 @@ _KIND = "bpeline workspace"
 _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
-_WORK_DIRECTORIES = (
-    "shards", "tables", "corpora", "runs", "versions", "outbox", "temporary",
-)  # fmt: skip
+_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +168,7 @@ class Workspace:
         return self.tables / f"{key}.json"
 
     def corpus_record(self, digest: str) -> Path:
-        return self.root / "corpora" / f"{digest}.json"
+        return self.tables / f"{digest}.corpus.json"
 
     def run_directory(self, run_id: str) -> Path:
         return self.runs / run_id

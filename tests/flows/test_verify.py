@@ -150,7 +150,7 @@ def test_counts_that_are_gone_cannot_be_reused(
     here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = moved(here, tmp_path, monkeypatch)
-    shutil.rmtree(workspace / "tables")
+    remove(workspace / "tables", "*.duckdb")
     assert verified(bpeline, "--reuse-counts", code=1)["verdict"] == "counts gone"
     assert verified(bpeline, code=0)["recounted"] is True
 
@@ -159,7 +159,7 @@ def test_without_a_record_of_files_the_same_paths_are_read(
     here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = moved(here, tmp_path, monkeypatch)
-    shutil.rmtree(workspace / "corpora")
+    remove(workspace / "tables", "*.corpus.json")
     assert verified(bpeline, code=0)["inputs"] == 3
     (here / "corpus" / "a.txt").write_text("something else altogether")
     found = verified(bpeline, code=1)
@@ -172,6 +172,11 @@ def moved(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
     monkeypatch.chdir(tmp_path)
     return tmp_path / ".bpeline"
+
+
+def remove(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
+        path.unlink()
 
 
 @pytest.mark.parametrize("algorithm", ["char-bpe", "wordpiece", "frequency-bpe"])
