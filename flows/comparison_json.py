@@ -12,6 +12,9 @@ from tokenizer_core.formats.printable import printable_tokens
 def comparison_json(compared: VersionComparison) -> dict[str, Any]:
     """All of it; tokens are spelt as in vocab.json, one printable character for each byte."""
     values: dict[str, Any] = _spelt(asdict(compared))
+    for shown, part in zip(values["slices"], compared.slices, strict=True):
+        intervals = part.change.intervals.items()
+        shown["change"]["intervals"] = {str(key): list(ends) for key, ends in intervals}
     for pair, one in zip(values["metrics"], compared.metrics, strict=True):
         pair["difference"] = one.difference
     if compared.documents is not None:

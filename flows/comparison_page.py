@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from flows.comparison_text import compared_metrics, facts, number_text, word_lists
+from flows.comparison_text import (
+    SHOWN_CONFIDENCE,
+    compared_metrics,
+    facts,
+    number_text,
+    slice_rows,
+    word_lists,
+)
 from flows.token_text import token_text
 from registry.comparison import VersionComparison
 from tokenizer_core.comparison import WordChange
@@ -28,7 +35,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 def comparison_page(compared: VersionComparison) -> str:
     """The page; words and tokens are text of somebody's corpus, so all of it is escaped."""
     title = f"{escape(compared.first)} → {escape(compared.second)}"
-    parts = [f"<h1>{title}</h1>", _facts(compared), _metrics(compared)]
+    parts = [f"<h1>{title}</h1>", _facts(compared), _slices(compared), _metrics(compared)]
     if compared.documents is not None:
         parts += [
             f"<h2>{escape(heading.capitalize())}</h2>{_changes(changes)}"
@@ -50,6 +57,23 @@ def _facts(compared: VersionComparison) -> str:
         for subject, statement in facts(compared)
     )
     return _table(rows, "facts")
+
+
+def _slices(compared: VersionComparison) -> str:
+    if len(compared.slices) < 2:
+        return ""
+    interval = f"{SHOWN_CONFIDENCE:.0%} interval"
+    head = "".join(
+        f"<th{' class=number' if place else ''}>{title}</th>"
+        for place, title in enumerate(("slice", "text", "tokens", interval))
+    )
+    rows = (
+        f"<tr><td>{escape(name)}</td>"
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in slice_rows(compared)
+    )
+    return "<h2>Slices</h2>" + _table([f"<tr>{head}</tr>", *rows])
 
 
 def _metrics(compared: VersionComparison) -> str:

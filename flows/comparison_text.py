@@ -15,6 +15,7 @@ from tokenizer_core.comparison import (
     WordChange,
 )
 
+SHOWN_CONFIDENCE = 0.95
 _TOKENS_SHOWN = 12
 # What says nothing about the tokenizer, only about the run that made it.
 _NOT_COMPARED = ("seconds/", "evaluated/encode_mb_per_second")
@@ -31,6 +32,14 @@ def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:
     lines += [f"{title:<10} {value}" for title, value in facts(compared)]
     if compared.documents is None:
         return lines
+    if len(compared.slices) > 1:
+        rows = [("slice", "text", "tokens", f"{SHOWN_CONFIDENCE:.0%} interval")]
+        rows += slice_rows(compared)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines.append("")
+        for name, *cells in rows:
+            shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *shown]))
     for title, changes in word_lists(compared.documents.segmentation):
         if changes:
             lines += ["", title, *_change_lines(changes[:words])]
@@ -51,6 +60,32 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
         said.append(("text", verdict(compared.documents)))
         said.append(("words", _words(compared.documents.segmentation)))
     return [(subject, statement) for subject, statement in said if statement]
+
+
+def comparison_markdown(compared: VersionComparison) -> str:
+    """The whole comparison for Prefect and for reports."""
+    lines = [f"# {compared.first} → {compared.second}", "", "| | |", "|---|---|"]
+    lines += [f"| {subject} | {_cell(statement)} |" for subject, statement in facts(compared)]
+    if len(compared.slices) > 1:
+        lines += ["", "| slice | text | tokens | interval |", "|---|---:|---:|---|"]
+        lines += [f"| {' | '.join(row)} |" for row in slice_rows(compared)]
+    pairs = compared_metrics(compared.metrics)
+    lines += ["", f"| metric | {compared.first} | {compared.second} | difference |"]
+    lines += ["|---|---:|---:|---:|"]
+    for one in pairs:
+        cells = number_text(one.first), number_text(one.second), number_text(one.difference, "+")
+        lines.append(f"| {one.key} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def slice_rows(compared: VersionComparison) -> list[tuple[str, str, str, str]]:
+    """Every slice: its name, how much text, how many more tokens, and the interval of that."""
+    rows = []
+    for one in compared.slices:
+        interval = one.change.intervals.get(SHOWN_CONFIDENCE)
+        said = "too few documents" if interval is None else "{:+.2%} … {:+.2%}".format(*interval)
+        rows.append((one.name, megabytes(one.bytes), f"{one.change.value:+.2%}", said))
+    return rows
 
 
 def verdict(documents: DocumentComparison) -> str:
@@ -136,5 +171,11 @@ def _words(segmentation: Segmentation) -> str:
     return (
         f"{segmentation.changed_words:,} of {segmentation.words:,} distinct words are cut "
         f"differently, {segmentation.changed_occurrences:,} of "
-        f"{segmentation.occurrences:,} occurrences"
+        f"{segmentation.occurrences:,} occurrences; {segmentation.stability:.1%} of the places "
+        "where either cuts inside words are the same"
     )
+
+
+def _cell(text: str) -> str:
+    """Text inside a Markdown table: tokens may hold what ends a cell."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

@@ -1,90 +1,94 @@
-"""A tokenizer is measured on documents that training has not seen."""
+"""A tokenizer is measured on documents that training has not seen, beside those it should beat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+from flows import progress
+from flows.baselines import CHAMPION, load_baselines
 from flows.combine_counts import CountedWords
+from flows.evaluation_setup import EvaluationSetup
 from flows.learn import Learned
 from flows.plan_chunks import CorpusPlan
 from flows.steps import step
 from flows.summary import counted, megabytes
 from flows.training_request import TrainingRequest
+from registry.aliases import present_version
+from registry.comparison import VersionComparison, compare_evaluated
+from registry.load import load_version
+from registry.measured import MeasuredSource, evaluation_record
+from registry.opening import open_registry
 from registry.word_count_store import WordCountStore
 from registry.workspace import Workspace
-from tokenizer_core import metrics
 from tokenizer_core.chunk_counts import documents_between
 from tokenizer_core.chunking import ChunkGroup, read_chunks
+from tokenizer_core.compression_curve import has_curve
 from tokenizer_core.corpus import SourceFile
-from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.digests import digest_of, digest_of_bytes
+from tokenizer_core.document_stream import documents_of
+from tokenizer_core.errors import InvalidTokenizer, RegistryUnreachable
+from tokenizer_core.evaluation import Evaluation, EvaluationText, evaluate_texts
+from tokenizer_core.measuring import Measured
+from tokenizer_core.metric_names import ALL
+from tokenizer_core.metrics import CompressionReport
 from tokenizer_core.reading import Reading
+from tokenizer_core.token_usage import TokenUsage, token_usage
+from tokenizer_core.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from registry.opening import Registry
+    from registry.resolution import ResolvedVersion
 
 MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
 MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out
+HELD_OUT, TRAINING = "held-out", "training"  # what these are called where no sources were named
 
 # With 50 sections of 4 KiB, bytes per token is off by 3 % (English, C) to 6 % (many languages), one
 # standard deviation over samples of the same corpus; with 10 of them by 7 to 14 %.
 FEWEST_DOCUMENTS = 50
 LEAST_BYTES = FEWEST_DOCUMENTS * 4096
 
-# How MLflow groups and orders the figures: charts are grouped by what stands before the slash.
-NAMES = {
-    "bytes_per_token": "compression/bytes_per_token",
-    "chars_per_token": "compression/chars_per_token",
-    "compression_ratio_vs_bytes": "compression/ratio_vs_bytes",
-    "unigram_bits_per_byte": "compression/unigram_bits_per_byte",
-    "fertility": "words/fertility",
-    "continued_words": "words/continued",
-    "single_token_words": "words/distinct_in_one_token",
-    "vocab_utilization": "vocabulary/utilization",
-    "distribution.distinct_tokens": "vocabulary/distinct_tokens",
-    "distribution.unused_tokens": "vocabulary/unused_tokens",
-    "distribution.rare_tokens": "vocabulary/rare_tokens",
-    "distribution.f95": "vocabulary/f95",
-    "unreachable_tokens": "vocabulary/unreachable_tokens",
-    "undecodable_tokens": "vocabulary/undecodable_tokens",
-    "mean_token_bytes": "vocabulary/token_bytes_mean",
-    "median_token_bytes": "vocabulary/token_bytes_median",
-    "longest_token_bytes": "vocabulary/token_bytes_longest",
-    "distribution.shannon_entropy": "distribution/shannon_entropy",
-    "distribution.shannon_efficiency": "distribution/shannon_efficiency",
-    "distribution.renyi_efficiency": "distribution/renyi_efficiency_2.5",
-    "distribution.renyi_efficiency_observed": "distribution/renyi_efficiency_2.5_observed",
-    "distribution.imbalance": "distribution/imbalance",
-    "distribution.percentile_frequency": "distribution/percentile_frequency",
-    "distribution.average_rank": "distribution/average_rank",
-    "distribution.type_token_ratio": "distribution/type_token_ratio",
-    "unknown_rate": "vocabulary/unknown_rate",
-    "roundtrip_failures": "evaluated/roundtrip_failures",
-    "encode_mb_per_second": "evaluated/encode_mb_per_second",
-    "bytes": "evaluated/bytes",
-    "chars": "evaluated/chars",
-    "words": "evaluated/words",
-    "pre_tokens": "evaluated/pre_tokens",
-    "tokens": "evaluated/tokens",
-    "documents": "evaluated/documents",
-}
-
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluated:
     """What was measured, and on what.
 
     Attributes:
-        report: the figures.
-        held_out: whether training had not seen the documents.
+        evaluation: the figures.
+        sources: what the texts were.
+        held_out: whether training had not seen them.
+        parallel: whether the texts of all languages say the same.
+        references: label → what the tokenizers compared with are called.
+        usage: how the words trained on use the vocab; None for other algorithms.
+        comparison: to the present champion; None when there is none.
     """
 
-    report: metrics.CompressionReport
+    evaluation: Evaluation
+    sources: tuple[MeasuredSource, ...]
     held_out: bool
+    parallel: bool
+    references: Mapping[str, str]
+    usage: TokenUsage | None
+    comparison: VersionComparison | None
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """The figures under the names that MLflow shows; those that mean something."""
-        figures = {name: attrgetter(key)(self.report) for key, name in NAMES.items()}
-        return {name: float(figure) for name, figure in figures.items() if figure is not None}
+    def report(self) -> CompressionReport:
+        """Of all texts together."""
+        return self.evaluation.report
+
+    def record(self, digest: str) -> dict[str, Any]:
+        """The content of ``evaluation.json``."""
+        return evaluation_record(
+            self.evaluation,
+            digest=digest,
+            sources=self.sources,
+            references=self.references,
+            held_out=self.held_out,
+            parallel=self.parallel,
+            usage=self.usage,
+        )
 
     @property
     def is_small(self) -> bool:
@@ -92,13 +96,25 @@ class Evaluation:
         return self.report.documents < FEWEST_DOCUMENTS or self.report.bytes < LEAST_BYTES
 
     @property
+    def kind(self) -> str:
+        """What kind of text it was: ``held-out``, ``training``, or from which sources."""
+        if not self.held_out:
+            return TRAINING
+        names = [source.name for source in self.sources]
+        return names[0] if len(names) == 1 else "evaluation"
+
+    @property
     def outcome(self) -> str:
-        kind = "held-out" if self.held_out else "training"
-        return (
+        said = (
             f"{self.report.bytes_per_token:.4f} bytes/token on "
-            f"{counted(self.report.documents, f'{kind} document')}, "
+            f"{counted(self.report.documents, f'{self.kind} document')}, "
             f"{megabytes(self.report.bytes)}{', a small sample' if self.is_small else ''}"
         )
+        opponent = self.evaluation.opponents.get(CHAMPION)
+        if opponent is None:
+            return said
+        change = opponent.changes[ALL].value
+        return f"{said}; {change:+.2%} tokens against {self.references[CHAMPION]}"
 
     @property
     def warning(self) -> str:
@@ -111,7 +127,7 @@ class Evaluation:
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
             f"together were held out: below {FEWEST_DOCUMENTS} documents or "
             f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more; "
-            "hold out more (`--held-out 0.1`) or compare on more text"
+            "hold out more (`--held-out 0.1`) or evaluate on more text (`--eval`)"
         )
 
 
@@ -120,28 +136,147 @@ def evaluate(
     learned: Learned,
     words: CountedWords,
     plan: CorpusPlan,
+    setup: EvaluationSetup,
     request: TrainingRequest,
     workspace: Workspace,
-) -> Evaluation:
-    """Measure on the held-out documents, or on training text when there are none.
+) -> Evaluated:
+    """Measure on the named sources, else on held-out documents, else on training text.
+
+    The champion and the baselines are measured on the same documents.
 
     Raises:
+        CorpusError: a source that cannot be read as declared.
         InvalidTokenizer: a document does not survive encoding and decoding by byte-level BPE; a
             defect of ours. Other algorithms lose what stands between words.
     """
-    documents = WordCountStore(workspace).held_out_documents(words.shards, MOST_HELD_OUT)
-    held_out = bool(documents)
-    if not held_out:
-        documents = list(_first_documents(plan.files, request.reading))
-    report = metrics.evaluate(learned.tokenizer(request), documents)
-    if report.roundtrip_failures and request.over_bytes:
+    registry = open_registry(workspace)
+    tokenizer = learned.tokenizer(request)
+    champion = _champion(registry, request.name)
+    others, references = _others(registry, champion, request, workspace)
+    reading, texts = request.evaluation_reading, _Texts(setup, words, plan, request, workspace)
+    evaluation, measured = evaluate_texts(
+        tokenizer, others, list(texts.made(reading)), setup.parallel
+    )
+    if evaluation.report.roundtrip_failures and request.over_bytes:
         raise InvalidTokenizer(
-            f"{report.roundtrip_failures} documents are not what they were after encoding and "
-            "decoding",
+            f"{evaluation.report.roundtrip_failures} documents are not what they were after "
+            "encoding and decoding",
             "every document survives: this is a defect of bpeline",
             "report it; nothing was published",
         )
-    return Evaluation(report, held_out)
+    return Evaluated(
+        evaluation,
+        texts.sources(evaluation),
+        texts.held_out,
+        setup.parallel,
+        references,
+        _usage(tokenizer, words, workspace),
+        None
+        if champion is None
+        else _comparison(champion, request, others, tokenizer, evaluation, measured),
+    )
+
+
+class _Texts:
+    """The texts to evaluate on, and what was read of each."""
+
+    def __init__(
+        self,
+        setup: EvaluationSetup,
+        words: CountedWords,
+        plan: CorpusPlan,
+        request: TrainingRequest,
+        workspace: Workspace,
+    ) -> None:
+        self.setup = setup
+        self.held_out = True
+        self._digests: dict[str, list[str]] = {}
+        self._unnamed: list[bytes] = []
+        if not setup.files:
+            store = WordCountStore(workspace)
+            self._unnamed = store.held_out_documents(words.shards, MOST_HELD_OUT)
+            self.held_out = bool(self._unnamed)
+            if not self.held_out:
+                self._unnamed = list(_first_documents(plan.files, request.reading))
+
+    def made(self, reading: Reading) -> Iterator[EvaluationText]:
+        """Each text; its documents are read when they are asked for."""
+        if not self.setup.files:
+            yield EvaluationText(HELD_OUT if self.held_out else TRAINING, self._unnamed)
+        for source, files in self.setup.files:
+            digests = self._digests.setdefault(source.name, [])
+            documents = documents_of(files, reading, digests)
+            yield EvaluationText(source.name, documents, source.language, source.domain)
+
+    def sources(self, evaluation: Evaluation) -> tuple[MeasuredSource, ...]:
+        """What was read, once it was."""
+        if not self.setup.files:
+            name = HELD_OUT if self.held_out else TRAINING
+            sizes = _sizes(evaluation, name)
+            framed = (len(one).to_bytes(8, "little") + one for one in self._unnamed)
+            digest = digest_of_bytes(*framed)
+            return (MeasuredSource(name, (), None, None, digest, *sizes),)
+        return tuple(
+            MeasuredSource(
+                source.name,
+                source.files,
+                source.language,
+                source.domain,
+                digest_of(self._digests[source.name]),
+                *_sizes(evaluation, source.name),
+            )
+            for source, _ in self.setup.files
+        )
+
+
+def _sizes(evaluation: Evaluation, name: str) -> tuple[int, int]:
+    metrics = evaluation.slices[name].metrics
+    return int(metrics["evaluated/documents"]), int(metrics["evaluated/bytes"])
+
+
+def _champion(registry: Registry, name: str) -> ResolvedVersion | None:
+    try:
+        return present_version(registry, name, CHAMPION)
+    except RegistryUnreachable as error:
+        progress.current().note(f"not compared with {name}@{CHAMPION}: {error.happened}")
+        return None
+
+
+def _others(
+    registry: Registry,
+    champion: ResolvedVersion | None,
+    request: TrainingRequest,
+    workspace: Workspace,
+) -> tuple[dict[str, Tokenizer], dict[str, str]]:
+    """What to compare with, and what it is called."""
+    others = load_baselines(request.baselines, workspace.root)
+    references = dict(one.split("=", 1) for one in request.baselines)
+    if champion is None:
+        return others, references
+    references = {CHAMPION: str(champion), **references}
+    return {CHAMPION: load_version(registry, champion), **others}, references
+
+
+def _usage(tokenizer: Tokenizer, words: CountedWords, workspace: Workspace) -> TokenUsage | None:
+    if not has_curve(tokenizer):
+        return None
+    return token_usage(tokenizer, WordCountStore(workspace).open_table(words.table))
+
+
+def _comparison(
+    champion: ResolvedVersion,
+    request: TrainingRequest,
+    others: Mapping[str, Tokenizer],
+    tokenizer: Tokenizer,
+    evaluation: Evaluation,
+    measured: Mapping[str, Measured],
+) -> VersionComparison:
+    return compare_evaluated(
+        (str(champion), others[CHAMPION], measured[CHAMPION]),
+        (f"{request.name} (new)", tokenizer, measured[""]),
+        evaluation,
+        CHAMPION,
+    )
 
 
 def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:

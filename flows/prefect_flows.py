@@ -38,7 +38,8 @@ SHARES = {
     "combine counts": 8.0,
     "learn merges": 35.0,
     "evaluate": 5.0,
-    "publish": 10.0,
+    "publish": 9.0,
+    "promote": 1.0,
 }
 
 
@@ -84,6 +85,11 @@ class PrefectListener(progress.Progress):
             markdown, key="tokenizer-summary", description=f"what {title} is and how it measures"
         )
         self._update(100.0)
+
+    def compared(self, title: str, markdown: str) -> None:
+        create_markdown_artifact(
+            markdown, key="champion-comparison", description=f"{title} beside the champion"
+        )
 
     def _show(self, name: str, done: int) -> bool:
         """Update the artifact unless that was done a moment ago: one update costs about 40 ms."""

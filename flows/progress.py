@@ -44,6 +44,9 @@ class Progress:
     def summary(self, title: str, markdown: str) -> None:
         """The run is done; ``markdown`` describes its result."""
 
+    def compared(self, title: str, markdown: str) -> None:
+        """A version was compared with the champion; ``markdown`` says how."""
+
     def closed(self) -> None:
         """The run has ended, well or not: tidy the screen."""
 
@@ -96,6 +99,10 @@ class Several(Progress):
     def summary(self, title: str, markdown: str) -> None:
         for listener in self.listeners:
             listener.summary(title, markdown)
+
+    def compared(self, title: str, markdown: str) -> None:
+        for listener in self.listeners:
+            listener.compared(title, markdown)
 
 
 def step_line(name: str, seconds: float, outcome: str) -> str:

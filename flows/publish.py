@@ -10,19 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from flows.combine_counts import CountedWords
+from flows.comparison_json import comparison_json
+from flows.comparison_page import comparison_page
 from flows.count_words import CountedCorpus
+from flows.evaluate import Evaluated
+from flows.evaluation_figures import draw_figures
 from flows.learn import Learned
 from flows.plan_chunks import CorpusPlan
 from flows.steps import step
 from flows.summary import TrainingSummary
 from flows.training_request import TrainingRequest
 from registry.artifacts import holds_version, load_verified, write_exports
-from registry.figures import draw_compression_curve, draw_token_lengths
+from registry.measured import write_evaluation
 from registry.opening import open_registry
 from registry.publication import CorpusInput, Publication, PublishedVersion
 from registry.publish import publish_version
 from registry.workspace import Workspace
-from tokenizer_core.digests import digest_of
+from tokenizer_core.digests import canonical_json, digest_of
+from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer
 from tokenizer_core.formats import bpeline
 from tokenizer_core.tokenizer import Tokenizer
@@ -38,6 +43,7 @@ def publish(
     plan: CorpusPlan,
     corpus: CountedCorpus,
     words: CountedWords,
+    evaluated: Evaluated,
     request: TrainingRequest,
     workspace: Workspace,
 ) -> PublishedVersion:
@@ -50,12 +56,14 @@ def publish(
     registry = open_registry(workspace)
     tokenizer = learned.tokenizer(request)
     with workspace.temporary_directory("publish") as directory:
-        figures = _draw(summary, tokenizer, directory)
+        figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
         provenance = _provenance(summary, learned, words, request)
+        files = _files(tokenizer, provenance, request, workspace, directory)
+        write_evaluation(evaluated.record(tokenizer.digest), files)
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
-            tokenizer_directory=_files(tokenizer, provenance, request, workspace, directory),
+            tokenizer_directory=files,
             run_id=summary.run_id,
             corpus_digest=words.corpus_digest,
             counts_digest=words.table.counts_digest,
@@ -64,8 +72,11 @@ def publish(
             params=_params(request, learned),
             metrics=summary.metrics,
             curve=summary.curve,
-            inputs=tuple(_inputs(plan, corpus, words)),
+            curves=summary.curves,
+            inputs=(*corpus_inputs(plan, corpus, words), *evaluation_inputs(evaluated)),
+            tags=_tags(evaluated),
             figures=figures,
+            pages=_pages(evaluated, directory / "pages"),
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -132,7 +143,9 @@ def _params(request: TrainingRequest, learned: Learned) -> dict[str, Any]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _inputs(plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords) -> list[CorpusInput]:
+def corpus_inputs(
+    plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords
+) -> list[CorpusInput]:
     """The sources with the digests of what they held; one for all when there are many."""
     chunks: dict[str, list[str]] = {}
     for file, reading in zip(plan.files, corpus.readings, strict=True):
@@ -147,11 +160,24 @@ def _inputs(plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords) -> lis
     ]
 
 
-def _draw(summary: TrainingSummary, tokenizer: Tokenizer, directory: Path) -> tuple[Path, ...]:
-    lengths = [len(token) for token in tokenizer.vocab.values()]
-    title = f"{summary.name}, {summary.vocab_size:,} ids"
-    figures = directory / "figures"
-    return (
-        draw_compression_curve(summary.curve, figures / "compression.svg", title),
-        draw_token_lengths(lengths, figures / "token-lengths.svg", title),
-    )
+def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
+    """What was evaluated on, with digests."""
+    return [
+        CorpusInput(one.name, ", ".join(one.files) or one.name, one.digest, "evaluation")
+        for one in evaluated.sources
+    ]
+
+
+def _tags(evaluated: Evaluated) -> dict[str, str]:
+    """What was compared with, so that a list of runs tells."""
+    return {f"compared_with.{label}": said for label, said in evaluated.references.items()}
+
+
+def _pages(evaluated: Evaluated, directory: Path) -> tuple[Path, ...]:
+    """The comparison to the champion, for people and for programs."""
+    if evaluated.comparison is None:
+        return ()
+    page, data = directory / "comparison.html", directory / "comparison.json"
+    DURABLE.write(page, comparison_page(evaluated.comparison).encode())
+    DURABLE.write(data, canonical_json(comparison_json(evaluated.comparison)))
+    return page, data

@@ -49,7 +49,7 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
     registry = open_registry(make=False)
     if run_id is not None:
         return _named(registry, run_id)
-    unfinished = registry.catalogue.unfinished_runs()
+    unfinished = _trainings(registry)
     for state in ("interrupted", "failed") if failed_too else ("interrupted",):
         for run in unfinished:
             if run.state == state:
@@ -66,7 +66,12 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
 
 def unfinished_runs() -> list[Run]:
     """Runs that were interrupted, failed or are not published, newest first."""
-    return open_registry(make=False).catalogue.unfinished_runs()
+    return _trainings(open_registry(make=False))
+
+
+def _trainings(registry: Registry) -> list[Run]:
+    """A sweep is no training: typed again, it finds what it has learned."""
+    return [run for run in registry.catalogue.unfinished_runs() if "sweep" not in run.config]
 
 
 def _named(registry: Registry, run_id: str) -> Run | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flows.combine_counts import CountedWords
 from flows.count_words import CountedCorpus
-from flows.evaluate import Evaluation
+from flows.evaluate import Evaluated
+from flows.evaluation_metrics import curves_of, metrics_of
 from flows.learn import Learned
 from flows.summary import TrainingSummary
 from flows.training_run import TrainingRun
@@ -15,7 +16,7 @@ def summarize(
     corpus: CountedCorpus,
     words: CountedWords,
     learned: Learned,
-    evaluation: Evaluation,
+    evaluated: Evaluated,
 ) -> TrainingSummary:
     """The summary of a run that is not published yet; says its notes."""
     seen, request = words.seen, run.request
@@ -23,15 +24,15 @@ def summarize(
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
     if learned.stopped_early:
         run.note(
-            f"stopped early at {evaluation.report.vocab_size:,} of {request.vocab_size:,} ids: "
+            f"stopped early at {evaluated.report.vocab_size:,} of {request.vocab_size:,} ids: "
             f"no pair occurs {request.min_count:,} times any more"
         )
-    if evaluation.warning:
-        run.note(evaluation.warning)
+    if evaluated.warning:
+        run.note(evaluated.warning)
     return TrainingSummary(
         name=request.name,
         run_id=run.id,
-        vocab_size=evaluation.report.vocab_size,
+        vocab_size=evaluated.report.vocab_size,
         merges=learned.merges,
         files=len(corpus.readings),
         chunks=len(corpus.chunks),
@@ -39,10 +40,11 @@ def summarize(
         corpus_bytes=corpus.corpus_bytes,
         words=words.table.rows,
         word_occurrences=words.table.total,
-        evaluated_bytes=evaluation.report.bytes,
-        held_out=evaluation.held_out,
+        evaluated_bytes=evaluated.report.bytes,
+        evaluated_on=evaluated.kind,
+        held_out=evaluated.held_out,
         metrics={
-            **evaluation.metrics,
+            **metrics_of(evaluated),
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
             "corpus/bytes": float(corpus.corpus_bytes),
             "corpus/documents": float(seen.documents),
@@ -52,7 +54,8 @@ def summarize(
             "corpus/pruned_distinct_words": float(learned.pruned.words),
             "corpus/pruned_words": float(learned.pruned.occurrences),
         },
-        curve=evaluation.report.curve,
+        curve=evaluated.report.curve,
+        curves=curves_of(evaluated),
         seconds=dict(run.seconds),
         notes=tuple(run.notes),
     )

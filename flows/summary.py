@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from registry.ui_links import LOCAL_UI
 
 if TYPE_CHECKING:
+    from flows.promote import Promotion
     from registry.publication import PublishedVersion
 
 
@@ -29,12 +30,15 @@ class TrainingSummary:
         corpus_bytes: bytes of text, decompressed.
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
+        evaluated_on: what these were, in a word.
         held_out: whether training had not seen these documents.
         metrics: every measured value by name.
         curve: (vocab size, bytes per token).
+        curves: whatever else varies with the vocab size, by name.
         seconds: of every step.
         directory: where its files lie.
         link: where the MLflow UI shows it.
+        promotion: what rules said of making it champion; None when there were none.
         notes: what people should know.
     """
 
@@ -49,9 +53,11 @@ class TrainingSummary:
     words: int
     word_occurrences: int
     evaluated_bytes: int
+    evaluated_on: str
     held_out: bool
     metrics: Mapping[str, float]
     curve: tuple[tuple[int, float], ...]
+    curves: Mapping[str, tuple[tuple[int, float], ...]]
     seconds: Mapping[str, float]
     notes: tuple[str, ...]
     version: int = 0
@@ -59,8 +65,14 @@ class TrainingSummary:
     newly_registered: bool = False
     directory: str = ""
     link: str = ""
+    promotion: Promotion | None = None
 
-    def published(self, version: PublishedVersion, seconds: Mapping[str, float]) -> TrainingSummary:
+    def published(
+        self,
+        version: PublishedVersion,
+        seconds: Mapping[str, float],
+        promotion: Promotion | None = None,
+    ) -> TrainingSummary:
         """The same, with what publishing added."""
         return replace(
             self,
@@ -69,6 +81,7 @@ class TrainingSummary:
             newly_registered=version.newly_registered,
             directory=str(version.directory),
             link=version.link,
+            promotion=promotion,
             seconds=dict(seconds),
         )
 
@@ -87,7 +100,6 @@ class TrainingSummary:
 
     def rows(self) -> list[tuple[str, str]]:
         """What text and Markdown show, title and value."""
-        kind = "held-out" if self.held_out else "training"
         rows = [
             ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
             (
@@ -98,19 +110,38 @@ class TrainingSummary:
             (
                 "compression",
                 f"{self.bytes_per_token:.4f} bytes/token on {megabytes(self.evaluated_bytes)} of "
-                f"{kind} text",
+                f"{self.evaluated_on} text",
             ),
         ]
+        rows += self._against_champion()
         if not self.version:
             return rows
+        if self.promotion is not None:
+            rows.append(("promotion", self.promotion.outcome))
         new = "newly registered" if self.newly_registered else "registered before"
         return [
-            ("tokenizer", f"{self.reference} ({new}), alias candidate"),
+            ("tokenizer", f"{self.reference} ({new}), alias {self._aliases}"),
             *rows,
             ("digest", self.digest),
             ("files", self.directory),
             ("MLflow", self.link + self._hint),
         ]
+
+    @property
+    def _aliases(self) -> str:
+        promoted = self.promotion is not None and self.promotion.promoted
+        return "candidate and champion" if promoted else "candidate"
+
+    def _against_champion(self) -> list[tuple[str, str]]:
+        change = self.metrics.get("vs_champion/tokens_change_percent")
+        if change is None:
+            return []
+        said = f"{change:+.2f} % tokens on the same text"
+        low = self.metrics.get("vs_champion/tokens_change_percent_low")
+        if low is not None:
+            high = self.metrics["vs_champion/tokens_change_percent_high"]
+            said += f", 95 % interval {low:+.2f} … {high:+.2f} %"
+        return [("champion", said)]
 
     @property
     def _hint(self) -> str:

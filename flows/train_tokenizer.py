@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from flows.combine_counts import combine_counts
+from flows.comparison_text import comparison_markdown
 from flows.count_words import count_words
 from flows.evaluate import evaluate
+from flows.evaluation_setup import set_up_evaluation
 from flows.learn import learn
 from flows.plan_chunks import plan_chunks
 from flows.preparation import prepared
+from flows.promote import promote_if_better
 from flows.publish import publish
 from flows.summarize import summarize
 from flows.summary import TrainingSummary
@@ -37,6 +40,9 @@ def train_tokenizer(
     table_memory: int = 256,
     algorithm: str = "byte-bpe",
     options: dict[str, Any] | None = None,
+    evaluation: list[str] | None = None,
+    baselines: list[str] | None = None,
+    rules: str | None = None,
 ) -> TrainingSummary:
     """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
@@ -65,6 +71,12 @@ def train_tokenizer(
             fit is added up on disk.
         algorithm: byte-bpe, char-bpe, wordpiece or frequency-bpe.
         options: what the algorithm alone is told, see `algorithm_options`.
+        evaluation: texts to evaluate on instead of held-out documents: "english=heldout/*.txt",
+            "german:language=de:domain=news=heldout/de/*.txt", or a .toml file of such sources.
+        baselines: tokenizers to measure on the same documents: files or registered versions, each
+            perhaps named: "gpt2=gpt2/tokenizer.json".
+        rules: a .toml file of rules; the new version becomes champion if all hold, and stays
+            candidate if one does not. The first version has nothing to be compared with.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -75,11 +87,13 @@ def train_tokenizer(
         max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
         text_field=text_field, workers=workers, min_word_count=min_word_count,
         required_tokens=required_tokens or [], table_memory=table_memory,
-        algorithm=algorithm, options=options or {},
+        algorithm=algorithm, options=options or {}, evaluation=evaluation or [],
+        baselines=baselines or [], rules=rules,
     )  # fmt: skip
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:
             run.progress.note(remark)
+        setup = set_up_evaluation(request, run.workspace)
         for attempt in run.attempts(after=CorruptFile):
             with attempt:
                 with run.step("plan chunks") as outcome:
@@ -94,14 +108,23 @@ def train_tokenizer(
                 with run.step("learn merges", request.merges_shown, "merges") as outcome:
                     learned = learn(words, request, run.workspace)
                     outcome(learned.outcome)
+                preparing.join()
                 with run.step("evaluate") as outcome:
-                    evaluation = evaluate(learned, words, plan, request, run.workspace)
-                    outcome(evaluation.outcome)
-        summary = summarize(run, corpus, words, learned, evaluation)
+                    evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
+                    outcome(evaluated.outcome)
+        summary = summarize(run, corpus, words, learned, evaluated)
         with run.step("publish") as outcome:
-            preparing.join()
-            version = publish(summary, learned, plan, corpus, words, request, run.workspace)
+            version = publish(
+                summary, learned, plan, corpus, words, evaluated, request, run.workspace
+            )
             outcome(version.reference)
-        summary = summary.published(version, run.seconds)
+        promotion = None
+        if setup.rules is not None:
+            with run.step("promote") as outcome:
+                promotion = promote_if_better(version, setup.rules, run.workspace)
+                outcome(promotion.outcome)
+        summary = summary.published(version, run.seconds, promotion)
+        if evaluated.comparison is not None:
+            run.progress.compared(version.reference, comparison_markdown(evaluated.comparison))
         run.progress.summary(summary.reference, summary.as_markdown())
         return summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flows.algorithm_options import BYTE_BPE, check_options, choices_of, refuse
@@ -45,6 +45,9 @@ class TrainingRequest:
     table_memory: int
     algorithm: str = BYTE_BPE
     options: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
+    rules: str | None = None
 
     @classmethod
     def checked(cls, **parameters: Any) -> TrainingRequest:
@@ -67,6 +70,7 @@ class TrainingRequest:
         )
         parameters["special_tokens"] = validate_special_tokens(parameters["special_tokens"])
         parameters["required_tokens"] = _listed(parameters["required_tokens"])
+        _take_evaluation(parameters)
         if parameters["workers"] is None:
             parameters["workers"] = usable_cores()
         _take_the_usual(parameters)
@@ -162,7 +166,7 @@ class TrainingRequest:
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
         config = asdict(self)
-        lists = ("paths", "special_tokens", "required_tokens")
+        lists = ("paths", "special_tokens", "required_tokens", "evaluation", "baselines")
         listed = {name: list(config[name]) for name in lists}
         return {**config, **listed, "options": dict(self.options)}
 
@@ -184,6 +188,11 @@ class TrainingRequest:
             text_field=self.text_field,
             held_out=self.held_out,
         )
+
+    @property
+    def evaluation_reading(self) -> Any:
+        """How evaluation sources are read: as the corpus, with nothing held out."""
+        return replace(self.reading, held_out=0.0)
 
     @property
     def pattern_remark(self) -> str:
@@ -251,6 +260,18 @@ def _take_the_usual(parameters: dict[str, Any]) -> None:
     for name, value in usual.items():
         if parameters[name] is None:
             parameters[name] = value
+
+
+def _take_evaluation(parameters: dict[str, Any]) -> None:
+    """What is measured on, against what, and what must hold: with absolute paths."""
+    from flows.baselines import normalized
+    from flows.evaluation_sources import absolute, evaluation_sources
+
+    parameters["evaluation"] = tuple(map(absolute, parameters.get("evaluation", ())))
+    evaluation_sources(parameters["evaluation"])  # refuses what cannot be read
+    parameters["baselines"] = normalized(parameters.get("baselines", ()))
+    if parameters.get("rules"):
+        parameters["rules"] = os.path.abspath(parameters["rules"])
 
 
 def _listed(tokens: Sequence[str]) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.gates import Rule, judge, require
-from registry.measured import metrics_of
+from registry.gates import Rule, Verdict, judge, require
+from registry.measured import evidence_for
 from registry.opening import Registry, open_registry
 from registry.references import (
     ByAlias,
@@ -20,13 +21,16 @@ from registry.references import (
     validate_name,
 )
 from registry.resolution import ResolvedVersion, resolve
-from tokenizer_core.errors import InvalidOption, UnknownVersion
+from tokenizer_core.errors import InvalidOption, PromotionRefused, RegistryError, UnknownVersion
 
 if TYPE_CHECKING:
     from registry.catalogue_records import AliasMove
     from registry.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
+
+
+PROMOTION = "promotion"  # the tag that tells what rules said
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,14 @@ class AliasChange:
         name, alias: which one.
         before: the number of the version it pointed to; None for nowhere.
         version: the one it points to now.
+        verdicts: what the rules said, when there were any.
     """
 
     name: str
     alias: str
     before: int | None
     version: ResolvedVersion
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def number(self) -> int:
@@ -68,21 +74,32 @@ def promote(
         reason: why, for the history.
         workspace: see :func:`registry.load_tokenizer`.
         rules: what must hold between the version and the one the alias points to now; see
-            `registry.gates`. Their metrics are those measured when each was trained.
+            `registry.gates`. A version that has none before it must only keep to limits. What is
+            known of both is told by `registry.measured.evidence_for`.
 
     Raises:
         UnknownVersion: there is no such version.
-        PromotionRefused: a rule is broken; nothing was moved.
+        PromotionRefused: a rule is broken; nothing was moved. The refusal stands in the alias's
+            history and on the version in MLflow.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_alias(alias)
     registry = open_registry(workspace)
     version = resolve(registry, _registered(reference))
+    verdicts: tuple[Verdict, ...] = ()
     if rules:
-        present = _present(registry, version.name, alias)
-        verdicts = judge(rules, metrics_of(registry, version), present)
-        require(verdicts, f"{version.name}@{alias} cannot move to {version}")
-    return _point(registry, alias, version, by, reason)
+        present = present_version(registry, version.name, alias)
+        verdicts = judge(rules, evidence_for(registry, version, present))
+        try:
+            require(verdicts, f"{version.name}@{alias} cannot move to {version}")
+        except PromotionRefused:
+            _remember_refusal(registry, alias, version, by, verdicts)
+            raise
+    change = _point(registry, alias, version, by, reason)
+    if rules:
+        passed = f"{alias}: all {len(verdicts)} rules held"
+        registry.tracker.tag_version(version.name, version.mlflow_number, {PROMOTION: passed})
+    return replace(change, verdicts=verdicts)
 
 
 def rollback(
@@ -158,12 +175,32 @@ def _point(
     return AliasChange(version.name, alias, move.from_number, version)
 
 
-def _present(registry: Registry, name: str, alias: str) -> dict[str, float] | None:
-    """The metrics of the version that an alias points to; None when it points nowhere yet."""
+def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersion | None:
+    """The version that an alias points to; None when it points nowhere yet.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer and the catalogue does not know.
+    """
     try:
-        return metrics_of(registry, resolve(registry, ByAlias(name, alias)))
+        return resolve(registry, ByAlias(name, alias))
     except UnknownVersion:
         return None
+
+
+def _remember_refusal(
+    registry: Registry,
+    alias: str,
+    version: ResolvedVersion,
+    by: str,
+    verdicts: Sequence[Verdict],
+) -> None:
+    broken = "; ".join(str(one) for one in verdicts if not one.holds)
+    reason = f"refused {version}: {broken}"
+    registry.catalogue.keep_refusal(version.name, alias, by=by, reason=reason)
+    # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
+    with suppress(RegistryError):
+        tags = {PROMOTION: f"{alias} refused: {broken}"}
+        registry.tracker.tag_version(version.name, version.mlflow_number, tags)
 
 
 def _promotions(history: list[AliasMove]) -> list[int]:

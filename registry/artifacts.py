@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # The manifest comes last: where it is, the others are.
 FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
 FIGURES = "figures"
+PAGES = "pages"
 
 
 def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:
@@ -68,7 +69,7 @@ def all_files(directory: Path) -> list[Path]:
 
 
 def keep_files(workspace: Workspace, publication: Publication) -> Publication:
-    """Copy a publication's files and figures into the workspace, durably and verified.
+    """Copy a publication's files, figures and pages into the workspace, durably and verified.
 
     Returns:
         The publication, pointing to the kept files.
@@ -82,12 +83,14 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
     if source.resolve() != target.resolve():
         load_verified(source, publication.digest)
         _copy(all_files(source), target)
-    figures = target / FIGURES
+    figures, pages = target / FIGURES, target / PAGES
     _copy((path for path in publication.figures if path.parent != figures), figures)
+    _copy((path for path in publication.pages if path.parent != pages), pages)
     return replace(
         publication,
         tokenizer_directory=target,
         figures=tuple(figures / path.name for path in publication.figures),
+        pages=tuple(pages / path.name for path in publication.pages),
     )
 
 

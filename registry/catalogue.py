@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from registry.catalogue_corpus import CorpusRecords
@@ -222,6 +223,17 @@ class Catalogue(CorpusRecords, RunRecords):
 
         return self._database.writing(work)
 
+    def keep_refusal(self, name: str, alias: str, *, by: str = "", reason: str = "") -> None:
+        """Write into an alias's history that it was asked to move and stayed where it is."""
+
+        def work(session: Session) -> None:
+            row = session.get(AliasRow, (name, alias))
+            place = None if row is None else row.number
+            move = AliasMove(name, alias, place, place, by, reason, utc_now())
+            session.add(AliasMoveRow(**asdict(move)))
+
+        self._database.writing(work)
+
     def remove_alias(
         self, name: str, alias: str, *, by: str = "", reason: str = ""
     ) -> AliasMove | None:
@@ -349,17 +361,7 @@ def _version(row: VersionRow) -> Version:
 
 def _kept_move(session: Session, move: AliasMove) -> AliasMove:
     if move.from_number != move.to_number:
-        session.add(
-            AliasMoveRow(
-                name=move.name,
-                alias=move.alias,
-                from_number=move.from_number,
-                to_number=move.to_number,
-                by=move.by,
-                reason=move.reason,
-                at=move.at,
-            )
-        )
+        session.add(AliasMoveRow(**asdict(move)))
     return move
 
 

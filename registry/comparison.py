@@ -21,6 +21,7 @@ from tokenizer_core.comparison import (
     DivergingMerge,
     DocumentComparison,
     VocabDifference,
+    compare_measured,
     compare_on,
     compare_vocabs,
     first_diverging_merge,
@@ -28,10 +29,13 @@ from tokenizer_core.comparison import (
 from tokenizer_core.corpus import Source, find_source_files
 from tokenizer_core.document_stream import documents_of
 from tokenizer_core.errors import CorruptFile
+from tokenizer_core.metric_names import ALL
 from tokenizer_core.reading import Reading
 
 if TYPE_CHECKING:
     from registry.workspace import Workspace
+    from tokenizer_core.evaluation import Change, Evaluation
+    from tokenizer_core.measuring import Measured
     from tokenizer_core.tokenizer import Tokenizer
 
 MOST_HELD_OUT = 32 << 20  # bytes; beyond it documents are left out evenly
@@ -66,6 +70,7 @@ class VersionComparison:
         vocab: tokens that came, went and moved.
         diverging: where the merges part; None when they are the same.
         documents: what both make of the documents compared on; None when there were none.
+        slices: the same in short for every slice, where the documents have any.
     """
 
     first: str
@@ -76,6 +81,23 @@ class VersionComparison:
     vocab: VocabDifference
     diverging: DivergingMerge | None
     documents: DocumentComparison | None
+    slices: tuple[SliceChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SliceChange:
+    """How many tokens a part of the documents takes.
+
+    Attributes:
+        name: of the slice.
+        documents, bytes: how much text.
+        change: from the first version to the second.
+    """
+
+    name: str
+    documents: int
+    bytes: int
+    change: Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +148,48 @@ def compare_versions(
         vocab=compare_vocabs(*tokenizers),
         diverging=first_diverging_merge(*tokenizers),
         documents=compare_on(*tokenizers, documents, shown) if documents else None,
+    )
+
+
+def compare_evaluated(
+    first: tuple[str, Tokenizer, Measured],
+    second: tuple[str, Tokenizer, Measured],
+    evaluation: Evaluation,
+    label: str,
+    shown: int = 20,
+) -> VersionComparison:
+    """The comparison of a new tokenizer with one that its evaluation measured beside it.
+
+    Args:
+        first, second: title, tokenizer, and what it made of all documents; the second is new.
+        evaluation: of the second.
+        label: of the first in it.
+        shown: words of each kind in the result, at most.
+    """
+    opponent = evaluation.opponents[label]
+    before, after = opponent.slices[ALL].metrics, evaluation.slices[ALL].metrics
+    tokenizers = first[1], second[1]
+    return VersionComparison(
+        first=first[0],
+        second=second[0],
+        vocab_sizes=(tokenizers[0].vocab_size, tokenizers[1].vocab_size),
+        patterns=(_pattern(tokenizers[0]), _pattern(tokenizers[1])),
+        metrics=tuple(
+            MetricPair(key, before.get(key), after.get(key))
+            for key in sorted(before.keys() | after.keys())
+        ),
+        vocab=compare_vocabs(*tokenizers),
+        diverging=first_diverging_merge(*tokenizers),
+        documents=compare_measured(*tokenizers, first[2], second[2], shown),
+        slices=tuple(
+            SliceChange(
+                part.name,
+                int(evaluation.slices[part.name].metrics["evaluated/documents"]),
+                int(evaluation.slices[part.name].metrics["evaluated/bytes"]),
+                opponent.changes[part.name],
+            )
+            for part in evaluation.parts
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""The pictures kept with a version: how compression grows with the vocab, how long tokens are.
+"""The pictures kept with a version: compression by size and slice, gains of merges, lengths.
 
 Draws numbers it is given onto files; knows nothing of tokenizers. Matplotlib is imported when the
 first picture is drawn and used without ``pyplot``, which would look for a display.
@@ -6,7 +6,7 @@ first picture is drawn and used without ``pyplot``, which would look for a displ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,13 @@ from tokenizer_core.durable_files import DURABLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Curve = Sequence[tuple[int, float]]
+
 _INK = "#20558a"
+_OTHERS = ("#d1495b", "#2a9d8f", "#e9a03b", "#7b5ea7", "#5c8001", "#8d6e63", "#00798c")
 _LONGEST_SHOWN = 32  # bytes; longer tokens share the last bar
+_MOST_CURVES = 8
+_MOST_BARS = 40
 
 
 def load_library() -> None:
@@ -24,26 +29,96 @@ def load_library() -> None:
     import matplotlib.figure  # noqa: F401
 
 
-def draw_compression_curve(curve: Sequence[tuple[int, float]], path: Path, title: str = "") -> Path:
+def draw_compression_curve(
+    curve: Curve, path: Path, title: str = "", others: Mapping[str, Curve] | None = None
+) -> Path:
     """Draw bytes per token over the vocab size (logarithmic).
 
     Args:
         curve: (vocab size, bytes per token), any order, at least one point.
         path: an ``.svg`` or ``.png`` file, replaced.
         title: shown above.
+        others: curves to draw beside it, by name: slices, or another tokenizer. The first seven.
 
     Returns:
         ``path``.
     """
-    points = sorted(curve)
     figure, axes = _empty_picture(title)
-    axes.plot([size for size, _ in points], [value for _, value in points], color=_INK, marker="o")
-    axes.set_xscale("log", base=2)
-    sizes = [size for size, _ in points]
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30, ha="right")
-    axes.minorticks_off()
-    axes.set_xlabel("vocab size")
+    shown = list((others or {}).items())[: _MOST_CURVES - 1]
+    for color, (name, points) in zip(_OTHERS, shown, strict=False):
+        xs, ys = _columns(points)
+        axes.plot(xs, ys, color=color, marker="o", markersize=3, linewidth=1.2, label=name)
+    xs, ys = _columns(curve)
+    axes.plot(xs, ys, color=_INK, marker="o", linewidth=2, label="all text")
+    if shown:
+        axes.legend(frameon=False, fontsize=8)
+    _sizes_below(axes, sorted({int(x) for _, points in [("", curve), *shown] for x, _ in points}))
     axes.set_ylabel("bytes per token")
+    return _save(figure, path)
+
+
+def draw_sweep(lines: Mapping[str, Curve], path: Path, title: str = "") -> Path:
+    """Draw bytes per token over the vocab size, a line for each split pattern."""
+    figure, axes = _empty_picture(title)
+    for number, (name, points) in enumerate(lines.items()):
+        color = _INK if number == 0 else _OTHERS[(number - 1) % len(_OTHERS)]
+        xs, ys = _columns(points)
+        axes.plot(
+            xs, ys, color=color, marker="o", label=name if len(name) < 30 else f"{name[:29]}…"
+        )
+    axes.legend(frameon=False, fontsize=8)
+    _sizes_below(axes, sorted({size for points in lines.values() for size, _ in points}))
+    axes.set_ylabel("bytes per token")
+    return _save(figure, path)
+
+
+def draw_merge_gain(
+    gains: Curve, path: Path, title: str = "", marks: Mapping[str, int] | None = None
+) -> Path:
+    """Draw how many tokens of a million one merge saves, over the vocab size; both logarithmic.
+
+    Args:
+        gains: (vocab size, tokens), at least one point; those of 0 are left out.
+        marks: vocab sizes to mark with a line, by name.
+    """
+    figure, axes = _empty_picture(title)
+    xs, ys = _columns([point for point in gains if point[1] > 0] or gains)
+    axes.plot(xs, ys, color=_INK, marker="o")
+    axes.set_yscale("log")
+    for color, (name, size) in zip(_OTHERS, (marks or {}).items(), strict=False):
+        axes.axvline(size, color=color, linestyle="--", label=f"{name}: {size:,}")
+    if marks:
+        axes.legend(frameon=False, fontsize=8)
+    _sizes_below(axes, sorted({*xs, *(marks or {}).values()}))
+    axes.set_ylabel("tokens that one merge saves of a million")
+    return _save(figure, path)
+
+
+def draw_slices(
+    values: Mapping[str, Mapping[str, float]], path: Path, title: str = "", axis: str = ""
+) -> Path:
+    """Draw one value for every slice, of one or several tokenizers, as bars.
+
+    Args:
+        values: tokenizer → slice → value, the same slices for all, the first 40 of them.
+        axis: what the value is.
+    """
+    slices = list(next(iter(values.values())))[:_MOST_BARS]
+    height = 0.8 / len(values)
+    figure, axes = _empty_picture(title, rows=len(slices) * max(1, len(values)))
+    for number, (name, found) in enumerate(values.items()):
+        color = _INK if number == 0 else _OTHERS[(number - 1) % len(_OTHERS)]
+        places = [place + height * (number - (len(values) - 1) / 2) for place in range(len(slices))]
+        bars = axes.barh(places, [found[one] for one in slices], height, color=color, label=name)
+        axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    axes.set_yticks(range(len(slices)), slices)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", color="#dddddd")
+    axes.margins(x=0.12)
+    axes.set_xlabel(axis)
+    if len(values) > 1:
+        figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return _save(figure, path)
 
 
@@ -71,10 +146,27 @@ def draw_token_lengths(lengths: Sequence[int], path: Path, title: str = "") -> P
     return _save(figure, path)
 
 
-def _empty_picture(title: str) -> tuple[Any, Axes]:
+def _columns(points: Curve) -> tuple[list[int], list[float]]:
+    ordered = sorted(points)
+    return [size for size, _ in ordered], [value for _, value in ordered]
+
+
+def _sizes_below(axes: Axes, sizes: Sequence[int]) -> None:
+    """A logarithmic axis of vocab sizes, the last ones never on top of each other."""
+    shown: list[int] = []
+    for size in reversed(sizes):
+        if not shown or size <= shown[-1] / 1.3:
+            shown.append(size)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(shown, [f"{size:,}" for size in shown], rotation=30, ha="right")
+    axes.minorticks_off()
+    axes.set_xlabel("vocab size")
+
+
+def _empty_picture(title: str, rows: int = 0) -> tuple[Any, Axes]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), dpi=120, layout="constrained")
+    figure = Figure(figsize=(7, max(4, 1.2 + 0.28 * rows)), dpi=120, layout="constrained")
     axes = figure.subplots()
     axes.set_title(title, loc="left")
     axes.grid(axis="y", color="#dddddd")

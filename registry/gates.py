@@ -1,6 +1,8 @@
 """Gates: the rules a version must keep to before an alias moves to it. Data, judged by figures.
 
-Knows metrics by their names; measures nothing and moves nothing.
+Knows metrics by their names; measures nothing and moves nothing. A rule compares a metric of one
+slice with that of the version in place; with a confidence, the whole interval of the difference
+must be good (a test of non-inferiority), not only the difference itself.
 """
 
 from __future__ import annotations
@@ -8,19 +10,21 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tokenizer_core.errors import InvalidOption, PromotionRefused
+from tokenizer_core.metric_names import ALL, CONFIDENCES, FEWEST_RESAMPLED, POWER_OF_TOKENS
 
 LARGEST_FILE = 1 << 20  # bytes
 Direction = Literal["higher", "lower"]
 
 _ACCEPTED = (
     'accepted are tables [[rule]] with metric = "compression/bytes_per_token", direction = '
-    '"higher" or "lower", tolerance = 0.01 (one per cent worse is still good), and limit = 3.5 '
-    "(whatever the other version has)"
+    '"higher" or "lower", and perhaps slice = "german", tolerance = 0.01 (one per cent worse is '
+    "still good), limit = 3.5 (whatever the other version has), confidence = "
+    + ", ".join(map(str, CONFIDENCES))
 )
 
 
@@ -34,12 +38,37 @@ class Rule:
         tolerance: how much worse than the present version is still good, as a share of its value;
             None does not compare.
         limit: the worst value that is good whatever the present version has; None for no limit.
+        slice: the part of the texts it is measured on; ``all`` for everything.
+        confidence: with it, the worse end of the interval of the difference is what must be good.
+            Of metrics that follow from the number of tokens (`POWER_OF_TOKENS`).
     """
 
     metric: str
     direction: Direction
     tolerance: float | None = 0.0
     limit: float | None = None
+    slice: str = ALL
+    confidence: float | None = None
+
+    def __str__(self) -> str:
+        return self.metric if self.slice == ALL else f"{self.metric} of {self.slice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a version and of the one it would replace.
+
+    Attributes:
+        version: slice → metric → value.
+        present: the same of the version in place, on the same documents if it was measured on
+            them; None when there is none, and then only limits bind.
+        changes: slice → confidence → interval of T / T_present − 1, T the tokens of the same
+            documents; empty when both were not measured on the same.
+    """
+
+    version: Mapping[str, Mapping[str, float]]
+    present: Mapping[str, Mapping[str, float]] | None = None
+    changes: Mapping[str, Mapping[float, tuple[float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +77,16 @@ class Verdict:
 
     Attributes:
         rule: the rule.
-        value: the version's; None when it was not measured.
-        worst: the worst value that would have been good; None when nothing bounds it.
-        holds: whether the rule is kept.
+        holds: whether it is kept.
+        said: why, with how much is missing.
     """
 
     rule: Rule
-    value: float | None
-    worst: float | None
     holds: bool
+    said: str
 
     def __str__(self) -> str:
-        name = self.rule.metric
-        if self.value is None:
-            return f"{name} was not measured"
-        if self.worst is None:
-            return f"{name} is {self.value:.6g}; there is nothing to compare it with"
-        bound = "at least" if self.rule.direction == "higher" else "at most"
-        said = f"{name} is {self.value:.6g}, {bound} {self.worst:.6g} is accepted"
-        return said if self.holds else f"{said}: {abs(self.value - self.worst):.3g} short"
+        return self.said
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
@@ -87,17 +107,9 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     return tuple(_rule(table, path) for table in tables)
 
 
-def judge(
-    rules: Sequence[Rule], version: Mapping[str, float], present: Mapping[str, float] | None
-) -> tuple[Verdict, ...]:
-    """What every rule says of a version's metrics.
-
-    Args:
-        version: the metrics of the version that asks to be promoted.
-        present: those of the version that the alias points to; None when there is none yet, and
-            then only limits bind.
-    """
-    return tuple(_verdict(rule, version, present or {}) for rule in rules)
+def judge(rules: Sequence[Rule], evidence: Evidence) -> tuple[Verdict, ...]:
+    """What every rule says."""
+    return tuple(_verdict(rule, evidence) for rule in rules)
 
 
 def require(verdicts: Sequence[Verdict], what: str) -> None:
@@ -118,35 +130,91 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
         )
 
 
-def _verdict(rule: Rule, version: Mapping[str, float], present: Mapping[str, float]) -> Verdict:
-    value, before = version.get(rule.metric), present.get(rule.metric)
-    sign = 1 if rule.direction == "higher" else -1
-    bounds = [] if rule.limit is None else [rule.limit]
-    if rule.tolerance is not None and before is not None:
-        bounds.append(before - sign * rule.tolerance * abs(before))
-    worst = max(bounds, key=lambda bound: sign * bound) if bounds else None
+def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
+    value = evidence.version.get(rule.slice, {}).get(rule.metric)
     if value is None or math.isnan(value):
-        return Verdict(rule, None, worst, False)
-    return Verdict(rule, value, worst, worst is None or sign * value >= sign * worst)
+        return Verdict(rule, False, f"{rule} was not measured")
+    sign = 1 if rule.direction == "higher" else -1
+    said = f"{rule} is {value:.6g}"
+    bound = "at least" if sign > 0 else "at most"
+    if rule.limit is not None and sign * value < sign * rule.limit:
+        short = abs(value - rule.limit)
+        return Verdict(
+            rule, False, f"{said}, {bound} {rule.limit:.6g} is accepted: {short:.3g} short"
+        )
+    if rule.tolerance is None:
+        return Verdict(rule, True, f"{said}, {bound} {rule.limit:.6g} is accepted")
+    if evidence.present is None:
+        return Verdict(rule, True, f"{said}; there is nothing to compare it with")
+    if rule.confidence is not None:
+        return _with_confidence(rule, rule.tolerance, evidence, sign)
+    before = evidence.present.get(rule.slice, {}).get(rule.metric)
+    if before is None:
+        return Verdict(rule, False, f"{said}, but was not measured of the version in place")
+    worst = before - sign * rule.tolerance * abs(before)
+    said = f"{said}, {bound} {worst:.6g} is accepted"
+    if sign * value >= sign * worst:
+        return Verdict(rule, True, said)
+    return Verdict(rule, False, f"{said}: {abs(value - worst):.3g} short")
+
+
+def _with_confidence(rule: Rule, tolerance: float, evidence: Evidence, sign: int) -> Verdict:
+    assert rule.confidence is not None
+    intervals = evidence.changes.get(rule.slice)
+    if intervals is None:
+        said = f"{rule} was not measured on the same documents as the version in place"
+        return Verdict(rule, False, said)
+    tokens = intervals.get(rule.confidence)
+    if tokens is None:
+        said = f"{rule} was measured on fewer than {FEWEST_RESAMPLED} documents: no interval"
+        return Verdict(rule, False, said)
+    power = POWER_OF_TOKENS[rule.metric]
+    low, high = sorted((1 + end) ** power - 1 for end in tokens)
+    end = low if sign > 0 else high
+    accepted = -sign * tolerance or 0.0  # never −0 %
+    said = (
+        f"{rule} changes by {low:+.2%} … {high:+.2%} ({rule.confidence:.0%} interval), "
+        f"{'at least' if sign > 0 else 'at most'} {accepted:+.2%} is accepted"
+    )
+    if sign * end >= sign * accepted:
+        return Verdict(rule, True, said)
+    return Verdict(rule, False, f"{said}: {abs(end - accepted):.2%} short")
 
 
 def _rule(table: Any, path: Path) -> Rule:
     if not isinstance(table, dict) or not {"metric", "direction"} <= table.keys():
         raise _unusable(path, "a rule lacks its metric or its direction")
-    unknown = table.keys() - {"metric", "direction", "tolerance", "limit"}
+    unknown = table.keys() - set(Rule.__slots__)
     if unknown:
         raise _unusable(path, f"a rule has {', '.join(sorted(unknown))}")
-    if not isinstance(table["metric"], str) or table["direction"] not in get_args(Direction):
-        raise _unusable(path, f"the direction of {table['metric']} is {table['direction']!r}")
-    for key in ("tolerance", "limit"):
+    metric = table["metric"]
+    if not isinstance(metric, str) or table["direction"] not in get_args(Direction):
+        raise _unusable(path, f"the direction of {metric} is {table['direction']!r}")
+    if not isinstance(table.get("slice", ALL), str):
+        raise _unusable(path, f"the slice of {metric} is {table['slice']!r}")
+    for key in ("tolerance", "limit", "confidence"):
         number = table.get(key, 0.0)
         if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise _unusable(path, f"the {key} of {table['metric']} is {number!r}")
+            raise _unusable(path, f"the {key} of {metric} is {number!r}")
         if not math.isfinite(number) or (key == "tolerance" and number < 0):
-            raise _unusable(path, f"the {key} of {table['metric']} is {number}")
+            raise _unusable(path, f"the {key} of {metric} is {number}")
+    confidence = table.get("confidence")
+    if confidence is not None and confidence not in CONFIDENCES:
+        raise _unusable(path, f"the confidence of {metric} is {confidence}")
+    if confidence is not None and metric not in POWER_OF_TOKENS:
+        known = ", ".join(POWER_OF_TOKENS)
+        raise _unusable(path, f"{metric} has no interval; those with one are {known}")
     # A rule with only a limit does not look at the version before.
-    tolerance = table.get("tolerance", None if "limit" in table else 0.0)
-    return Rule(table["metric"], table["direction"], tolerance, table.get("limit"))
+    only_limit = "limit" in table and confidence is None
+    tolerance = table.get("tolerance", None if only_limit else 0.0)
+    return Rule(
+        metric,
+        table["direction"],
+        tolerance,
+        table.get("limit"),
+        table.get("slice", ALL),
+        confidence,
+    )
 
 
 def _unusable(path: Path, reason: str) -> InvalidOption:

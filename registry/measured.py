@@ -1,10 +1,54 @@
-"""What was measured of a version when it was trained: from the catalogue, else from MLflow."""
+"""What was measured of a version: its ``evaluation.json``, else the catalogue, else MLflow.
+
+This module is where the schema of ``evaluation.json`` is told. The file lies beside the other
+files of a version, in the workspace and among the artifacts of its MLflow run:
+
+    format        1
+    digest        of the tokenizer
+    vocab_size
+    created_at    UTC, ISO 8601
+    held_out      whether training had not seen the texts
+    parallel      whether the texts of all languages say the same
+    definitions   what figures rest on beside their formulas (`tokenizer_core.metrics.DEFINITIONS`)
+    sources       [{name, files, language, domain, digest, documents, bytes}]
+    slices        {slice: {texts, metrics: {name: value}, curve: [[size, bytes per token]],
+                  merge_gain: [[size, tokens saved by one merge, of a million]]}}; "all" is
+                  everything; names of metrics: `tokenizer_core.metric_names`
+    compared      {label: {reference, digest, vocab_size, slices: {slice: {metrics, tokens_change:
+                  {value, mean_ratio, documents, intervals: {"0.95": [low, high]}}}}}}; the label
+                  "champion" is the version that ``champion`` pointed to
+    parity        {gini, max_over_min, dearest, cheapest}, or null
+    premiums      {language: tokens, those of the cheapest language being 1}
+    divergences   [[language, language, bits]]
+    training      {dead, rare, junk, f95_by_size: [[size, count]]} of the words trained on, or null
+    suggested     {knee, well_used}: vocab sizes, or null; the rules are `compression_curve.knee`
+                  and `TokenUsage.largest_well_used`
+"""
 
 from __future__ import annotations
 
-from registry.catalogue_records import last_values
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from registry.catalogue_records import last_values, utc_now
+from registry.gates import Evidence
 from registry.opening import Registry
 from registry.resolution import ResolvedVersion
+from tokenizer_core.digests import canonical_json
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.metric_names import ALL
+
+if TYPE_CHECKING:
+    from tokenizer_core.evaluation import Change, Evaluation
+    from tokenizer_core.token_usage import TokenUsage
+
+EVALUATION_FILE = "evaluation.json"
+FORMAT = 1
+_LARGEST_FILE = 64 << 20  # bytes
 
 
 def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
@@ -18,3 +62,165 @@ def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]
     if known or not version.mlflow_run_id:
         return last_values(known)
     return registry.tracker.metrics_of(version.mlflow_run_id)
+
+
+def evaluation_of(registry: Registry, version: ResolvedVersion) -> dict[str, Any] | None:
+    """The ``evaluation.json`` of a version; None where this workspace has none that can be read."""
+    return read_evaluation(registry.workspace.version_directory(version.digest))
+
+
+def read_evaluation(directory: Path) -> dict[str, Any] | None:
+    """The ``evaluation.json`` in a version's directory, or None."""
+    path = directory / EVALUATION_FILE
+    with suppress(OSError, ValueError):  # what is no JSON says nothing
+        if path.stat().st_size <= _LARGEST_FILE:
+            content = json.loads(path.read_bytes())
+            if isinstance(content, dict) and content.get("format") == FORMAT:
+                return content
+    return None
+
+
+def write_evaluation(record: Mapping[str, Any], directory: Path) -> None:
+    """Keep an evaluation beside the version's files, in the place of an earlier one."""
+    DURABLE.write(directory / EVALUATION_FILE, canonical_json(record))
+
+
+def evidence_for(
+    registry: Registry, version: ResolvedVersion, present: ResolvedVersion | None
+) -> Evidence:
+    """What rules can judge a version by.
+
+    Figures of both on the same documents where the version's evaluation compared them; else each
+    one's own, measured when it was trained.
+
+    Args:
+        present: the version it would replace.
+    """
+    evaluation = evaluation_of(registry, version) or {}
+    own = _by_slice(evaluation, {ALL: metrics_of(registry, version)})
+    if present is None:
+        return Evidence(own)
+    before = metrics_of(registry, present)
+    for other in evaluation.get("compared", {}).values():
+        if other["digest"] == present.digest:
+            return Evidence(own, _by_slice(other, {ALL: before}), _changes(other))
+    theirs = evaluation_of(registry, present) or {}
+    return Evidence(own, _by_slice(theirs, {ALL: before}))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSource:
+    """One source that was evaluated on; the fields are those of ``sources`` above."""
+
+    name: str
+    files: tuple[str, ...]
+    language: str | None
+    domain: str | None
+    digest: str
+    documents: int
+    bytes: int
+
+
+def evaluation_record(
+    evaluation: Evaluation,
+    *,
+    digest: str,
+    sources: Sequence[MeasuredSource],
+    references: Mapping[str, str],
+    held_out: bool,
+    parallel: bool,
+    usage: TokenUsage | None,
+) -> dict[str, Any]:
+    """The content of ``evaluation.json``.
+
+    Args:
+        digest: of the tokenizer.
+        references: label → what people call the tokenizer compared with.
+        usage: of the words trained on, for byte-level BPE.
+    """
+    from tokenizer_core.compression_curve import knee
+    from tokenizer_core.metrics import DEFINITIONS
+
+    texts = {part.name: list(part.texts) for part in evaluation.parts}
+    return {
+        "format": FORMAT,
+        "digest": digest,
+        "vocab_size": evaluation.report.vocab_size,
+        "created_at": utc_now(),
+        "held_out": held_out,
+        "parallel": parallel,
+        "definitions": dict(DEFINITIONS),
+        "sources": [{**asdict(one), "files": list(one.files)} for one in sources],
+        "slices": {
+            name: {
+                "texts": texts[name],
+                "metrics": dict(one.metrics),
+                "curve": _listed(one.curve),
+                "merge_gain": _listed(one.merge_gain),
+            }
+            for name, one in evaluation.slices.items()
+        },
+        "compared": {
+            label: {
+                "reference": references[label],
+                "digest": other.digest,
+                "vocab_size": other.vocab_size,
+                "slices": {
+                    name: {
+                        "metrics": dict(one.metrics),
+                        "tokens_change": _change_record(other.changes[name]),
+                    }
+                    for name, one in other.slices.items()
+                },
+            }
+            for label, other in evaluation.opponents.items()
+        },
+        "parity": None if evaluation.parity is None else asdict(evaluation.parity),
+        "premiums": dict(evaluation.premiums),
+        "divergences": [[*pair, bits] for pair, bits in evaluation.divergences.items()],
+        "training": None
+        if usage is None
+        else {
+            "dead": usage.dead,
+            "rare": usage.rare,
+            "junk": usage.junk,
+            "f95_by_size": _listed(usage.f95_by_size),
+        },
+        "suggested": {
+            "knee": knee(evaluation.report.curve),
+            "well_used": None if usage is None else usage.largest_well_used,
+        },
+    }
+
+
+def _change_record(change: Change) -> dict[str, Any]:
+    intervals = {str(key): [low, high] for key, (low, high) in change.intervals.items()}
+    return {
+        "value": change.value,
+        "mean_ratio": change.mean_ratio,
+        "documents": change.documents,
+        "intervals": intervals,
+    }
+
+
+def _listed(points: Iterable[tuple[int, float]]) -> list[list[float]]:
+    return [list(point) for point in points]
+
+
+def _by_slice(
+    measured: Mapping[str, Any], more: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, float]]:
+    found = {name: dict(one["metrics"]) for name, one in measured.get("slices", {}).items()}
+    for name, metrics in more.items():
+        found[name] = {**metrics, **found.get(name, {})}
+    return found
+
+
+def _changes(other: Mapping[str, Any]) -> dict[str, dict[float, tuple[float, float]]]:
+    return {
+        name: {
+            float(confidence): (low, high)
+            for confidence, (low, high) in one["tokens_change"]["intervals"].items()
+        }
+        for name, one in other["slices"].items()
+    }

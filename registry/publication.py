@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from registry.references import validate_name
 from tokenizer_core.digests import DIGEST_LENGTH, canonical_json
 from tokenizer_core.errors import CorruptFile, InvalidOption
+from tokenizer_core.metric_names import BYTES_PER_TOKEN
 
 RECORD_FORMAT = 1
 
@@ -23,7 +24,7 @@ _DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes part of MLflow's search expressions
 
 # The metric that is drawn over the vocab size.
-CURVE_METRIC = "compression/bytes_per_token"
+CURVE_METRIC = BYTES_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,13 @@ class CorpusInput:
         name: the source's name.
         source: where it was read from (path, glob or URL).
         digest: digest of its content.
+        context: what it was read for: ``training`` or ``evaluation``.
     """
 
     name: str
     source: str
     digest: str
+    context: str = "training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,11 @@ class Publication:
         metrics: measured values, names grouped by ``/`` (``compression/bytes_per_token``). Those
             without a finite value are left out.
         curve: (vocab size, bytes per token), drawn as ``compression/bytes_per_token``.
+        curves: name → (vocab size, value): whatever else varies with the size.
         inputs: the sources, for the lineage.
         tags: additional tags for the MLflow run.
         figures: picture files.
+        pages: other files for people and programs, such as the comparison to the champion.
         report: text for people (Markdown).
         created_at: UTC time of the end of training, ISO 8601.
     """
@@ -77,9 +82,11 @@ class Publication:
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[tuple[int, float], ...] = ()
+    curves: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     inputs: tuple[CorpusInput, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     figures: tuple[Path, ...] = ()
+    pages: tuple[Path, ...] = ()
     report: str = ""
     created_at: str = ""
 
@@ -93,8 +100,9 @@ class Publication:
             )
         finite = {k: float(v) for k, v in self.metrics.items() if math.isfinite(v)}
         object.__setattr__(self, "metrics", finite)
-        points = tuple((int(size), float(value)) for size, value in self.curve)
-        object.__setattr__(self, "curve", tuple(one for one in points if math.isfinite(one[1])))
+        object.__setattr__(self, "curve", _finite(self.curve))
+        curves = {name: _finite(curve) for name, curve in self.curves.items()}
+        object.__setattr__(self, "curves", curves)
         shown = {key: _as_text(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", shown)
 
@@ -114,9 +122,11 @@ class Publication:
                 "params": dict(self.params),
                 "metrics": dict(self.metrics),
                 "curve": [list(point) for point in self.curve],
-                "inputs": [[one.name, one.source, one.digest] for one in self.inputs],
+                "curves": {name: [list(one) for one in c] for name, c in self.curves.items()},
+                "inputs": [[one.name, one.source, one.digest, one.context] for one in self.inputs],
                 "tags": {key: str(value) for key, value in self.tags.items()},
                 "figures": [str(path) for path in self.figures],
+                "pages": [str(path) for path in self.pages],
                 "report": self.report,
                 "created_at": self.created_at,
             }
@@ -140,7 +150,8 @@ class Publication:
             record["tokenizer_directory"] = Path(record["tokenizer_directory"])
             record["curve"] = tuple(tuple(point) for point in record["curve"])
             record["inputs"] = tuple(CorpusInput(*one) for one in record["inputs"])
-            record["figures"] = tuple(Path(one) for one in record["figures"])
+            for files in ("figures", "pages"):
+                record[files] = tuple(Path(one) for one in record.get(files, ()))
             return cls(**record)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptFile(
@@ -179,6 +190,11 @@ class PublishedVersion:
     def reference(self) -> str:
         """``news/3``."""
         return f"{self.name}/{self.number}"
+
+
+def _finite(curve: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    points = ((int(size), float(value)) for size, value in curve)
+    return tuple(point for point in points if math.isfinite(point[1]))
 
 
 def _as_text(value: Any) -> str:

@@ -160,7 +160,8 @@ def _remember(catalogue: Catalogue, publication: Publication, version: TrackedVe
     )
     # A version that an earlier run made keeps what was measured then.
     if version.run_id == publication.run_id or not catalogue.metrics(row.name, row.number):
-        catalogue.add_curve(row.name, row.number, CURVE_METRIC, publication.curve)
+        for key, curve in {**publication.curves, CURVE_METRIC: publication.curve}.items():
+            catalogue.add_curve(row.name, row.number, key, curve)
         catalogue.add_metrics(
             row.name, row.number, publication.metrics, step=publication.vocab_size
         )

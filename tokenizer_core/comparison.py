@@ -12,21 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.algorithms.word_encoder import WordEncoder
-from tokenizer_core.batch_encoding import encode_contents
 from tokenizer_core.bootstrap import Interval, relative_change
-from tokenizer_core.chunk_counts import count_spans
-from tokenizer_core.encoding import spans_of_lengths
 from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.special_policy import SpecialPolicy
+from tokenizer_core.measuring import Measured, measure
 from tokenizer_core.text import Text
-from tokenizer_core.text_input import refuse_invalid_utf8
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.word_counts import WordCounts
-from tokenizer_core.word_sums import WordSum
 
-_PART_BYTES = 1 << 24  # documents encoded at a time
 _WORDS_AT_A_TIME = 1 << 16
-_ORDINARY = SpecialPolicy({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +83,8 @@ class Segmentation:
     Attributes:
         words, occurrences: distinct words, and all of them.
         changed_words, changed_occurrences: of these, cut at other places by the second.
+        stability: of the places inside words where either cuts, the share where both do, over all
+            occurrences; 1 when neither cuts anywhere.
         worse: the words that cost most, dearest first.
         better: the words that save most, best first.
         same_cost: the most frequent of those that take as many tokens, but other ones.
@@ -99,6 +94,7 @@ class Segmentation:
     occurrences: int
     changed_words: int
     changed_occurrences: int
+    stability: float
     worse: tuple[WordChange, ...]
     better: tuple[WordChange, ...]
     same_cost: tuple[WordChange, ...]
@@ -162,31 +158,33 @@ def compare_on(
         EmptyCorpus: the documents hold no text.
         InvalidUtf8: a document is not UTF-8.
     """
-    sums = WordSum(first.pattern)
-    tokens: tuple[list[NDArray[np.int64]], ...] = ([], [])
-    size = 0
-    for part in _parts(documents):
-        text = Text.of(b"".join(part))
-        refuse_invalid_utf8(text)
-        sums.add(count_spans(text, spans_of_lengths(part), first.pattern).shifted(size))
-        size += text.size
-        for tokenizer, counted in zip((first, second), tokens, strict=True):
-            edges = encode_contents(tokenizer.encoder, part, _ORDINARY)[1]
-            counted.append(np.diff(edges))
-    if not size:
+    texts = (document for document in documents if document)
+    before, after = measure([first, second], texts)
+    if not before.text.bytes:
         raise EmptyCorpus(
             "there is no text to compare on",
             "at least one document with text",
             "name files to compare on: `--on FILE`",
         )
-    by_document = [np.concatenate(counted) for counted in tokens]
+    return compare_measured(first, second, before, after, shown)
+
+
+def compare_measured(
+    first: Tokenizer, second: Tokenizer, before: Measured, after: Measured, shown: int = 20
+) -> DocumentComparison:
+    """The same of documents that both have been measured on.
+
+    Args:
+        before, after: of ``first`` and ``second``, on the same documents.
+        shown: as for `compare_on`.
+    """
     return DocumentComparison(
-        documents=len(by_document[0]),
-        bytes=size,
-        first_tokens=int(by_document[0].sum()),
-        second_tokens=int(by_document[1].sum()),
-        change=relative_change(by_document[0], by_document[1]),
-        segmentation=compare_words(first, second, sums.result(), shown),
+        documents=before.text.documents,
+        bytes=before.text.bytes,
+        first_tokens=before.tokens,
+        second_tokens=after.tokens,
+        change=relative_change(before.document_tokens, after.document_tokens),
+        segmentation=compare_words(first, second, before.words, shown),
     )
 
 
@@ -201,13 +199,19 @@ def compare_words(
     """
     changed = np.zeros(len(words), bool)
     costs = np.zeros(len(words), np.int64)
+    either = both = 0
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
         rows = slice(begin, begin + _WORDS_AT_A_TIME)
         part = words.take(np.arange(len(words))[rows])
         mine, my_tokens = _boundaries(first, part, first)
         theirs, their_tokens = _boundaries(second, part, first)
+        ends = part.offsets[1:]
+        shared = np.intersect1d(mine, theirs, assume_unique=True)
+        inside = [_times(np.setdiff1d(cuts, ends), part) for cuts in (mine, theirs, shared)]
+        either += inside[0] + inside[1] - inside[2]
+        both += inside[2]
         other = np.setxor1d(mine, theirs, assume_unique=True)
-        changed[rows][np.searchsorted(part.offsets[1:], other)] = True
+        changed[rows][np.searchsorted(ends, other)] = True
         costs[rows] = part.counts * (their_tokens - my_tokens)
     rows_changed = np.flatnonzero(changed)
     by_cost = rows_changed[np.argsort(costs[rows_changed], kind="stable")]
@@ -219,6 +223,7 @@ def compare_words(
         occurrences=words.total,
         changed_words=len(rows_changed),
         changed_occurrences=int(words.counts[rows_changed].sum()),
+        stability=both / either if either else 1.0,
         worse=_changes(first, second, words, dearer[:shown]),
         better=_changes(first, second, words, cheaper[:shown]),
         same_cost=_changes(first, second, words, alike[:shown]),
@@ -236,6 +241,11 @@ def _boundaries(
     lengths = np.zeros(max(tokenizer.vocab) + 1, np.int64)
     lengths[list(tokenizer.vocab)] = list(map(len, tokenizer.vocab.values()))
     return np.cumsum(lengths[ids]), np.diff(ends, prepend=0)
+
+
+def _times(places: NDArray[np.int64], words: WordCounts) -> int:
+    """How often places inside words occur, as often as their words do."""
+    return int(words.counts[np.searchsorted(words.offsets[1:], places)].sum())
 
 
 def _encoded(
@@ -281,18 +291,3 @@ def _changes(
 
 def _by_id(ids: dict[bytes, int], tokens: Iterable[bytes]) -> Sequence[bytes]:
     return sorted(tokens, key=ids.__getitem__)
-
-
-def _parts(documents: Iterable[bytes]) -> Iterable[list[bytes]]:
-    part: list[bytes] = []
-    size = 0
-    for document in documents:
-        if not document:
-            continue
-        part.append(document)
-        size += len(document)
-        if size >= _PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

@@ -78,6 +78,11 @@ class BytePairEncoder(Encoder):
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
 
     @property
+    def merge_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """int64 ``[n_merges]`` each: ids of left parts, right parts and results, by rank."""
+        return self._columns
+
+    @property
     def has_whole_words(self) -> bool:
         """Whether some words are one token although merges make several of them."""
         return bool(self._whole_words)

@@ -131,6 +131,8 @@ class UnknownVersion(RegistryError):
 class PromotionRefused(RegistryError):
     """A version breaks a rule of promotion."""
 
+    exit_code = 3
+
 
 class RegistryUnreachable(RegistryError):
     pass

@@ -1,9 +1,12 @@
-"""How equally a tokenizer treats languages or domains: what each pays for the same text."""
+"""How equally a tokenizer treats languages or domains: what each pays, and which tokens it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption
 
@@ -48,3 +51,21 @@ def parity(costs: Mapping[str, float]) -> Parity:
     # Of sorted values Σᵢ Σⱼ |cᵢ − cⱼ| = 2 Σ (2i − n − 1) cᵢ, i from 1.
     spread = sum((2 * place - number + 1) * value for place, value in enumerate(values))
     return Parity(spread / (number * total), values[-1] / values[0], ordered[-1], ordered[0])
+
+
+def token_divergence(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
+    """How differently two slices use one vocab: the Jensen–Shannon divergence of their tokens.
+
+    In bits: 0 when every token has the same share in both, 1 when no token occurs in both
+    (Limisiewicz 2023 reads it as the overlap of languages).
+
+    Args:
+        first, second: int64 ``[n]``: occurrences by id, at least one each.
+    """
+    shares = [counts / counts.sum() for counts in (first, second)]
+    middle = (shares[0] + shares[1]) / 2
+    divergences = []
+    for share in shares:
+        there = share > 0
+        divergences.append(float((share[there] * np.log2(share[there] / middle[there])).sum()))
+    return max(0.0, sum(divergences) / 2)

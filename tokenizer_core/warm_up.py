@@ -56,6 +56,7 @@ def _learn_over_a_large_alphabet() -> None:
 
 def _encode() -> None:
     from tokenizer_core.encoding import derive_merges
+    from tokenizer_core.kernels.measure_text import SUMS, measure_spans
     from tokenizer_core.merge_list import find_merges
     from tokenizer_core.short_texts import SHORT_TEXT
     from tokenizer_core.tokenizer import Tokenizer
@@ -72,6 +73,7 @@ def _encode() -> None:
     tokenizer.byte_pairs.gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
     find_merges(vocab, b"ab", np.ones(2, np.int64))
+    measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 
 
 def _characters() -> None:

@@ -51,6 +51,10 @@ def promote(
       metric = "compression/bytes_per_token"
       direction = "higher"
       tolerance = 0.005
+      slice = "german"
+      confidence = 0.95
+    The first version an alias points to must only keep to limits (limit = 3.5). A refusal is
+    written into the history and on the version in MLflow; the exit code is 3.
     """
     from registry.aliases import promote as promote_version
     from registry.gates import read_rules
@@ -99,10 +103,11 @@ def history(name: str, alias: str | None, as_json: bool) -> None:
         echo_json([asdict(move) for move in moves])
         return
     for move in moves:
-        places = " → ".join(
+        before, after = (
             "nowhere" if number is None else f"{name}/{number}"
             for number in (move.from_number, move.to_number)
         )
+        places = f"stays {after}" if before == after else f"{before} → {after}"
         when = move.at[:16].replace("T", " ")
         click.echo(f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}".rstrip())
 

@@ -1,6 +1,7 @@
 """The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
 
-Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 130 interrupted.
+Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
+(of `bpeline train --rules`, everything else is done), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from flows.cli.encode import encode
 from flows.cli.explain import explain
 from flows.cli.report import report
 from flows.cli.steps import steps
+from flows.cli.sweep import sweep
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.verify import verify
@@ -111,6 +113,8 @@ def cli() -> None:
 for command in (
     train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
     explain, report, verify, export, compress, expand, steps, ui, doctor,
+    train, resume, sweep, versions, show, compare, promote, rollback, history, encode, decode,
+    count, explain, export, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
 

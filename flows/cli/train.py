@@ -9,7 +9,7 @@ import click
 
 from flows.algorithm_options import BYTE_BPE, CHOICES, OPTIONS, check_options
 from flows.cli.options import echo_json, json_option, workspace_option
-from tokenizer_core.errors import InvalidOption
+from tokenizer_core.errors import InvalidOption, PromotionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ Examples:
   bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'
   bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
   bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000
+  bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ --rules rules.toml
   bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps
 """,
 )
@@ -121,6 +122,27 @@ Examples:
     type=click.Choice(["punkt", "lines", "none"]),
     help="With frequency-bpe: what is put between marks.  [default: punkt]",
 )
+@click.option(
+    "--eval",
+    "evaluation",
+    multiple=True,
+    metavar="NAME=FILES",
+    help="Text to evaluate on instead of held-out documents: 'english=heldout/*.txt', "
+    "'german:language=de:domain=news=de/*.txt', or a .toml file of such; repeat for more.",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="[NAME=]REF",
+    help="A tokenizer to measure on the same text: a file or a registered version; repeat for "
+    "more. The champion is always measured.",
+)
+@click.option(
+    "--rules",
+    type=click.Path(dir_okay=False),
+    help="TOML file of rules: the new version becomes champion if all hold; exit code 3 if not.",
+)
 @click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
 @workspace_option
@@ -148,7 +170,7 @@ def train(
         _add_demo(parameters, paths)
     else:
         parameters["paths"] = list(paths)
-    for tokens in ("special_tokens", "required_tokens"):
+    for tokens in ("special_tokens", "required_tokens", "evaluation", "baselines"):
         parameters[tokens] = list(parameters[tokens])
     if "name" not in parameters:
         raise InvalidOption(
@@ -275,7 +297,10 @@ def _run(parameters: dict[str, Any]) -> TrainingSummary:
 
 
 def _print(summary: TrainingSummary, as_json: bool) -> None:
+    """Show what came of it; a refused promotion is the exit code's business too."""
     if as_json:
         echo_json(summary.as_dict())
     else:
         click.echo(summary.as_text())
+    if summary.promotion is not None and not summary.promotion.promoted:
+        click.get_current_context().exit(PromotionRefused.exit_code)

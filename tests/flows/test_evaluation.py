@@ -6,10 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from flows.evaluate import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluation
-from tokenizer_core import Tokenizer, metrics
+from flows.evaluate import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
+from registry.measured import MeasuredSource
+from tokenizer_core import Tokenizer
+from tokenizer_core.evaluation import Evaluation, EvaluationText, evaluate_texts
 
-REPORT = metrics.evaluate(Tokenizer({k: bytes([k]) for k in range(256)}, []), [b"low lower"])
+BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
+EVALUATION = evaluate_texts(BYTES, {}, [EvaluationText("held-out", [b"low lower"])])[0]
+SOURCE = MeasuredSource("held-out", (), None, None, "", 1, 9)
+
+
+def of_size(documents: int, size: int, held_out: bool = True) -> Evaluated:
+    report = replace(EVALUATION.report, documents=documents, bytes=size)
+    evaluation: Evaluation = replace(EVALUATION, report=report)
+    return Evaluated(evaluation, (SOURCE,), held_out, False, {}, None, None)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +32,7 @@ REPORT = metrics.evaluate(Tokenizer({k: bytes([k]) for k in range(256)}, []), [b
     ],
 )
 def test_a_sample_that_says_little_is_called_small(documents: int, size: int, small: bool) -> None:
-    found = Evaluation(replace(REPORT, documents=documents, bytes=size), held_out=True)
+    found = of_size(documents, size)
     assert found.is_small is small
     assert ("small sample" in found.outcome) is small
     assert bool(found.warning) is small
@@ -33,7 +43,6 @@ def test_a_sample_that_says_little_is_called_small(documents: int, size: int, sm
 
 
 def test_training_text_is_called_what_it_is_whatever_its_size() -> None:
-    large = replace(REPORT, documents=10**6, bytes=10**9)
-    for report in (REPORT, large):
-        assert "training" in Evaluation(report, held_out=False).outcome
-        assert "flatters" in Evaluation(report, held_out=False).warning
+    for found in (of_size(1, 9, held_out=False), of_size(10**6, 10**9, held_out=False)):
+        assert "training" in found.outcome
+        assert "flatters" in found.warning

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from registry import promote, publish_version
-from registry.gates import Rule, judge, read_rules, require
+from registry import alias_history, promote, publish_version, rollback
+from registry.gates import Evidence, Rule, judge, read_rules, require
 from registry.opening import Registry
 from registry.publication import Publication
 from tokenizer_core.errors import InvalidOption, PromotionRefused
+from tokenizer_core.metric_names import ALL
 
 RATIO = "compression/bytes_per_token"
 
@@ -38,14 +39,61 @@ RATIO = "compression/bytes_per_token"
 def test_a_rule_bounds_a_metric(
     rule: Rule, value: float, before: float | None, holds: bool, worst: float | None
 ) -> None:
-    present = None if before is None else {rule.metric: before}
-    (verdict,) = judge([rule], {rule.metric: value}, present)
+    present = None if before is None else {ALL: {rule.metric: before}}
+    (verdict,) = judge([rule], Evidence({ALL: {rule.metric: value}}, present))
     assert verdict.holds is holds
-    assert verdict.worst == (None if worst is None else pytest.approx(worst))
+    if worst is None:
+        assert "nothing to compare" in str(verdict)
+    else:
+        assert f"{worst:.6g} is accepted" in str(verdict)
+        assert ("short" in str(verdict)) is not holds
+
+
+GERMAN = {"language:de": {RATIO: 3.0, "words/fertility": 1.5}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "interval", "holds", "said"),
+    [
+        # Tokens fall by 2 to 6 %: bytes per token rise by 2.04 to 6.38 %.
+        (Rule(RATIO, "higher", 0.0, confidence=0.95), (-0.06, -0.02), True, "+2.04% … +6.38%"),
+        # The difference is good, its interval is not.
+        (Rule(RATIO, "higher", 0.0, confidence=0.95), (-0.06, 0.01), False, "0.99% short"),
+        (Rule(RATIO, "higher", 0.01, confidence=0.95), (-0.06, 0.01), True, "-1.00% is accepted"),
+        (Rule("words/fertility", "lower", 0.0, confidence=0.95), (-0.06, 0.01), False, "1.00% sh"),
+        (Rule("words/fertility", "lower", 0.01, confidence=0.95), (-0.06, 0.009), True, "+1.00%"),
+        (Rule(RATIO, "higher", 0.0, confidence=0.8), (-0.06, -0.02), False, "no interval"),
+        (Rule(RATIO, "higher", 0.0, 3.5, confidence=0.95), (-0.06, -0.02), False, "0.5 short"),
+    ],
+)
+def test_with_a_confidence_the_whole_interval_must_be_good(
+    rule: Rule, interval: tuple[float, float], holds: bool, said: str
+) -> None:
+    rule = replace(rule, slice="language:de")
+    changes = {"language:de": {0.95: interval}}
+    (verdict,) = judge([rule], Evidence(GERMAN, GERMAN, changes))
+    assert verdict.holds is holds
+    assert said in str(verdict)
+    assert "of language:de" in str(verdict)
+    if rule.limit is None:
+        (first,) = judge([rule], Evidence(GERMAN))
+        assert first.holds
+        (apart,) = judge([rule], Evidence(GERMAN, GERMAN))
+        assert not apart.holds
+        assert "on the same documents" in str(apart)
+
+
+def test_a_slice_that_was_not_measured_does_not_pass() -> None:
+    (verdict,) = judge([Rule(RATIO, "higher", slice="french")], Evidence(GERMAN, GERMAN))
+    assert (verdict.holds, str(verdict)) == (False, f"{RATIO} of french was not measured")
+    rule = Rule("words/fertility", "lower", slice="language:de")
+    (verdict,) = judge([rule], Evidence(GERMAN, {ALL: {}}))
+    assert not verdict.holds
 
 
 def test_what_was_not_measured_does_not_pass() -> None:
-    verdicts = judge([Rule(RATIO, "higher"), Rule("x", "lower")], {"x": float("nan")}, None)
+    rules = [Rule(RATIO, "higher"), Rule("x", "lower")]
+    verdicts = judge(rules, Evidence({ALL: {"x": float("nan")}}))
     assert [verdict.holds for verdict in verdicts] == [False, False]
     with pytest.raises(PromotionRefused, match=f"{RATIO} was not measured; x was not measured"):
         require(verdicts, "it cannot be")
@@ -68,6 +116,12 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         [[rule]]
         metric = "words/fertility"
         direction = "lower"
+
+        [[rule]]
+        metric = "words/fertility"
+        direction = "lower"
+        slice = "language:de"
+        confidence = 0.95
         """,
         encoding="utf-8",
     )
@@ -75,6 +129,7 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         Rule(RATIO, "higher", 0.005, None),
         Rule("vocabulary/unreachable_tokens", "lower", None, 0),
         Rule("words/fertility", "lower", 0.0, None),
+        Rule("words/fertility", "lower", 0.0, None, "language:de", 0.95),
     )
 
 
@@ -93,6 +148,10 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         b'[[rule]]\nmetric = "x"\ndirection = "lower"\nlimit = true',
         b'[[rule]]\nmetric = "x"\ndirection = "lower"\ntolerence = 0.1',
         b'[[rule]]\nmetric = "x"\ndirection = "lower"\n[other]\n',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\nslice = 3',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\nconfidence = 0.95',
+        b'[[rule]]\nmetric = "words/fertility"\ndirection = "lower"\nconfidence = 0.94',
+        b'[[rule]]\nmetric = "words/fertility"\ndirection = "lower"\nconfidence = true',
         b"not toml",
         b"\xff",
     ],
@@ -117,4 +176,12 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     with pytest.raises(PromotionRefused, match=r"news@champion cannot move to news/2.* 2\.4, "):
         promote("news/2", rules=rules)
     assert registry.tracker.aliases("news")["champion"] == 1
+    refusal, first = alias_history("news", "champion")
+    assert (refusal.from_number, refusal.to_number, first.to_number) == (1, 1, 1)
+    assert refusal.reason.startswith(f"refused news/2: {RATIO} is 2.4, at least 2.475")
+    tags = registry.tracker.version("news", 2).tags  # type: ignore[union-attr]
+    assert tags["promotion"].startswith(f"champion refused: {RATIO} is 2.4")
     assert promote("news/3", rules=rules).number == 3
+    with pytest.raises(PromotionRefused):
+        promote("news/2", rules=[Rule(RATIO, "higher")])
+    assert rollback("news").number == 1, "a refusal is no place to go back to"

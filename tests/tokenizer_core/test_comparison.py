@@ -67,6 +67,16 @@ def test_tokens_and_words_are_those_of_encoding_one_by_one(
     assert (shown.words, shown.occurrences) == (len(words), words.total())
     assert shown.changed_words == len(changed) > 100
     assert shown.changed_occurrences == sum(words[word.decode()] for word in changed)
+    cuts_of = [
+        {w: {len(b"".join(one[side][: i + 1])) for i in range(len(one[side]) - 1)}
+         for w, one in cuts.items()}
+        for side in (0, 1)
+    ]  # fmt: skip
+    times = {word.encode(): count for word, count in words.items()}
+    both = sum(times[w] * len(cuts_of[0][w] & cuts_of[1][w]) for w in cuts)
+    either = sum(times[w] * len(cuts_of[0][w] | cuts_of[1][w]) for w in cuts)
+    assert shown.stability == pytest.approx(both / either)
+    assert 0 < shown.stability < 1
     listed = [*shown.worse, *shown.better, *shown.same_cost]
     assert {one.word: (one.first, one.second) for one in listed} == changed
     assert all(one.count == words[one.word.decode()] for one in listed)
@@ -93,6 +103,7 @@ def test_a_tokenizer_equals_itself(first: Tokenizer, documents: list[bytes]) -> 
     found = compare_on(first, first, documents)
     assert (found.change.low, found.change.value, found.change.high) == (0, 0, 0)
     assert found.segmentation.changed_words == 0
+    assert found.segmentation.stability == 1
     assert first_diverging_merge(first, first) is None
     assert compare_vocabs(first, first).shared == first.vocab_size
 

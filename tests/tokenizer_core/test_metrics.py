@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tokenizer_core import metrics, reference
+from tokenizer_core import measuring, reference
 from tokenizer_core.errors import EmptyCorpus, InvalidUtf8
 from tokenizer_core.metrics import CompressionReport, evaluate
 from tokenizer_core.tokenizer import Tokenizer
@@ -19,6 +19,7 @@ from tokenizer_core.word_counts import WordCounts
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
+HIGH_BYTES = {bytes([byte]) for byte in range(0x80, 0x100)}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,8 @@ def test_figures_follow_their_formulas(
     assert report.bytes_per_token == size / tokens
     assert report.chars_per_token == chars / tokens
     assert report.fertility == tokens / words
+    lines = sum(text.count("\n") + (not text.endswith("\n")) for text in texts if text)
+    assert (report.lines, report.tokens_per_line) == (lines, tokens / lines)
     assert report.compression_ratio_vs_bytes == pytest.approx(1 - tokens / size)
     assert report.vocab_utilization == len(occurrences) / tokenizer.vocab_size
     pieces = Counter(
@@ -67,6 +70,11 @@ def test_figures_follow_their_formulas(
     assert report.mean_token_bytes == pytest.approx(statistics.fmean(lengths))
     assert report.median_token_bytes == statistics.median(lengths)
     assert report.longest_token_bytes == max(lengths)
+    assert report.p99_token_bytes == pytest.approx(np.quantile(lengths, 0.99))
+    listed = sum(lengths) + len(lengths)
+    assert report.description_length == pytest.approx((bits / 8 + listed) / size)
+    lone = sum(occurrences[i] for i, token in tokenizer.vocab.items() if token in HIGH_BYTES)
+    assert report.byte_rate == lone / tokens > 0
     assert report.roundtrip_failures == 0
     assert report.encode_mb_per_second > 0
 
@@ -84,13 +92,22 @@ def test_the_curve_is_that_of_smaller_tokenizers(
         assert bytes_per_token == report.bytes / tokens
 
 
+def test_the_gain_of_merges_is_what_the_curve_rises_by(report: CompressionReport) -> None:
+    tokens = [report.bytes / value for _, value in report.curve]
+    sizes = [size for size, _ in report.curve]
+    assert [size for size, _ in report.merge_gain] == sizes[1:]
+    for i, (_, gain) in enumerate(report.merge_gain):
+        saved = (tokens[i] - tokens[i + 1]) / (sizes[i + 1] - sizes[i])
+        assert gain == pytest.approx(1e6 * saved / tokens[-1])
+
+
 def test_parts_change_no_figure(
     report: CompressionReport,
     tokenizer: Tokenizer,
     documents: list[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metrics, "_PART_BYTES", 100)
+    monkeypatch.setattr(measuring, "PART_BYTES", 100)
     in_parts = evaluate(tokenizer, documents).as_dict()
     whole = report.as_dict()
     for figures in (in_parts, whole):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.parity import parity
+from tokenizer_core.parity import parity, token_divergence
 from tokenizer_core.token_distribution import TokenDistribution, token_distribution
 
 
@@ -83,3 +83,18 @@ def test_parity_follows_its_formula() -> None:
     assert parity({"en": 0.3}).gini == 0
     with pytest.raises(InvalidOption):
         parity({})
+
+
+def test_divergence_of_tokens_follows_its_formula() -> None:
+    first, second = np.array([4, 0, 4, 0]), np.array([2, 2, 0, 0])
+    p, q = first / 8, second / 4
+    m = (p + q) / 2
+    expected = sum(
+        0.5 * share * math.log2(share / middle)
+        for shares in (p, q)
+        for share, middle in zip(shares, m, strict=True)
+        if share
+    )
+    assert token_divergence(first, second) == pytest.approx(expected)
+    assert token_divergence(first, first * 3) == 0
+    assert token_divergence(first, np.array([0, 5, 0, 5])) == 1

@@ -1,0 +1,85 @@
+"""``bpeline sweep``: many sizes and patterns side by side, to choose from."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+from tokenizer_core.errors import InvalidOption
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000
+  bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json
+  bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'
+""",
+)
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--name", required=True, help="The tokenizer's name: the experiment in MLflow.")
+@click.option("--sizes", required=True, metavar="N,N,…", help="Vocabulary sizes.")
+@click.option(
+    "--pattern",
+    "patterns",
+    multiple=True,
+    default=("gpt2",),
+    show_default=True,
+    help="Split pattern: a name or a regex; repeat for more.",
+)
+@click.option("--special-token", "special_tokens", multiple=True, help="As of `bpeline train`.")
+@click.option("--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="Likewise.")
+@click.option("--baseline", "baselines", multiple=True, metavar="[NAME=]REF", help="Likewise.")
+@click.option("--held-out", type=float, default=0.01, show_default=True, help="Likewise.")
+@click.option("--min-count", type=int, help="Likewise.  [default: 2]")
+@click.option("--text-field", default="text", show_default=True, help="Likewise.")
+@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@workspace_option
+@json_option
+def sweep(
+    paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...], as_json: bool,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Measure byte-level BPE of several sizes and patterns on PATHS; register nothing.
+
+    Counting is done once for each pattern, and one training serves all its sizes. In MLflow the
+    sweep is a run with a nested run for each combination. The one you choose is trained by
+    `bpeline train` without learning anything again.
+    """
+    from flows import progress
+    from flows.sweep import sweep as sweep_all
+    from flows.sweep_record import table_of
+    from registry.environment import addresses
+
+    parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
+    home = str(addresses().home.absolute())
+    with progress.listening(progress.for_stream(sys.stderr)):
+        done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, **parameters)
+    if as_json:
+        echo_json(asdict(done))
+        return
+    rows = table_of(done)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    click.echo()
+    for first, *cells in rows:
+        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        click.echo("  ".join([first.ljust(widths[0]), *shown]).rstrip())
+    click.echo(f"\nMLflow     {done.link}")
+    click.echo(
+        f"register:  bpeline train {' '.join(paths)} --name {name} --vocab-size N --pattern P"
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part.replace("_", "")) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InvalidOption(
+            f"--sizes is {text!r}",
+            "accepted: whole numbers with commas between them",
+            "type `--sizes 8000,16000,32000`",
+        ) from None

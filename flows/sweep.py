@@ -1,0 +1,186 @@
+"""Many vocab sizes and split patterns measured side by side; nothing is registered.
+
+Merges are a prefix order, so the largest size of a pattern is trained and serves the others; counts
+and merges stay in the workspace, so training the one that was chosen takes no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flows import progress
+from flows.baselines import CHAMPION
+from flows.combine_counts import combine_counts
+from flows.count_words import count_words
+from flows.evaluate import Evaluated, evaluate
+from flows.evaluation_metrics import curves_of, metrics_of
+from flows.evaluation_setup import set_up_evaluation
+from flows.learn import learn
+from flows.plan_chunks import plan_chunks
+from flows.preparation import prepared
+from flows.publish import corpus_inputs, evaluation_inputs
+from flows.training_request import TrainingRequest
+from flows.training_run import TrainingRun
+from registry.opening import open_registry
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.metric_names import ALL, BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from registry.publication import CorpusInput
+
+SWEEP = "sweep"  # the member of a run's configuration that says it is one
+MOST_COMBINATIONS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One size of one pattern.
+
+    Attributes:
+        pattern, vocab_size: which one; the size is smaller than asked where no pair was left.
+        metrics: as a training would log them.
+        curves: name → (vocab size, value), the compression curve too.
+        against_champion: change in tokens, as a share; None without a champion.
+        record: the content of its ``evaluation.json``.
+    """
+
+    pattern: str
+    vocab_size: int
+    metrics: dict[str, float]
+    curves: dict[str, tuple[tuple[int, float], ...]]
+    against_champion: float | None
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep found: combinations by pattern and size."""
+
+    name: str
+    run_id: str
+    combinations: tuple[Combination, ...]
+    link: str = ""
+
+
+def sweep(
+    paths: Sequence[str],
+    name: str,
+    vocab_sizes: Sequence[int],
+    patterns: Sequence[str] = ("gpt2",),
+    workspace: str | None = None,
+    **parameters: Any,
+) -> Sweep:
+    """Measure byte-level BPE of every size with every pattern, and record it in MLflow.
+
+    Args:
+        paths, name, workspace: as for `train_tokenizer`.
+        vocab_sizes: numbers of ids.
+        patterns: split patterns: names or regexes.
+        parameters: others of `train_tokenizer`: special_tokens, held_out, evaluation, baselines …
+
+    Raises:
+        BpelineError: what was asked for, read or written cannot be; the workspace stays good.
+    """
+    sizes, patterns = sorted(set(vocab_sizes), reverse=True), list(dict.fromkeys(patterns))
+    if not sizes or not patterns or len(sizes) * len(patterns) > MOST_COMBINATIONS:
+        raise InvalidOption(
+            f"{len(sizes)} sizes and {len(patterns)} patterns were asked for",
+            f"at least one of each, and {MOST_COMBINATIONS} combinations at most",
+            "type `--sizes 8000,16000,32000 --pattern gpt2`",
+        )
+    requests = [
+        _request(paths, name, pattern, size, parameters) for pattern in patterns for size in sizes
+    ]
+    with _sweeping(requests[0], sizes, patterns, workspace) as run:
+        with prepared(run.registry.tracker) as preparing:
+            combinations: list[Combination] = []
+            inputs: list[CorpusInput] = []
+            for number in range(0, len(requests), len(sizes)):
+                preparing.join()
+                found, read = _of_pattern(run, requests[number : number + len(sizes)])
+                combinations += found
+                inputs = inputs or read
+        done = Sweep(name, run.id, tuple(combinations))
+        with run.step("record") as outcome:
+            from flows.sweep_record import record_sweep
+
+            done = record_sweep(done, requests[0], inputs, run.registry)
+            outcome(f"{len(combinations)} runs in MLflow")
+        return done
+
+
+def _request(
+    paths: Sequence[str], name: str, pattern: str, size: int, parameters: dict[str, Any]
+) -> TrainingRequest:
+    usual: dict[str, Any] = {
+        "special_tokens": [], "tie_break": None, "min_count": None, "max_token_bytes": None,
+        "invalid_utf8": "strict", "held_out": 0.01, "text_field": "text", "workers": None,
+        "min_word_count": 1, "required_tokens": [], "table_memory": 256,
+    }  # fmt: skip
+    return TrainingRequest.checked(
+        **usual | parameters, paths=list(paths), name=name, pattern=pattern, vocab_size=size
+    )
+
+
+def _of_pattern(
+    run: TrainingRun, requests: Sequence[TrainingRequest]
+) -> tuple[list[Combination], list[CorpusInput]]:
+    """All sizes of one pattern, the largest first: it is trained and serves the others."""
+    largest, workspace = requests[0], run.workspace
+    setup = set_up_evaluation(largest, workspace)
+    with run.step("plan chunks") as outcome:
+        plan = plan_chunks(largest, workspace)
+        outcome(f"{largest.pattern}: {plan.outcome}")
+    with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
+        corpus = count_words(plan, workspace, largest)
+        outcome(corpus.outcome)
+    with run.step("combine counts") as outcome:
+        words = combine_counts(corpus, largest, workspace, run.id)
+        outcome(words.outcome)
+    inputs = corpus_inputs(plan, corpus, words)
+    found: dict[int, Combination] = {}
+    for request in requests:
+        with run.step("learn merges", request.merges_shown, "merges") as outcome:
+            learned = learn(words, request, workspace)
+            outcome(learned.outcome)
+        with run.step("evaluate") as outcome:
+            evaluated = evaluate(learned, words, plan, setup, request, workspace)
+            outcome(f"{evaluated.report.vocab_size:,} ids: {evaluated.outcome}")
+        digest = learned.tokenizer(request).digest
+        combination = _combination(request, evaluated, digest)
+        found.setdefault(combination.vocab_size, combination)
+        inputs = [*inputs, *(one for one in evaluation_inputs(evaluated) if one not in inputs)]
+    return sorted(found.values(), key=lambda one: one.vocab_size), inputs
+
+
+def _combination(request: TrainingRequest, evaluated: Evaluated, digest: str) -> Combination:
+    champion = evaluated.evaluation.opponents.get(CHAMPION)
+    return Combination(
+        request.pattern,
+        evaluated.report.vocab_size,
+        metrics_of(evaluated),
+        {BYTES_PER_TOKEN: evaluated.report.curve, **curves_of(evaluated)},
+        None if champion is None else champion.changes[ALL].value,
+        evaluated.record(digest),
+    )
+
+
+@contextmanager
+def _sweeping(
+    request: TrainingRequest, sizes: Sequence[int], patterns: Sequence[str], workspace: str | None
+) -> Iterator[TrainingRun]:
+    """Hold the workspace; the row in the catalogue is no training that could be continued."""
+    registry = open_registry(workspace)
+    asked = {**request.as_config(), "vocab_size": list(sizes), "pattern": list(patterns)}
+    with registry.workspace.lock(f"sweeping {request.name!r}") as held:
+        row = registry.catalogue.start_run(request.name, {SWEEP: asked})
+        run = TrainingRun(row.id, request, registry, progress.current(), held.doing)
+        try:
+            yield run
+        except BaseException as error:
+            registry.catalogue.fail_run(row.id, str(error) or type(error).__name__)
+            raise
+        registry.catalogue.finish_run(row.id)

@@ -1,0 +1,109 @@
+"""A sweep as people see it: a table, a picture, and a run of MLflow with a nested run for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flows.comparison_text import number_text
+from flows.sweep import Combination, Sweep
+from flows.training_request import TrainingRequest
+from registry.figures import draw_sweep
+from registry.sweep_record import SweepChild, SweepRecord
+from registry.ui_links import run_link, ui_base
+from tokenizer_core.metric_names import BYTES_PER_TOKEN, of_slice
+
+if TYPE_CHECKING:
+    from registry.opening import Registry
+    from registry.publication import CorpusInput
+
+COLUMNS = {
+    "bytes/token": BYTES_PER_TOKEN,
+    "tokens/word": "words/fertility",
+    "Rényi 2.5": "distribution/renyi_efficiency_2.5",
+    "unused": "vocabulary/unused_tokens",
+    "unreachable": "vocabulary/unreachable_tokens",
+    "junk": "training/junk_tokens",
+    "f95": "training/f95",
+}
+
+
+def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
+    """A row for each combination under a row of titles; every cell a text."""
+    rows = [("pattern", "vocab", *COLUMNS, "against champion")]
+    for one in sweep.combinations:
+        against = one.against_champion
+        rows.append((
+            one.pattern,
+            f"{one.vocab_size:,}",
+            *(number_text(one.metrics.get(name)) for name in COLUMNS.values()),
+            "" if against is None else f"{against:+.2%} tokens",
+        ))  # fmt: skip
+    return rows
+
+
+def record_sweep(
+    sweep: Sweep, request: TrainingRequest, inputs: Sequence[CorpusInput], registry: Registry
+) -> Sweep:
+    """Draw it and tell MLflow.
+
+    Returns:
+        The sweep with a link to its run.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; what was learned stays in the workspace.
+    """
+    asked = {key: value for key, value in request.as_config().items() if value not in (None, [])}
+    sizes = sorted({one.vocab_size for one in sweep.combinations})
+    patterns = list(dict.fromkeys(one.pattern for one in sweep.combinations))
+    asked |= {"vocab_size": sizes, "pattern": patterns}
+    with registry.workspace.temporary_directory("sweep") as directory:
+        lines = {pattern: tuple(_line(sweep.combinations, pattern)) for pattern in patterns}
+        title = f"{sweep.name}: {len(sweep.combinations)} combinations"
+        figures = (draw_sweep(lines, directory / "sweep.svg", title),)
+        run = registry.tracker.record_sweep(
+            SweepRecord(
+                name=sweep.name,
+                title=f"sweep-{sweep.run_id[:8]}",
+                params=asked,
+                curves={of_slice("sweep/bytes_per_token", _plain(p)): c for p, c in lines.items()},
+                children=tuple(_child(one, request) for one in sweep.combinations),
+                inputs=tuple(inputs),
+                figures=figures,
+                table=_markdown(table_of(sweep)),
+            )
+        )
+    base = ui_base(registry.tracker.settings.uri)
+    return replace(sweep, link=run_link(base, run.experiment_id, run.run_id))
+
+
+def _line(combinations: Sequence[Combination], pattern: str) -> Iterator[tuple[int, float]]:
+    for one in combinations:
+        if one.pattern == pattern:
+            yield one.vocab_size, one.metrics[BYTES_PER_TOKEN]
+
+
+def _child(one: Combination, request: TrainingRequest) -> SweepChild:
+    params = {**request.as_config(), "pattern": one.pattern, "vocab_size": one.vocab_size}
+    return SweepChild(
+        title=f"{_plain(one.pattern)}-{one.vocab_size}",
+        vocab_size=one.vocab_size,
+        params={key: value for key, value in params.items() if value not in (None, [], {})},
+        metrics=one.metrics,
+        curves=one.curves,
+        evaluation=one.record,
+    )
+
+
+def _plain(pattern: str) -> str:
+    """A pattern as part of the name of a metric: a regex is too long and has other characters."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", pattern).strip("_")
+    return plain if plain == pattern else f"regex_{plain[:24]}"
+
+
+def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
+    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body)) + "\n"
