@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flows.evaluate import Evaluated
 from flows.report.contents import ReportContents
 from flows.report.page import report_page
 from flows.screen_tokens import ScreenedTokens
 from flows.summary import TrainingSummary
 from flows.training_request import TrainingRequest
+from registry.publication import CURVE_METRIC
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.tokenizer import Tokenizer
 
@@ -19,6 +21,7 @@ def write_training_report(
     request: TrainingRequest,
     tokenizer: Tokenizer,
     screened: ScreenedTokens,
+    evaluated: Evaluated,
 ) -> Path:
     """Write the page that is registered with a version, which has no number yet.
 
@@ -32,11 +35,11 @@ def write_training_report(
         facts={"digest": tokenizer.digest, "run": summary.run_id},
         parameters=request.as_config(),
         metrics=summary.metrics,
-        curves={"compression/bytes_per_token": summary.curve},
+        curves={CURVE_METRIC: summary.curve, **summary.curves},
         notes=summary.notes,
         use=screened.use,
-        comparison_remark="Made while the version was registered: `bpeline report` adds the "
-        "difference to the champion.",
+        comparison=evaluated.comparison,
+        comparison_remark=f"When it was registered, no version of {request.name} was the champion.",
     )
     DURABLE.write(path, report_page(contents).encode())
     return path

@@ -52,7 +52,7 @@ class MlflowRuns(MlflowConnection):
             for path in publication.figures:
                 self._client.log_artifact(run.run_id, str(path), "figures")
             for path in publication.pages:
-                self._client.log_artifact(run.run_id, str(path), "comparison")
+                self._client.log_artifact(run.run_id, str(path), path.stem)
             if publication.report:
                 self._client.log_text(run.run_id, publication.report, "report.md")
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)

@@ -60,6 +60,11 @@ class ReportContents:
         """The tokenizer's name."""
         return self.title.partition("/")[0]
 
+    @property
+    def reference(self) -> str:
+        """What to type to mean the version."""
+        return self.title if "/" in self.title else f"{self.title}@candidate"
+
 
 def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Ids that are neither special nor a single byte, ascending."""

@@ -8,12 +8,13 @@ import pytest
 from counted_chunks import READING, counted
 
 from registry import screening
-from registry.gates import Rule, judge
+from registry.gates import Evidence, Rule, judge
 from registry.screening import ONE_CHUNK, SUSPICIOUS, Screening, screen
 from registry.word_count_store import ShardRef, WordCountStore
 from registry.workspace import Workspace
 from tokenizer_core import Tokenizer, WordCounts
 from tokenizer_core.errors import CorruptFile
+from tokenizer_core.metric_names import ALL
 from tokenizer_core.token_use import TokenUse, token_use
 
 TOKENS = [b"ab", b"cd", b"on", b"ly", b"only", b"john.d@example.com"]
@@ -114,5 +115,5 @@ def test_a_rule_can_block_on_what_was_found(
     workspace: Workspace, tokenizer: Tokenizer, rule: Rule, holds: bool
 ) -> None:
     found = screened(workspace, tokenizer, [EVERYWHERE, {**EVERYWHERE, b"only": 3}])
-    (verdict,) = judge([rule], found.metrics, None)
+    (verdict,) = judge([rule], Evidence({ALL: found.metrics}))
     assert verdict.holds is holds
