@@ -9,6 +9,7 @@ from flows.steps import step
 from flows.summary import counted
 from flows.training_request import TrainingRequest
 from registry.catalogue_records import CountTable
+from registry.corpus_record import digest_of_corpus, keep_corpus_record
 from registry.opening import open_registry
 from registry.word_count_store import (
     ShardRef,
@@ -18,7 +19,6 @@ from registry.word_count_store import (
     shard_key,
 )
 from registry.workspace import Workspace
-from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import EmptyCorpus
 
 
@@ -48,22 +48,16 @@ class CountedWords:
 def combine_counts(
     corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace, run_id: str
 ) -> CountedWords:
-    """Add the chunks' counts up.
+    """Add the chunks' counts up and remember what they were of.
 
     Raises:
         EmptyCorpus: there is not a single word to train on.
         CorruptFile: counts are damaged; they are forgotten and can be counted again.
         DiskFull: no space left.
     """
-    reading = request.reading.digest
-    placed = [(shard_key(chunk.digest, reading), base) for chunk, base in positions(corpus)]
-    keys = tuple(key for key, _ in placed)
-    store = WordCountStore(workspace)
-    seen = store.statistics(keys)
-    if not seen.words:
-        raise _empty(request, seen)
-    table = store.combine([ShardRef(key, position_base=base) for key, base in placed])
-    words = CountedWords(table, corpus_digest(corpus), keys, seen)
+    words = add_up(corpus, request, workspace)
+    table = words.table
+    keep_corpus_record(workspace, corpus.readings)
     catalogue = open_registry(workspace).catalogue
     catalogue.remember_count_table(
         CountTable(
@@ -74,9 +68,17 @@ def combine_counts(
     return words
 
 
-def corpus_digest(corpus: CountedCorpus) -> str:
-    """Digest of the content of all files in order, wherever they lie."""
-    return digest_of([[chunk.digest for chunk in reading.chunks] for reading in corpus.readings])
+def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace) -> CountedWords:
+    """Add the chunks' counts up; errors as `combine_counts`."""
+    reading = request.reading.digest
+    placed = [(shard_key(chunk.digest, reading), base) for chunk, base in positions(corpus)]
+    keys = tuple(key for key, _ in placed)
+    store = WordCountStore(workspace)
+    seen = store.statistics(keys)
+    if not seen.words:
+        raise _empty(request, seen)
+    table = store.combine([ShardRef(key, position_base=base) for key, base in placed])
+    return CountedWords(table, digest_of_corpus(corpus.readings), keys, seen)
 
 
 def _empty(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:

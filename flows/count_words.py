@@ -79,6 +79,14 @@ def count_words(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest
         CorpusError: a file that cannot be read as declared.
         DiskFull: no space; what was counted is kept.
     """
+    corpus = count_chunks(plan, workspace, request)
+    read = [one for one in corpus.readings if one.path not in plan.known]
+    open_registry(workspace).catalogue.remember_file_readings(read)
+    return corpus
+
+
+def count_chunks(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest) -> CountedCorpus:
+    """Count everything that is not counted yet; arguments and errors as `count_words`."""
     reading = request.reading
     if plan.bundles:
         compile_counting(reading.pattern)
@@ -103,7 +111,6 @@ def count_words(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest
         for file in plan.files
         if file.path not in plan.known
     }
-    open_registry(workspace).catalogue.remember_file_readings(list(read.values()))
     unread = sum(len(reading.chunks) for reading in plan.known.values())
     reused = sum(chunk.reused for part in parts for chunk in part)
     readings = [plan.known.get(file.path) or read[file.path] for file in plan.files]

@@ -61,13 +61,14 @@ def plan_chunks(request: TrainingRequest, workspace: Workspace) -> CorpusPlan:
         for path, reading in recalled.items()
         if all(store.has(chunk.digest, digest) for chunk in reading.chunks)
     }
+    return plan_reading(files, known)
+
+
+def plan_reading(files: Sequence[SourceFile], known: Mapping[str, FileReading]) -> CorpusPlan:
+    """How the files that are not known yet are shared out."""
     unread = [file for file in files if file.path not in known]
-    return CorpusPlan(
-        tuple(files),
-        known,
-        _bundled(plan_chunk_groups(unread, CHUNK_BYTES, MOST_TASKS)),
-        sum(file.size for file in unread),
-    )
+    groups = plan_chunk_groups(unread, CHUNK_BYTES, MOST_TASKS)
+    return CorpusPlan(tuple(files), known, _bundled(groups), sum(file.size for file in unread))
 
 
 def _bundled(groups: Sequence[ChunkGroup]) -> tuple[Bundle, ...]:

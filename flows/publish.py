@@ -17,8 +17,10 @@ from flows.evaluate import Evaluated
 from flows.evaluation_figures import draw_figures
 from flows.learn import Learned
 from flows.plan_chunks import CorpusPlan
+from flows.screen_tokens import ScreenedTokens
 from flows.steps import step
 from flows.summary import TrainingSummary
+from flows.training_report import write_training_report
 from flows.training_request import TrainingRequest
 from registry.artifacts import holds_version, load_verified, write_exports
 from registry.measured import write_evaluation
@@ -46,6 +48,7 @@ def publish(
     corpus: CountedCorpus,
     words: CountedWords,
     evaluated: Evaluated,
+    screened: ScreenedTokens,
     request: TrainingRequest,
     workspace: Workspace,
 ) -> PublishedVersion:
@@ -62,6 +65,8 @@ def publish(
         provenance = _provenance(summary, learned, words, request)
         files = _files(tokenizer, provenance, words, request, workspace, directory)
         write_evaluation(evaluated.record(tokenizer.digest), files)
+        report = directory / "pages" / "report.html"
+        write_training_report(report, summary, request, tokenizer, screened, evaluated)
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
@@ -78,7 +83,7 @@ def publish(
             inputs=(*corpus_inputs(plan, corpus, words), *evaluation_inputs(evaluated)),
             tags=_tags(evaluated),
             figures=figures,
-            pages=_pages(evaluated, directory / "pages"),
+            pages=(report, *_pages(evaluated, report.parent)),
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )

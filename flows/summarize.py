@@ -7,6 +7,7 @@ from flows.count_words import CountedCorpus
 from flows.evaluate import Evaluated
 from flows.evaluation_metrics import curves_of, metrics_of
 from flows.learn import Learned
+from flows.screen_tokens import ScreenedTokens
 from flows.summary import TrainingSummary
 from flows.training_run import TrainingRun
 
@@ -17,6 +18,7 @@ def summarize(
     words: CountedWords,
     learned: Learned,
     evaluated: Evaluated,
+    screened: ScreenedTokens,
 ) -> TrainingSummary:
     """The summary of a run that is not published yet; says its notes."""
     seen, request = words.seen, run.request
@@ -45,6 +47,7 @@ def summarize(
         held_out=evaluated.held_out,
         metrics={
             **metrics_of(evaluated),
+            **screened.screening.metrics,
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
             "corpus/bytes": float(corpus.corpus_bytes),
             "corpus/documents": float(seen.documents),

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from flows.algorithm_options import BYTE_BPE, CHARACTER_BPE
-from flows.combine_counts import CountedWords, corpus_digest
-from flows.count_words import count_words, positions
+from flows.combine_counts import add_up
+from flows.count_words import count_words
 from flows.learn import learn
 from flows.plan_chunks import plan_chunks
 from flows.summary import TrainingSummary
@@ -21,7 +21,7 @@ from flows.training_request import TrainingRequest
 from registry.languages import keep_languages
 from registry.opening import open_registry
 from registry.references import validate_name
-from registry.word_count_store import ShardRef, WordCountStore, shard_key
+from registry.word_count_store import WordCountStore
 from tokenizer_core.algorithms.subword_text import SubwordText
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.language_choices import LanguageChoices, compare_choices
@@ -155,13 +155,9 @@ def _learned(parameters: Mapping[str, Any], workspace: Workspace) -> tuple[WordC
     request = _request(parameters)
     plan = plan_chunks(request, workspace)
     corpus = count_words(plan, workspace, request)
-    digest = request.reading.digest
-    placed = [(shard_key(chunk.digest, digest), base) for chunk, base in positions(corpus)]
-    keys = tuple(key for key, _ in placed)
-    store = WordCountStore(workspace)
-    table = store.combine([ShardRef(key, position_base=base) for key, base in placed])
-    counted = CountedWords(table, corpus_digest(corpus), keys, store.statistics(keys))
-    return store.open_table(table), learn(counted, request, workspace).tokenizer(request)
+    counted = add_up(corpus, request, workspace)
+    counts = WordCountStore(workspace).open_table(counted.table)
+    return counts, learn(counted, request, workspace).tokenizer(request)
 
 
 def _request(parameters: Mapping[str, Any]) -> TrainingRequest:

@@ -14,6 +14,7 @@ from flows.plan_chunks import plan_chunks
 from flows.preparation import prepared
 from flows.promote import promote_if_better
 from flows.publish import publish
+from flows.screen_tokens import screen_tokens
 from flows.summarize import summarize
 from flows.summary import TrainingSummary
 from flows.training_request import TrainingRequest
@@ -112,10 +113,13 @@ def train_tokenizer(
                 with run.step("evaluate") as outcome:
                     evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
                     outcome(evaluated.outcome)
-        summary = summarize(run, corpus, words, learned, evaluated)
+                with run.step("screen tokens") as outcome:
+                    screened = screen_tokens(learned, words, request, run.workspace)
+                    outcome(screened.outcome)
+        summary = summarize(run, corpus, words, learned, evaluated, screened)
         with run.step("publish") as outcome:
             version = publish(
-                summary, learned, plan, corpus, words, evaluated, request, run.workspace
+                summary, learned, plan, corpus, words, evaluated, screened, request, run.workspace
             )
             outcome(version.reference)
         promotion = None

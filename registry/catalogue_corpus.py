@@ -70,15 +70,18 @@ class CorpusRecords:
                     FileReadingRow.path.in_(paths[begin : begin + _PATHS_IN_ONE_QUERY]),
                 )
                 for row in session.scalars(query):
-                    chunks = [ChunkRecord(*chunk) for chunk in row.chunks]
-                    reading = FileReading(
-                        row.path, row.size, row.mtime_ns, row.ctime_ns, int(row.inode),
-                        row.chunk_bytes, row.reading_digest, tuple(chunks),
-                    )  # fmt: skip
-                    file = now[row.path]
+                    reading, file = _file_reading(row), now[row.path]
+                    chunks = reading.chunks
                     if reading == FileReading.of(file, chunk_bytes, reading_digest, chunks):
                         known[row.path] = reading
         return known
+
+    def file_readings(self, reading_digest: str) -> list[FileReading]:
+        """All files known to have been read in one way, as they were when last read, by path."""
+        query = select(FileReadingRow).filter_by(reading_digest=reading_digest)
+        with self._database.reading() as session:
+            rows = session.scalars(query.order_by(FileReadingRow.path)).all()
+            return [_file_reading(row) for row in rows]
 
     def remember_count_table(self, table: CountTable) -> None:
         """Remember that a table was made; the first record of a key stays."""
@@ -117,6 +120,14 @@ class CorpusRecords:
         with self._database.reading() as session:
             row = session.scalars(query.order_by(CountTableRow.created_at.desc())).first()
             return None if row is None else _count_table(row)
+
+
+def _file_reading(row: FileReadingRow) -> FileReading:
+    chunks = tuple(ChunkRecord(*chunk) for chunk in row.chunks)
+    return FileReading(
+        row.path, row.size, row.mtime_ns, row.ctime_ns, int(row.inode), row.chunk_bytes,
+        row.reading_digest, chunks,
+    )  # fmt: skip
 
 
 def _count_table(row: CountTableRow) -> CountTable:

@@ -49,7 +49,8 @@ class MlflowRuns(MlflowConnection):
             insisting(lambda: self._client.log_inputs(run.run_id, inputs))
             self.add_files(run.run_id, files, MODEL_FOLDER)
             self.add_files(run.run_id, publication.figures, "figures")
-            self.add_files(run.run_id, publication.pages, "comparison")
+            for page in publication.pages:
+                self.add_files(run.run_id, [page], page.stem)
             if publication.report:
                 self._client.log_text(run.run_id, publication.report, "report.md")
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)

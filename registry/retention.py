@@ -32,7 +32,7 @@ class Leftover:
     """Something that nothing reaches.
 
     Attributes:
-        kind: ``table``: word counts of a corpus; ``shard``: those of a chunk; ``run``: a checkpoint
+        kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a chunk; ``run``: a checkpoint
             or what a run learned; ``version``: files of a tokenizer that is not registered.
         key: its name in the workspace.
         paths: what there is of it, in the order of removal: first what makes it exist.
@@ -119,7 +119,10 @@ def remove_leftovers(
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Keys of what must stay; ``unsure`` says why all shards must."""
+    """Keys of what must stay, of tables and records of corpora alike.
+
+    ``unsure`` says why all shards must stay.
+    """
 
     tables: frozenset[str]
     shards: frozenset[str]
@@ -151,7 +154,8 @@ class _Reached:
                 if table.run_id in own_runs:
                     unsure = f"all shards are kept, since {error.happened}"
         return cls(
-            tables=frozenset(table.key for table in tables),
+            tables=frozenset(table.key for table in tables)
+            | {one.corpus_digest for one in [*versions, *unfinished, *waiting]},
             shards=frozenset(shards),
             runs=frozenset(run.id for run in unfinished),
             versions=frozenset({one.digest for one in versions} | {one.digest for one in waiting}),
@@ -188,7 +192,8 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
     workspace = registry.workspace
     for key, paths in _by_key(workspace.tables.glob("*")).items():
         if key not in reached.tables:
-            yield _leftover("table", key, workspace.table_manifest(key), paths)
+            first = workspace.table_manifest(key)
+            yield _leftover("table", key, first, paths)
     for key, paths in _by_key(workspace.shards.glob("*/*")).items():
         if key not in reached.shards and not reached.unsure:
             yield _leftover("shard", key, workspace.shard_manifest(key), paths)

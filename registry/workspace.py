@@ -170,6 +170,9 @@ class Workspace:
     def table_manifest(self, key: str) -> Path:
         return self.tables / f"{key}.json"
 
+    def corpus_record(self, digest: str) -> Path:
+        return self.tables / f"{digest}.corpus.json"
+
     def run_directory(self, run_id: str) -> Path:
         return self.runs / run_id
 

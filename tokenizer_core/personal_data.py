@@ -45,6 +45,7 @@ _PLUS = regex.compile(r"(?<!\d)\+\d[\d ().-]{5,}\d(?!\d)")
 _GROUPS = regex.compile(r"(?<![\d.])\(?0?\d{1,4}\)?(?:[ .-]\(?\d{2,5}\)?){2,4}(?![\d.])")
 _NORTH_AMERICA = regex.compile(r"(?<!\d)[2-9]\d\d[2-9]\d{6}(?!\d)")
 _CARD = regex.compile(r"(?<!\d)[2-6](?:[ -]?\d){12,18}(?!\d)")
+_LIMITS = frozenset(str(limit) for power in (31, 32) for limit in (2**power - 1, 2**power))
 _ADDRESS_OF_A_MACHINE = regex.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _LIKE_CHANCE = 3.2  # bits for each character; 16 different ones have 4
 _FEWEST_NUMBERS = 2  # stretches of digits
@@ -113,8 +114,8 @@ def _is_phone(text: str) -> bool:
             of_a_machine = _ADDRESS_OF_A_MACHINE.fullmatch(found)
             if fewest <= len(digits) <= 15 and len(set(digits)) >= _SAME_DIGITS:
                 steps = {b - a for a, b in pairwise(digits)}
-                if not of_a_machine and len(steps) > 2:  # 0123456789 is no one's
-                    return True
+                if not of_a_machine and found not in _LIMITS and len(steps) > 2:
+                    return True  # steps: 0123456789 is no one's
     return False
 
 

@@ -28,8 +28,8 @@ class TokenUse:
             occurrences, for a merge how often it fired (for most pairs their count when they were
             merged in training; of ``aaa`` only one pair can fire).
         left: how often it is among the ids of the words in the end.
-        absorbed: float64, by id: the largest share of ``made`` that one later merge takes in
-            (intersection over self, Chizhov et al. 2024); 0 where none does.
+        absorbed: float64, by id: the largest share of a token's occurrences at that time that one
+            merge takes in (intersection over self, Chizhov et al. 2024); 0 where none does.
         gains: by rank, how often each merge fired: the tokens it saves. Empty where nothing merges.
         bytes: Σ count · length of the words.
     """
@@ -67,9 +67,7 @@ def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
     left = made.copy()
     np.subtract.at(left, first, gains)
     np.subtract.at(left, second, gains)
-    absorbed = np.zeros(size)
-    for part, times in ((first, np.where(first == second, 2, 1)), (second, 1)):
-        np.maximum.at(absorbed, part, gains * times / np.maximum(made[part], 1))
+    absorbed = _absorbed(made, first, second, gains)
     return TokenUse(made, left, absorbed, gains, words.total_bytes)
 
 
@@ -103,6 +101,28 @@ def met_in_one_part_only(
         if not waiting.any():
             break
     return found, int(waiting.sum())
+
+
+def _absorbed(
+    made: NDArray[np.int64],
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    gains: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """float64, by id: how much of a token the greediest merge takes of what is left of it then."""
+    parts, taken = np.concatenate([first, second]), np.concatenate([gains, gains])
+    ranks = np.tile(np.arange(len(gains)), 2)
+    order = np.lexsort((ranks, parts))
+    parts, taken = parts[order], taken[order]
+    before = np.cumsum(taken) - taken  # by this and all smaller ids
+    begins = np.flatnonzero(np.diff(parts, prepend=-1))
+    of_this = before - np.repeat(before[begins], np.diff(begins, append=len(parts)))
+    there = made[parts] - of_this
+    twice = np.zeros(len(parts), np.bool_)  # the right half of a pair of equals
+    twice[1:] = (parts[1:] == parts[:-1]) & (ranks[order][1:] == ranks[order][:-1])
+    absorbed = np.zeros(len(made))
+    np.maximum.at(absorbed, parts, np.where(twice, 0.0, taken / np.maximum(there, 1)))
+    return absorbed
 
 
 def _byte_counts(words: WordCounts) -> NDArray[np.int64]:

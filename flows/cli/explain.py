@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from flows.cli.text_arguments import text_of
 from tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from flows.token_origin import TokenOrigin
     from tokenizer_core import Tokenizer
     from tokenizer_core.explanation import ExplainedPreToken, MergeTree
 
@@ -30,6 +32,13 @@ Examples:
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Explain a file's text.")
 @click.option("--token", metavar="TOKEN", help="Explain one token of the vocabulary.")
 @click.option("--id", "id_", type=int, metavar="ID", help="Explain the token with this id.")
+@click.option(
+    "--words",
+    type=click.IntRange(0, 1_000_000),
+    default=15,
+    show_default=True,
+    help="How many words and sources of a token to show.",
+)
 @workspace_option
 @json_option
 def explain(
@@ -38,6 +47,7 @@ def explain(
     file: Path | None,
     token: str | None,
     id_: int | None,
+    words: int,
     as_json: bool,
 ) -> None:
     """Show the merges that made the tokens of TEXT ("-": standard input), or one token.
@@ -45,6 +55,9 @@ def explain(
     For each pre-token: the merges in the order in which they fired, and the tokens that were
     left. Bytes are shown in GPT-2's printable form: a space is Ġ. Special tokens are ordinary
     text here.
+
+    For a token of a registered version also: how often each of its merges fired on the training
+    text, the words that made it, and the files they came from.
 
     REF is name@alias, name/number, a digest or a path.
     """
@@ -56,13 +69,12 @@ def explain(
             'bpeline explain REF "some text"',
         )
     content = text_of(text, file) if token is None and id_ is None else None
+    if content is None:
+        _explain_token(reference, token, int(id_ or 0), words, as_json)
+        return
     from registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
-    if content is None:
-        number = tokenizer.token_to_id(token) if token is not None else int(id_ or 0)
-        _explain_token(tokenizer, number, as_json)
-        return
     explained = tokenizer.explain(content)
     if as_json:
         echo_json([_json_of(one) for one in explained])
@@ -72,16 +84,25 @@ def explain(
             click.echo(line)
 
 
-def _explain_token(tokenizer: Tokenizer, id_: int, as_json: bool) -> None:
+def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
+    from registry import load_tokenizer
+
+    tokenizer = load_tokenizer(reference)
+    if text is not None:
+        id_ = tokenizer.token_to_id(text)
     token = tokenizer.id_to_token(id_)
     explained = tokenizer.explainer.token(token)
+    origin = None if tokenizer.is_special(id_) else _origin(reference, tokenizer, id_)
     reached = explained.ids == (id_,)
+    fired = _fired(tokenizer, origin)
     if as_json:
         echo_json({
             "id": id_,
             "special": tokenizer.is_special(id_),
             "reached_by_merges": reached,
             **_json_of(explained),
+            "trees": [_json_of_tree(tree, fired) for tree in explained.trees()],
+            **({} if origin is None else _json_of_origin(origin, id_, shown)),
         })  # fmt: skip
         return
     click.echo(f"token {id_}  {_shown(token)}  {len(token)} bytes")
@@ -91,8 +112,85 @@ def _explain_token(tokenizer: Tokenizer, id_: int, as_json: bool) -> None:
     if not reached:
         click.echo("merges do not lead to it: they stop at the tokens below")
     for tree in explained.trees():
-        for line in _drawn(tree):
+        for line in _drawn(tree, fired):
             click.echo(line)
+    if origin is not None:
+        for line in _told(origin, id_, shown):
+            click.echo(line)
+    elif _is_registered(reference):
+        click.echo("\nthe word counts it was trained on are not in this workspace")
+
+
+def _origin(reference: str, tokenizer: Tokenizer, id_: int) -> TokenOrigin | None:
+    """Where the token comes from; None for files, and where the word counts are gone."""
+    from flows.token_origin import token_origin
+    from registry.lineage import Lineage
+    from registry.opening import open_registry
+    from registry.references import ByPath, parse_reference
+    from registry.resolution import resolve
+
+    parsed = parse_reference(reference)
+    if isinstance(parsed, ByPath):
+        return None
+    registry = open_registry()
+    return token_origin(tokenizer, Lineage.of(registry, resolve(registry, parsed)), id_)
+
+
+def _is_registered(reference: str) -> bool:
+    """Whether a reference means a version and not files."""
+    from registry.references import ByPath, parse_reference
+
+    return not isinstance(parse_reference(reference), ByPath)
+
+
+def _fired(tokenizer: Tokenizer, origin: TokenOrigin | None) -> dict[bytes, int]:
+    """How often each token came about in the training text."""
+    if origin is None:
+        return {}
+    return {token: int(origin.use.made[id_]) for id_, token in tokenizer.vocab.items()}
+
+
+def _told(origin: TokenOrigin, id_: int, shown: int) -> Iterator[str]:
+    """What the training text says of a token."""
+    made, left = int(origin.use.made[id_]), int(origin.use.left[id_])
+    yield f"\ncame about {made:,} times in the training text; {left:,} of these are left in the end"
+    yield f"\nwords it came about in{_so_many(len(origin.words), shown)}"
+    for word in origin.words[:shown]:
+        each = f", {word.times} times in each" if word.times > 1 else ""
+        yield f"  {word.count:>12,}  {_shown(word.word)}{each}"
+    read = f", of {origin.chunks_read} chunks read of {origin.chunks}"
+    yield f"\nsources{_so_many(len(origin.sources), shown)}{read}"
+    for source in origin.sources[:shown]:
+        place = source.path or "a file that is not known any more"
+        yield f"  {source.made:>12,}  {place}  bytes {source.begin:,} to {source.end:,}"
+
+
+def _so_many(number: int, shown: int) -> str:
+    return f" ({shown} of {number:,})" if number > shown else f" ({number:,})"
+
+
+def _json_of_origin(origin: TokenOrigin, id_: int, shown: int) -> dict[str, Any]:
+    return {
+        "made": int(origin.use.made[id_]),
+        "left": int(origin.use.left[id_]),
+        "words_making_it": len(origin.words),
+        "words": [
+            {"word": _shown(one.word), "count": one.count, "times": one.times}
+            for one in origin.words[:shown]
+        ],
+        "chunks": origin.chunks,
+        "chunks_read": origin.chunks_read,
+        "sources": [asdict(one) for one in origin.sources[:shown]],
+    }
+
+
+def _json_of_tree(tree: MergeTree, fired: Mapping[bytes, int]) -> dict[str, Any]:
+    return {
+        "token": _shown(tree.token),
+        "rank": tree.rank,
+        "made": fired.get(tree.token),
+        "parts": [_json_of_tree(part, fired) for part in tree.parts],
+    }
 
 
 def _table(one: ExplainedPreToken) -> Iterator[str]:
@@ -108,14 +206,18 @@ def _table(one: ExplainedPreToken) -> Iterator[str]:
         yield f"    rank {merge.rank:>{width}}  {left} + {right} -> {made}  at byte {merge.begin}"
 
 
-def _drawn(tree: MergeTree, before: str = "", last: bool | None = None) -> Iterator[str]:
+def _drawn(
+    tree: MergeTree, fired: Mapping[bytes, int], before: str = "", last: bool | None = None
+) -> Iterator[str]:
     """A tree, a line for each node; branches below it."""
     branch = "" if last is None else "└── " if last else "├── "
-    rank = "" if tree.rank is None else f"  rank {tree.rank}"
-    yield f"{before}{branch}{_shown(tree.token)}{rank}"
+    facts = [] if tree.rank is None else [f"rank {tree.rank}"]
+    if tree.token in fired:
+        facts.append(f"{fired[tree.token]:,} ×")
+    yield "  ".join([f"{before}{branch}{_shown(tree.token)}", *facts])
     below = before if last is None else before + ("    " if last else "│   ")
     for place, part in enumerate(tree.parts):
-        yield from _drawn(part, below, place == len(tree.parts) - 1)
+        yield from _drawn(part, fired, below, place == len(tree.parts) - 1)
 
 
 def _json_of(one: ExplainedPreToken) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from flows.cli.steps import steps
 from flows.cli.sweep import sweep
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
+from flows.cli.verify import verify
 from flows.cli.versions import export, show, versions
 from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption
 
@@ -119,6 +120,7 @@ for command in (
     show,
     report,
     compare,
+    verify,
     promote,
     rollback,
     history,

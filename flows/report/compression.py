@@ -31,7 +31,11 @@ def _curves(contents: ReportContents) -> Iterable[str]:
     trained = training_curve(contents.tokenizer, contents.use) if contents.use else []
     if trained:
         series.append(Series("training text", trained))
-    measured = {key: curve for key, curve in contents.curves.items() if len(curve) > 1}
+    measured = {
+        key: curve
+        for key, curve in contents.curves.items()
+        if len(curve) > 1 and "bytes_per_token" in key
+    }
     for key in sorted(measured, key=lambda one: (one != _CURVE, one))[:4]:
         series.append(Series(_name_of(key), measured[key], dots=True))
     if not series:
@@ -59,7 +63,7 @@ def _curves(contents: ReportContents) -> Iterable[str]:
 def _name_of(key: str) -> str:
     if key == _CURVE:
         return "held-out text"
-    return key.removesuffix("/bytes_per_token").removesuffix("bytes_per_token").strip("/.")
+    return key.removeprefix(f"{_CURVE}.").removesuffix("/bytes_per_token")
 
 
 def _use(contents: ReportContents) -> Iterable[str]:
@@ -115,12 +119,11 @@ def _lengths(contents: ReportContents) -> str:
 
 
 def _slices(metrics: Mapping[str, float]) -> str:
-    """Metrics that were measured by language or domain: a row for each slice."""
+    """Metrics that were measured by language or domain, ``metric.slice``: a row for each slice."""
     slices: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
-        kind, _, rest = key.partition("/")
-        name, _, metric = rest.partition("/")
-        if kind in ("slice", "slices") and metric:
+        metric, name = _of_slice(key, metrics)
+        if name:
             slices.setdefault(name, {})[metric] = value
     if not slices:
         return ""
@@ -129,15 +132,29 @@ def _slices(metrics: Mapping[str, float]) -> str:
         [text_html(name), *(text_html(number_text(values.get(metric))) for metric in columns)]
         for name, values in sorted(slices.items())
     )
-    head = [("slice", False), *((metric.replace("_", " "), True) for metric in columns)]
+    head = [("slice", False), *((_title(metric), True) for metric in columns)]
     return f"<h3>Slices</h3><div class=card>{table(head, rows)}</div>"
+
+
+def _title(metric: str) -> str:
+    return metric.rpartition("/")[2].replace("_", " ")
+
+
+def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:
+    """A metric and a slice; the slice is empty for what was measured of everything."""
+    parts = key.split(".")
+    for end in range(1, len(parts)):
+        metric = ".".join(parts[:end])
+        if metric in metrics:
+            return metric, ".".join(parts[end:])
+    return key, ""
 
 
 def _metrics(contents: ReportContents) -> str:
     rows = [
         [f"<code>{text_html(key)}</code>", text_html(number_text(value))]
         for key, value in sorted(contents.metrics.items())
-        if not key.startswith((_SECONDS, "slice/", "slices/"))
+        if not key.startswith(_SECONDS) and not _of_slice(key, contents.metrics)[1]
     ]
     if not rows:
         return ""

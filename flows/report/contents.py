@@ -60,15 +60,18 @@ class ReportContents:
         """The tokenizer's name."""
         return self.title.partition("/")[0]
 
+    @property
+    def reference(self) -> str:
+        """What to type to mean the version."""
+        return self.title if "/" in self.title else f"{self.title}@candidate"
+
 
 def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Ids that are neither special nor a single byte, ascending."""
-    chosen = (
-        id_
-        for id_, token in tokenizer.vocab.items()
-        if len(token) > 1 and not tokenizer.is_special(id_)
-    )
-    return np.array(sorted(chosen), np.int64)
+    vocab = tokenizer.vocab
+    ids = np.fromiter(vocab, np.int64, len(vocab))
+    longer = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) > 1]
+    return np.setdiff1d(longer, list(tokenizer.special_tokens.values()))
 
 
 def junk_ids(tokenizer: Tokenizer, use: TokenUse) -> NDArray[np.int64]:

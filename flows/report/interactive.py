@@ -26,7 +26,7 @@ def playground(contents: ReportContents) -> str:
     if tokenizer.algorithm != BYTE_BPE:
         return (
             f"<p>This page encodes byte-level BPE. To try {text_html(tokenizer.algorithm.name)}: "
-            f"<code>bpeline encode {text_html(contents.title)} 'some text'</code>.</p>"
+            f"<code>bpeline encode {text_html(contents.reference)} 'some text'</code>.</p>"
         )
     special = ""
     if tokenizer.special_tokens:
@@ -58,7 +58,7 @@ def _how(contents: ReportContents) -> str:
         f"The split pattern cannot run in this page ({text_html(reason)}). What you type is taken "
         "as <strong>one pre-token</strong>, uncut: its ids are those of the library only where the "
         "pattern would not cut it. For whole texts type "
-        f"<code>bpeline encode {text_html(contents.title)} 'some text'</code>."
+        f"<code>bpeline encode {text_html(contents.reference)} 'some text'</code>."
     )
 
 

@@ -26,10 +26,12 @@ from flows.version_report import version_contents
 from registry.screening import screen
 from registry.workspace import Workspace
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
+from tokenizer_core.errors import PromotionRefused
 from tokenizer_core.pretokenization import pre_tokens
 from tokenizer_core.token_use import token_use
 
 Command = Callable[..., Result]
+NEEDED = "BPELINE_TESTS_NEED_BROWSER"  # set by .ci/run
 TEXTS = 1500
 HOSTILE = [
     b"</script><script>alert(1)</script>", b"<img src=x onerror=alert(1)>", b"<!--", b"-->",
@@ -40,10 +42,10 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A browser; machines without one skip, but not where CI says that it is one."""
+    """A browser; machines without one skip, except where `.ci/run` has made sure of it."""
     program = find_browser()
     if program is None:
-        assert "CI" not in os.environ, "CI installs a browser: see .ci/run"
+        assert NEEDED not in os.environ, ".ci/run installs a browser; it is gone"
         pytest.skip("no Chromium on this machine: install the package `chromium` for this test")
     with browsing(program, tmp_path_factory.mktemp("browser")) as opened:
         yield opened
@@ -235,6 +237,40 @@ def test_the_command_writes_one_page_that_asks_for_nothing(
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.resize(380, 800)
     assert page.run("document.documentElement.scrollWidth") <= 380
+
+
+def test_training_registers_a_report_with_the_difference_to_the_champion(
+    page: Page, here: Path, bpeline: Command
+) -> None:
+    details = json.loads(bpeline("show", "news/2", "--json").stdout)
+    path = Path(details["files"]) / "pages" / "report.html"
+    page.open(path)
+    page.run("report.then(() => true)")
+    assert page.complaints == []
+    text = page.run("document.body.innerText")
+    assert details["digest"] in text
+    assert details["metrics"]["privacy/suspicious_tokens"] == 0
+    (shown_in_mlflow,) = (here / ".bpeline" / "mlflow-artifacts").rglob(
+        f"{details['lineage']['mlflow_run']}/artifacts/report/report.html"
+    )
+    assert shown_in_mlflow.read_bytes() == path.read_bytes()
+
+
+def test_a_rule_keeps_somebody_s_address_from_the_champion(
+    corpus: Path, bpeline: Command, tmp_path: Path
+) -> None:
+    (corpus / "letters.txt").write_text("write to jane.doe@example.com today\n" * 500)
+    options = ["--name", "mail", "--vocab-size", "600", "--pattern", r"\S+|\s+"]
+    assert bpeline("train", corpus, *options).exit_code == 0
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nmetric = "privacy/email_tokens"\ndirection = "lower"\nlimit = 0\n')
+    refused = bpeline("promote", "mail@candidate", "--rules", rules)
+    assert refused.exit_code == PromotionRefused.exit_code
+    assert "privacy/email_tokens is" in refused.stderr
+    found = version_contents("mail/1").screening
+    assert b"jane.doe@example.com" in {one.token for one in found.suspicions}
+    rules.write_text(rules.read_text().replace("email", "card"))
+    assert bpeline("promote", "mail@candidate", "--rules", rules).exit_code == 0
 
 
 def test_typing_and_searching(page: Page, here: Path, bpeline: Command) -> None:

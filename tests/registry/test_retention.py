@@ -192,6 +192,18 @@ def test_without_its_record_nobody_knows_what_a_table_needs(
     assert WordCountStore(registry.workspace).statistics(shards).shards == 1
 
 
+def test_the_record_of_a_corpus_stays_with_its_versions(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    published(registry, made(b"low"), "d" * 64)
+    kept, stray = (registry.workspace.corpus_record(digest * 64) for digest in "cf")
+    for path in (kept, stray):
+        path.write_text("{}")
+    remove_leftovers(registry, days=0, counts_of=0)
+    assert kept.exists()
+    assert not stray.exists()
+
+
 def test_links_are_removed_and_not_followed(registry: Registry, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -1,7 +1,6 @@
 """A real browser for tests: headless Chromium, spoken to through its DevTools protocol.
 
-Tests that need one ask for the fixture `page` of their directory's conftest; it skips, saying why,
-on machines without Chromium, and fails instead where CI is set.
+Whoever needs one asks `find_browser` first, and skips, saying why, on machines without Chromium.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ FOUND = {
 }  # fmt: skip
 PASSED = [
     "", "hello", "internationalization", "getElementsByTagName", "supercalifragilistic",
-    "0123456789", "1234567890", "0000000000", "1000000000", "2147483", "192.168.100.200",
+    "0123456789", "1234567890", "0000000000", "1000000000", " 2147483647", "4294967296",
+    "192.168.100.200",
     "2024-01-15", "2024-01-15 12:30:45", "3.14159265358979", "4111111111111112",
     "aaaaaaaaaaaaaaaaaaaaaaaa", "----------------", "================", "0x0000000000000000",
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz0123456789", "test_case_number_12345",

@@ -1,0 +1,119 @@
+"""``bpeline explain --token`` of a registered version: its merges' counts, its words, its files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli.main import cli
+from registry import load_tokenizer
+from tokenizer_core.pretokenization import pre_tokens
+
+Command = Callable[..., Result]
+RARE = "zyxqwv" * 2
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
+) -> Path:
+    """A folder with ``news/1``, trained on two files of which one alone holds a strange word."""
+    folder = tmp_path_factory.mktemp("origin")
+    shutil.copytree(fresh_workspace, folder / ".bpeline")
+    (folder / "one.txt").write_text(english_and_code[:40_000], encoding="utf-8")
+    strange = english_and_code[40_000:70_000] + f" {RARE}" * 60
+    (folder / "two.txt").write_text(strange, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        options = ["--name", "news", "--vocab-size", "800", "--held-out", "0"]
+        options += ["--special-token", "<|end|>", "--min-word-count", "2"]
+        result = CliRunner().invoke(cli, ["train", "one.txt", "two.txt", *options])
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def explained(bpeline: Command, *arguments: str) -> Any:
+    answer = bpeline("explain", *arguments, "--json")
+    assert answer.exit_code == 0, answer.output
+    return json.loads(answer.stdout)
+
+
+def counted(folder: Path, name: str) -> Counter[str]:
+    return Counter(pre_tokens((folder / name).read_text(encoding="utf-8"), "gpt2"))
+
+
+def test_the_words_are_those_that_made_it(here: Path, bpeline: Command) -> None:
+    tokenizer = load_tokenizer("news/1")
+    found = explained(bpeline, "news/1", "--token", "ing", "--words", "100000")
+    every = counted(here, "one.txt") + counted(here, "two.txt")
+    expected = {}
+    for word, count in every.items():
+        fired = tokenizer.explainer.token(word.encode()).merges
+        times = sum(merge.left + merge.right == b"ing" for merge in fired)
+        if times and count >= 2:
+            expected[word.replace(" ", "Ġ")] = {"count": count, "times": times}
+    assert {
+        w["word"]: {"count": w["count"], "times": w["times"]} for w in found["words"]
+    } == expected
+    assert found["words_making_it"] == len(expected)
+    assert found["made"] == sum(one["count"] * one["times"] for one in expected.values())
+    assert found["trees"][0]["made"] == found["made"]
+    assert found["left"] <= found["made"]
+    places = {Path(source["path"]).name: source["made"] for source in found["sources"]}
+    assert set(places) == {"one.txt", "two.txt"}
+    assert sum(places.values()) == found["made"]
+
+
+def test_a_strange_token_is_traced_to_its_file(here: Path, bpeline: Command) -> None:
+    answer = bpeline("explain", "news@candidate", "--token", f" {RARE}")
+    assert answer.exit_code == 0, answer.output
+    lines = answer.stdout.splitlines()
+    assert f"Ġ{RARE}" in lines[0]
+    assert lines[1].endswith("  60 ×")
+    assert "came about 60 times in the training text; 60 of these are left in the end" in lines
+    at = lines.index("words it came about in (1)")
+    assert lines[at + 1].split() == ["60", f"Ġ{RARE}"]
+    at = lines.index("sources (1), of 2 chunks read of 2")
+    assert lines[at + 1].split()[:2] == ["60", str((here / "two.txt").absolute())]
+
+
+def test_special_tokens_come_from_nowhere(here: Path, bpeline: Command) -> None:
+    found = explained(bpeline, "news/1", "--token", "<|end|>")
+    assert found["special"] is True
+    assert "words" not in found
+    assert "no merge makes it" in bpeline("explain", "news/1", "--token", "<|end|>").stdout
+
+
+def test_counts_that_are_gone_are_said_to_be(
+    here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
+    shutil.rmtree(tmp_path / ".bpeline" / "tables")
+    monkeypatch.chdir(tmp_path)
+    answer = bpeline("explain", "news/1", "--token", "ing")
+    assert answer.exit_code == 0, answer.output
+    assert "rank" in answer.stdout
+    assert "word counts it was trained on are not in this workspace" in answer.stdout
+
+
+def test_files_that_are_forgotten_leave_their_counts(
+    here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from registry.catalogue import Catalogue
+
+    monkeypatch.setattr(Catalogue, "file_readings", lambda *_: [])
+    answer = bpeline("explain", "news/1", "--token", f" {RARE}")
+    assert "a file that is not known any more" in answer.stdout
