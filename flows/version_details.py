@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from registry.certificates import certificates_of
 from registry.opening import Registry, open_registry
 from registry.references import ByPath, parse_reference
 from registry.resolution import resolve
@@ -57,6 +58,7 @@ def version_details(reference: str) -> dict[str, Any]:
         details["parameters"] = _parameters(registry, row.run_id)
     directory = registry.workspace.version_directory(found.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
+    details["certificates"] = certificates_of(directory)
     if found.mlflow_number:
         base = ui_base(registry.tracker.settings.uri)
         details["link"] = model_link(base, found.name, found.mlflow_number)

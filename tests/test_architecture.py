@@ -18,7 +18,14 @@ MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
 ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
 # Libraries that a user may leave out: imported when asked for, each behind one door.
-OPTIONAL = {"nltk": "tokenizer_core/sentences.py"}
+OPTIONAL = {
+    "nltk": "tokenizer_core/sentences.py",
+    # The programs that exports are made for, to compare what they make of them.
+    **dict.fromkeys(
+        ("tokenizers", "transformers", "tiktoken", "subword_nmt", "sentencepiece", "gguf"),
+        "registry/native_readers.py",
+    ),
+}
 # Logged with every version and run by MLflow's own loader, far from this package.
 SHIPPED_TO_MLFLOW = "registry/mlflow_model.py"
 

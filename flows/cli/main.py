@@ -21,10 +21,11 @@ from flows.cli.decode import decode
 from flows.cli.doctor import doctor
 from flows.cli.encode import encode
 from flows.cli.explain import explain
+from flows.cli.export import export
 from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
-from flows.cli.versions import export, show, versions
+from flows.cli.versions import show, versions
 from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption
 
 INTERRUPTED = 130
