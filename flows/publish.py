@@ -16,17 +16,21 @@ from flows.plan_chunks import CorpusPlan
 from flows.steps import step
 from flows.summary import TrainingSummary
 from flows.training_request import TrainingRequest
-from registry.artifacts import holds_version, load_verified, write_exports
+from registry.artifacts import EXTENSION, holds_version, load_verified, write_exports
+from registry.certificate_texts import certificate_texts
 from registry.figures import draw_compression_curve, draw_token_lengths
+from registry.load import load_tokenizer
 from registry.opening import open_registry
 from registry.publication import CorpusInput, Publication, PublishedVersion
 from registry.publish import publish_version
 from registry.word_count_store import WordCountStore
 from registry.workspace import Workspace
-from tokenizer_core.digests import digest_of
+from tokenizer_core.digests import canonical_json, digest_of
+from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer
 from tokenizer_core.formats import bpeline
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.extension import certify_extension
 from tokenizer_core.word_samples import sample_texts
 
 MOST_INPUTS = 50
@@ -68,6 +72,7 @@ def publish(
             curve=summary.curve,
             inputs=tuple(_inputs(plan, corpus, words)),
             figures=figures,
+            tags={"extends": request.extends} if request.extends else {},
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -93,6 +98,11 @@ def _files(
             return kept
     between = "" if request.over_bytes else " "
     samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
+    if request.extends:
+        base = load_tokenizer(request.extends, workspace)
+        texts = certificate_texts(tokenizer, samples)
+        certificate = asdict(certify_extension(base, tokenizer, texts))
+        DURABLE.write(directory / EXTENSION, canonical_json(certificate))
     bpeline.save(tokenizer, directory, provenance, samples)
     write_exports(tokenizer, request.name, directory)
     return directory

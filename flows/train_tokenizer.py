@@ -37,6 +37,7 @@ def train_tokenizer(
     table_memory: int = 256,
     algorithm: str = "byte-bpe",
     options: dict[str, Any] | None = None,
+    extends: str | None = None,
 ) -> TrainingSummary:
     """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
@@ -65,6 +66,7 @@ def train_tokenizer(
             fit is added up on disk.
         algorithm: byte-bpe, char-bpe, wordpiece or frequency-bpe.
         options: what the algorithm alone is told, see `algorithm_options`.
+        extends: digest of a registered version whose merges come first, see `bpeline extend`.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -75,7 +77,7 @@ def train_tokenizer(
         max_token_bytes=max_token_bytes, invalid_utf8=invalid_utf8, held_out=held_out,
         text_field=text_field, workers=workers, min_word_count=min_word_count,
         required_tokens=required_tokens or [], table_memory=table_memory,
-        algorithm=algorithm, options=options or {},
+        algorithm=algorithm, options=options or {}, extends=extends or "",
     )  # fmt: skip
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:

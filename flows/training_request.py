@@ -45,6 +45,7 @@ class TrainingRequest:
     table_memory: int
     algorithm: str = BYTE_BPE
     options: Mapping[str, Any] = field(default_factory=dict)
+    extends: str = ""
 
     @classmethod
     def checked(cls, **parameters: Any) -> TrainingRequest:
@@ -139,6 +140,7 @@ class TrainingRequest:
         for option, value in (
             ("max_token_bytes", self.max_token_bytes),
             ("required_token", self.required_tokens),
+            ("extends", self.extends),
         ):
             if value and not self.over_bytes:
                 refuse(self.algorithm, option, "any token that merging makes")
@@ -162,6 +164,8 @@ class TrainingRequest:
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
         config = asdict(self)
+        if not self.extends:
+            del config["extends"]
         lists = ("paths", "special_tokens", "required_tokens")
         listed = {name: list(config[name]) for name in lists}
         return {**config, **listed, "options": dict(self.options)}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # The manifest comes last: where it is, the others are.
 FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
 FIGURES = "figures"
+EXTENSION = "extension.json"  # what was checked of a version that extends another
 
 
 def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:

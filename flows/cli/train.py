@@ -171,7 +171,7 @@ def train(
             parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + merges
         else:
             options["merges"] = merges
-    _print(_run(parameters), as_json)
+    print_summary(run_training(parameters), as_json)
 
 
 def _show_steps(
@@ -234,7 +234,7 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
             click.echo(f"published {version.reference}  {version.link}")
     if chosen is not None:
         click.echo(f"continuing run {chosen.id} ({chosen.name})", err=True)
-        _print(_run(dict(chosen.config)), as_json)
+        print_summary(run_training(dict(chosen.config)), as_json)
     elif as_json:
         echo_json({"published": [version.reference for version in published]})
     elif not published:
@@ -253,7 +253,7 @@ def _print_runs(runs: Sequence[Run], as_json: bool) -> None:
         click.echo(f"{run.id}  {run.state:<11}  {run.name:<16}  {run.started_at[:16]}  {reason}")
 
 
-def _run(parameters: dict[str, Any]) -> TrainingSummary:
+def run_training(parameters: dict[str, Any]) -> TrainingSummary:
     """Call the flow where it can be watched best, showing its progress on stderr."""
     from flows import progress, runner, settings
     from registry.environment import addresses
@@ -274,7 +274,7 @@ def _run(parameters: dict[str, Any]) -> TrainingSummary:
         return prefect_flows.run_train_tokenizer(parameters)
 
 
-def _print(summary: TrainingSummary, as_json: bool) -> None:
+def print_summary(summary: TrainingSummary, as_json: bool) -> None:
     if as_json:
         echo_json(summary.as_dict())
     else:
