@@ -18,6 +18,7 @@ from registry.certificate_texts import certificate_texts
 from registry.native_readers import native_reader
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.formats import differences_of
 from tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
@@ -49,6 +50,7 @@ class Certificate:
         equal, unequal: how many were read alike and otherwise.
         difference: the first that was read otherwise.
         not_checked: why nothing was compared; empty when it was.
+        differences: what is known to be read otherwise, and was not among the texts.
     """
 
     format: str
@@ -63,6 +65,7 @@ class Certificate:
     unequal: int = 0
     difference: Difference | None = None
     not_checked: str = ""
+    differences: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.not_checked:
@@ -106,9 +109,10 @@ def certify(
     """
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files}
+    known = tuple(differences_of(format, tokenizer))
     reader = native_reader(tokenizer, format, path)
     if isinstance(reader, str):
-        return Certificate(format, tokenizer.digest, digests, not_checked=reader)
+        return Certificate(format, tokenizer.digest, digests, not_checked=reader, differences=known)
     compared = certificate_texts(tokenizer, texts)
     equal, unequal, first = 0, 0, None
     for what, ours, theirs in reader.compare(compared):
@@ -129,6 +133,7 @@ def certify(
         equal,
         unequal,
         first,
+        differences=known,
     )
 
 

@@ -61,5 +61,7 @@ def export(
         return
     click.echo(f"wrote {written.path}")
     click.echo(f"certificate: {written.certificate}")
+    for text in written.certificate.differences:
+        click.echo(f"read otherwise there: {text}")
     for argument, value in written.left_out.items():
         click.echo(f"not in it, so tell its reader: {argument} = {value!r}")

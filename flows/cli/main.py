@@ -23,6 +23,7 @@ from flows.cli.encode import encode
 from flows.cli.explain import explain
 from flows.cli.export import export
 from flows.cli.extend import extend
+from flows.cli.prune import prune
 from flows.cli.steps import steps
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
@@ -110,7 +111,7 @@ def cli() -> None:
 
 for command in (
     train, resume, versions, show, compare, promote, rollback, history, encode, decode, count,
-    explain, export, extend, compress, expand, steps, ui, doctor,
+    explain, export, extend, prune, compress, expand, steps, ui, doctor,
 ):  # fmt: skip
     cli.add_command(command)
 

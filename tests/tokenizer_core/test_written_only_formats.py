@@ -101,8 +101,8 @@ def test_tokens_that_llama_cpp_takes_whole_are_refused(tmp_path: Path) -> None:
     for pattern, ignoring in (("llama3", True), ("gpt2", False)):
         tokenizer = Tokenizer(vocab, merges, pattern=pattern, ignore_merges=ignoring)
         tokenizer.save(tmp_path / "x.gguf", "gguf")
-    assert gguf.left_out(Tokenizer(BYTES, [], pattern="qwen2"))
-    assert not gguf.left_out(Tokenizer(BYTES, []))
+    assert gguf.differences(Tokenizer(BYTES, [], pattern="qwen2"))
+    assert not gguf.differences(Tokenizer(BYTES, []))
 
 
 def test_sentencepiece_holds_character_bpe_whose_words_end_in_a_symbol(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Foreign and own file formats of tokenizers: one file per format, no format knows another.
 
 Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
-do not hold and whoever reads them must be told, by its name in the reader.
+do not hold and whoever reads them must be told, by its name in the reader. Two also have
+``differences(tokenizer)``: texts that their programs read otherwise.
 """
 
 from __future__ import annotations
@@ -41,6 +42,17 @@ def format_named(name: str) -> Any:
             "use 'bpeline' to keep everything, 'hf' for HuggingFace",
         )
     return importlib.import_module(FORMATS[name])
+
+
+def differences_of(name: str, tokenizer: Any) -> list[str]:
+    """What the programs of a format are known to read otherwise, in a few words each.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    module = format_named(name)
+    told: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
+    return told
 
 
 def format_of(path: Path) -> str:

@@ -54,10 +54,15 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
 
 
 def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What llama.cpp is known to cut otherwise; usually nothing."""
-    if tokenizer.pattern.name in _SPELLED_OUT:
-        return {"cut otherwise": "an apostrophe before ſ (U+017F), which llama.cpp takes for no s"}
+    """Nothing."""
     return {}
+
+
+def differences(tokenizer: Tokenizer) -> list[str]:
+    """What llama.cpp is known to read otherwise; usually nothing."""
+    if tokenizer.pattern.name in _SPELLED_OUT:
+        return ["an apostrophe before ſ (U+017F), which llama.cpp does not take for an s"]
+    return []
 
 
 def load(path: Path) -> Tokenizer:
