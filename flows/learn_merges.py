@@ -9,6 +9,8 @@ from flows import progress
 from flows.combine_counts import CountedWords
 from flows.steps import step
 from flows.training_request import TrainingRequest
+from registry.artifacts import load_verified
+from registry.load import load_tokenizer
 from registry.word_count_store import WordCountStore
 from registry.workspace import Workspace
 from tokenizer_core.checkpoint import load_checkpoint
@@ -16,6 +18,7 @@ from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import CorruptFile, InvalidOption
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers import bpe
+from tokenizer_core.trainers.extension import extended, merges_to_continue
 from tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords
 from tokenizer_core.vocabulary import byte_order, vocab_from_merges
 
@@ -30,6 +33,7 @@ class LearnedMerges:
         wanted: how many were asked for; more than ``merges`` when no pair was left.
         resumed: how many an earlier run had learned.
         pruned: the words that ``min_word_count`` left out.
+        base: the files of the version whose merges come first; None when none was extended.
     """
 
     checkpoint: Path
@@ -37,6 +41,7 @@ class LearnedMerges:
     wanted: int
     resumed: int
     pruned: PrunedWords = NOTHING
+    base: Path | None = None
 
     @property
     def stopped_early(self) -> bool:
@@ -65,6 +70,9 @@ class LearnedMerges:
             saved = load_checkpoint(self.checkpoint)
             left, right = saved.left[: self.merges], saved.right[: self.merges]
             pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+        if self.base is not None:
+            base = load_verified(self.base, request.extends)
+            return extended(base, pairs, request.tie_break)
         order = byte_order(request.tie_break)
         made = vocab_from_merges(pairs, order, request.special_tokens)
         return Tokenizer(made.vocab, made.merges, made.special_tokens, request.pattern)
@@ -83,7 +91,11 @@ def learn_merges(
         EmptyCorpus: no word occurs often enough.
         DiskFull: no space; the checkpoint before is kept.
     """
-    given = request.given
+    given, base = request.given, None
+    if request.extends:
+        tokenizer = load_tokenizer(request.extends, workspace)
+        base = workspace.version_directory(request.extends)
+        given = merges_to_continue(tokenizer, request.tie_break)
     settings = bpe.settings_digest(
         tie_break=request.tie_break,
         min_count=request.min_count,
@@ -95,7 +107,8 @@ def learn_merges(
     checkpoint = workspace.checkpoint(key[:16])
     resumed = merges_in(checkpoint)
     if resumed >= request.merges and request.min_word_count == 1:
-        return LearnedMerges(checkpoint, request.merges, request.merges, request.merges)
+        count = request.merges
+        return LearnedMerges(checkpoint, count, count, count, base=base)
     learned = bpe.learn_merges(
         WordCountStore(workspace).open_table(words.table),
         request.merges,
@@ -109,7 +122,7 @@ def learn_merges(
         on_progress=progress.current().merging,
     )
     return LearnedMerges(
-        checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned
+        checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned, base
     )
 
 

@@ -22,7 +22,9 @@ from flows.steps import step
 from flows.summary import TrainingSummary
 from flows.training_report import write_training_report
 from flows.training_request import TrainingRequest
-from registry.artifacts import holds_version, load_verified, write_exports
+from registry.artifacts import EXTENSION, holds_version, load_verified, write_exports
+from registry.certificate_texts import certificate_texts
+from registry.load import load_tokenizer
 from registry.measured import write_evaluation
 from registry.opening import open_registry
 from registry.publication import CorpusInput, Publication, PublishedVersion
@@ -34,6 +36,7 @@ from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer
 from tokenizer_core.formats import bpeline
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.extension import certify_extension
 from tokenizer_core.word_samples import sample_texts
 
 MOST_INPUTS = 50
@@ -81,7 +84,7 @@ def publish(
             curve=summary.curve,
             curves=summary.curves,
             inputs=(*corpus_inputs(plan, corpus, words), *evaluation_inputs(evaluated)),
-            tags=_tags(evaluated),
+            tags=_tags(evaluated) | ({"extends": request.extends} if request.extends else {}),
             figures=figures,
             pages=(report, *_pages(evaluated, report.parent)),
             report=summary.as_markdown(),
@@ -109,6 +112,11 @@ def _files(
             return kept
     between = "" if request.over_bytes else " "
     samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
+    if request.extends:
+        base = load_tokenizer(request.extends, workspace)
+        texts = certificate_texts(tokenizer, samples)
+        certificate = asdict(certify_extension(base, tokenizer, texts))
+        DURABLE.write(directory / EXTENSION, canonical_json(certificate))
     bpeline.save(tokenizer, directory, provenance, samples)
     write_exports(tokenizer, request.name, directory)
     return directory

@@ -44,6 +44,7 @@ def train_tokenizer(
     evaluation: list[str] | None = None,
     baselines: list[str] | None = None,
     rules: str | None = None,
+    extends: str | None = None,
 ) -> TrainingSummary:
     """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
@@ -78,6 +79,7 @@ def train_tokenizer(
             perhaps named: "gpt2=gpt2/tokenizer.json".
         rules: a .toml file of rules; the new version becomes champion if all hold, and stays
             candidate if one does not. The first version has nothing to be compared with.
+        extends: digest of a registered version whose merges come first, see `bpeline extend`.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -89,7 +91,7 @@ def train_tokenizer(
         text_field=text_field, workers=workers, min_word_count=min_word_count,
         required_tokens=required_tokens or [], table_memory=table_memory,
         algorithm=algorithm, options=options or {}, evaluation=evaluation or [],
-        baselines=baselines or [], rules=rules,
+        baselines=baselines or [], rules=rules, extends=extends or "",
     )  # fmt: skip
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:

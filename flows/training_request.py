@@ -48,6 +48,7 @@ class TrainingRequest:
     evaluation: tuple[str, ...] = ()
     baselines: tuple[str, ...] = ()
     rules: str | None = None
+    extends: str = ""
 
     @classmethod
     def checked(cls, **parameters: Any) -> TrainingRequest:
@@ -143,6 +144,7 @@ class TrainingRequest:
         for option, value in (
             ("max_token_bytes", self.max_token_bytes),
             ("required_token", self.required_tokens),
+            ("extends", self.extends),
         ):
             if value and not self.over_bytes:
                 refuse(self.algorithm, option, "any token that merging makes")
@@ -166,6 +168,8 @@ class TrainingRequest:
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
         config = asdict(self)
+        if not self.extends:
+            del config["extends"]
         lists = ("paths", "special_tokens", "required_tokens", "evaluation", "baselines")
         listed = {name: list(config[name]) for name in lists}
         return {**config, **listed, "options": dict(self.options)}

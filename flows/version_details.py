@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+from registry.artifacts import EXTENSION
+from registry.certificates import certificates_of
 from registry.opening import Registry, open_registry
 from registry.references import ByPath, parse_reference
 from registry.resolution import resolve
@@ -57,6 +61,8 @@ def version_details(reference: str) -> dict[str, Any]:
         details["parameters"] = _parameters(registry, row.run_id)
     directory = registry.workspace.version_directory(found.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
+    details["certificates"] = certificates_of(directory)
+    details["extension"] = _extension(directory)
     if found.mlflow_number:
         base = ui_base(registry.tracker.settings.uri)
         details["link"] = model_link(base, found.name, found.mlflow_number)
@@ -69,3 +75,11 @@ def _parameters(registry: Registry, run_id: str) -> dict[str, Any]:
     except RegistryError:  # trained in another workspace
         config = {}
     return {key: value for key, value in config.items() if value not in (None, [])}
+
+
+def _extension(directory: Path) -> dict[str, Any]:
+    """What was checked of a version that extends another; empty for all others."""
+    try:
+        return dict(json.loads((directory / EXTENSION).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from registry.aliases import rollback as rollback
     from registry.comparison import compare_versions as compare_versions
     from registry.environment import configure as configure
+    from registry.exporting import export as export
+    from registry.exporting import export_version as export_version
     from registry.load import load_tokenizer as load_tokenizer
     from registry.opening import Registry as Registry
     from registry.opening import open_registry as open_registry
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
         publish_version as publish_version,
     )
     from registry.versions import (
-        export as export,
-    )
-    from registry.versions import (
         list_versions as list_versions,
     )
 
@@ -47,7 +46,8 @@ _HOMES = {
     "promote": "registry.aliases",
     "rollback": "registry.aliases",
     "alias_history": "registry.aliases",
-    "export": "registry.versions",
+    "export": "registry.exporting",
+    "export_version": "registry.exporting",
     "configure": "registry.environment",
     "open_registry": "registry.opening",
     "Registry": "registry.opening",

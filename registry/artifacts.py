@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
 FIGURES = "figures"
 PAGES = "pages"
+EXTENSION = "extension.json"  # what was checked of a version that extends another
 
 
 def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:
-    """Write a tokenizer in every format people load without bpeline.
+    """Write a tokenizer in the formats people load without bpeline, with a certificate of each.
 
     ``tokenizer.json`` for HuggingFace and ``NAME.tiktoken``; a format that cannot express this
-    tokenizer is left out.
+    tokenizer is left out, and so is one that its own program reads otherwise: then there is the
+    certificate alone, which says how.
 
     Args:
         tokenizer: what to write.
@@ -37,8 +39,10 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
         directory: where the ``bpeline`` format already lies.
 
     Returns:
-        The files written.
+        The exports written, without their certificates.
     """
+    from registry.certificates import certify
+
     written = []
     exports: tuple[tuple[Format, str], ...]
     exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
@@ -48,8 +52,25 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
             tokenizer.save(path, format=format_name)
         except InvalidInput:  # e.g. a rank order that tiktoken cannot hold
             continue
-        written.append(path)
+        certificate = certify(tokenizer, format_name, path, golden_texts(directory))
+        DURABLE.write(certificate_path(directory, format_name), certificate.as_json())
+        if certificate.difference is None:
+            written.append(path)
+        else:
+            DURABLE.remove(path)
     return written
+
+
+def certificate_path(directory: Path, format: str) -> Path:
+    """Where a version keeps the certificate of its export to a format."""
+    return directory / f"certificate-{format}.json"
+
+
+def golden_texts(directory: Path) -> list[str]:
+    """The texts whose ids are kept with a version, words of its corpus among them."""
+    from tokenizer_core.formats.bpeline import read_manifest
+
+    return [entry["text"] for entry in read_manifest(directory)["golden"]]
 
 
 def holds_version(workspace: Workspace, digest: str) -> bool:

@@ -32,8 +32,9 @@ class Leftover:
     """Something that nothing reaches.
 
     Attributes:
-        kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a chunk; ``run``: a checkpoint
-            or what a run learned; ``version``: files of a tokenizer that is not registered.
+        kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
+            chunk; ``run``: a checkpoint or what a run learned; ``version``: files of a tokenizer
+            that is not registered.
         key: its name in the workspace.
         paths: what there is of it, in the order of removal: first what makes it exist.
         size: bytes.
@@ -143,6 +144,9 @@ class _Reached:
         ]
         digests = {one.counts_digest for one in needing} - {""}
         tables = [table for table in catalogue.count_tables() if table.counts_digest in digests]
+        corpora = {one.corpus_digest for one in versions}
+        corpora |= {run.corpus_digest for run in unfinished}
+        corpora |= {publication.corpus_digest for publication in waiting}
         own_runs = {run.id for run in catalogue.runs() if run.workspace == workspace.id}
         store = WordCountStore(workspace)
         shards: set[str] = set()
@@ -154,8 +158,7 @@ class _Reached:
                 if table.run_id in own_runs:
                     unsure = f"all shards are kept, since {error.happened}"
         return cls(
-            tables=frozenset(table.key for table in tables)
-            | {one.corpus_digest for one in [*versions, *unfinished, *waiting]},
+            tables=frozenset(table.key for table in tables) | corpora,
             shards=frozenset(shards),
             runs=frozenset(run.id for run in unfinished),
             versions=frozenset({one.digest for one in versions} | {one.digest for one in waiting}),

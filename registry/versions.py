@@ -1,7 +1,4 @@
-"""Questions about registered versions, and what may be done with them.
-
-List and export; `registry.aliases` moves aliases. Knows the registry as a whole; prints nothing.
-"""
+"""Questions about registered versions; `registry.aliases` moves aliases. Prints nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.catalogue_records import last_values
-from registry.load import load_tokenizer
 from registry.opening import open_registry
 from registry.references import (
     validate_name,
@@ -18,7 +14,6 @@ from registry.references import (
 
 if TYPE_CHECKING:
     from registry.workspace import Workspace
-    from tokenizer_core.tokenizer import Format
 
     WorkspacePlace = Workspace | Path | str | None
 
@@ -89,25 +84,3 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
         )
         for row in sorted(catalogue.versions(name), key=lambda row: (row.name, row.number))
     ]
-
-
-def export(
-    reference: str | Path, path: Path | str, format: Format, workspace: WorkspacePlace = None
-) -> Path:
-    """Write a version in another format.
-
-    Args:
-        reference: as for :func:`registry.load_tokenizer`.
-        path: the file or directory to write.
-        format: ``hf``, ``gpt2``, ``tiktoken`` or ``bpeline``.
-        workspace: see :func:`registry.load_tokenizer`.
-
-    Returns:
-        ``path``.
-
-    Raises:
-        InvalidOption: an unknown format.
-        InvalidTokenizer: the format cannot express this tokenizer.
-    """
-    load_tokenizer(reference, workspace).save(Path(path), format=format)
-    return Path(path)

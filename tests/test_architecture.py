@@ -22,6 +22,11 @@ OPTIONAL = {
     "nltk": "tokenizer_core/sentences.py",
     "jieba": "tokenizer_core/segmenting.py",
     "sudachipy": "tokenizer_core/segmenting.py",
+    # The programs that exports are made for, to compare what they make of them.
+    **dict.fromkeys(
+        ("tokenizers", "transformers", "tiktoken", "subword_nmt", "sentencepiece", "gguf"),
+        "registry/native_readers.py",
+    ),
 }
 # Logged with every version and run by MLflow's own loader, far from this package.
 SHIPPED_TO_MLFLOW = "registry/mlflow_model.py"

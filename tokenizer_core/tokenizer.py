@@ -25,7 +25,10 @@ from tokenizer_core.text_stream import cut_stream
 from tokenizer_core.token_shards import ShardRecord, TokenShards
 from tokenizer_core.word_counts import WordCounts
 
-Format = Literal["bpeline", "hf", "gpt2", "tiktoken", "subword-nmt", "wordpiece", "frequency-bpe"]
+Format = Literal[
+    "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
+    "frequency-bpe", "sentencepiece", "gguf",
+]  # fmt: skip
 
 
 class Tokenizer(TextEncoding):
@@ -268,11 +271,14 @@ class Tokenizer(TextEncoding):
         """Write the tokenizer durably.
 
         Args:
-            path: a directory for ``bpeline``, ``gpt2`` and ``frequency-bpe``, else a file.
-            format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``gpt2``: vocab.json and
-                merges.txt; ``tiktoken``: ranks, without pattern and special tokens;
-                ``subword-nmt``: a codes file; ``wordpiece``: vocab.txt; ``frequency-bpe``:
-                freqs.json, vocab_to_idx.json and idx_to_vocab.json.
+            path: a directory for ``bpeline``, ``transformers``, ``gpt2`` and ``frequency-bpe``,
+                else a file.
+            format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``transformers``: that and
+                what ``AutoTokenizer`` wants beside it; ``gpt2``: vocab.json and merges.txt;
+                ``tiktoken``: ranks, without pattern and special tokens; ``subword-nmt``: a codes
+                file; ``wordpiece``: vocab.txt; ``frequency-bpe``: freqs.json, vocab_to_idx.json
+                and idx_to_vocab.json; ``sentencepiece``: a .model; ``gguf``: metadata for
+                llama.cpp. The last two are not read again.
 
         Raises:
             InvalidOption: a format of another name.

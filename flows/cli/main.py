@@ -22,7 +22,10 @@ from flows.cli.decode import decode
 from flows.cli.doctor import doctor
 from flows.cli.encode import encode
 from flows.cli.explain import explain
+from flows.cli.export import export
+from flows.cli.extend import extend
 from flows.cli.gc import gc
+from flows.cli.prune import prune
 from flows.cli.report import report
 from flows.cli.server import deploy, server
 from flows.cli.steps import steps
@@ -30,7 +33,7 @@ from flows.cli.sweep import sweep
 from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.verify import verify
-from flows.cli.versions import export, show, versions
+from flows.cli.versions import show, versions
 from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption
 
 INTERRUPTED = 130
@@ -115,6 +118,7 @@ def cli() -> None:
 for command in (
     train,
     resume,
+    extend,
     sweep,
     versions,
     show,
@@ -129,6 +133,7 @@ for command in (
     count,
     explain,
     export,
+    prune,
     compress,
     expand,
     steps,

@@ -219,9 +219,9 @@ def train(
     if joint or separate:
         from flows.cli.train_languages import train_languages
 
-        _print(train_languages(joint, separate, parameters, _run), as_json)
+        print_summary(train_languages(joint, separate, parameters, run_training), as_json)
         return
-    _print(_run(parameters), as_json)
+    print_summary(run_training(parameters), as_json)
 
 
 def _check_languages(joint: Sequence[str], separate: Sequence[str], others: bool) -> None:
@@ -293,7 +293,7 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
             click.echo(f"published {version.reference}  {version.link}")
     if chosen is not None:
         click.echo(f"continuing run {chosen.id} ({chosen.name})", err=True)
-        _print(_run(dict(chosen.config)), as_json)
+        print_summary(run_training(dict(chosen.config)), as_json)
     elif as_json:
         echo_json({"published": [version.reference for version in published]})
     elif not published:
@@ -312,7 +312,7 @@ def _print_runs(runs: Sequence[Run], as_json: bool) -> None:
         click.echo(f"{run.id}  {run.state:<11}  {run.name:<16}  {run.started_at[:16]}  {reason}")
 
 
-def _run(parameters: dict[str, Any]) -> TrainingSummary:
+def run_training(parameters: dict[str, Any]) -> TrainingSummary:
     """Call the flow where it can be watched best, showing its progress on stderr."""
     from flows import progress, runner, settings
     from registry.environment import addresses
@@ -333,7 +333,7 @@ def _run(parameters: dict[str, Any]) -> TrainingSummary:
         return prefect_flows.run_train_tokenizer(parameters)
 
 
-def _print(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
+def print_summary(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
     """Show what came of it; a refused promotion is the exit code's business too."""
     if as_json:
         echo_json(summary.as_dict())

@@ -1,17 +1,13 @@
-"""``bpeline versions``, ``bpeline show`` and ``bpeline export``."""
+"""``bpeline versions`` and ``bpeline show``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from flows.cli.options import echo_json, json_option, workspace_option
-
-if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Format
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 
@@ -84,38 +80,6 @@ def show(reference: str, as_json: bool) -> None:
         click.echo(f"\n{title}")
         for key, value in values.items():
             click.echo(f"  {key:<38} {_text(value)}")
-
-
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline export news@candidate --format hf --output tokenizer.json
-  bpeline export news/3 --format gpt2 --output news-gpt2/
-""",
-)
-@click.argument("reference", metavar="REF")
-@click.option(
-    "--format",
-    "format_name",
-    default="hf",
-    show_default=True,
-    help="bpeline, hf (tokenizer.json), gpt2 (vocab.json + merges.txt) or tiktoken; of other "
-    "algorithms subword-nmt, wordpiece (vocab.txt) or frequency-bpe.",
-)
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="What to write.")
-@workspace_option
-def export(reference: str, format_name: Format, output: Path) -> None:
-    """Write a version in the format of another tool.
-
-    REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
-    """
-    from registry.load import load_tokenizer
-    from registry.versions import export as export_version
-    from tokenizer_core.formats import format_named
-
-    click.echo(f"wrote {export_version(reference, output, format_name)}")
-    for argument, value in format_named(format_name).left_out(load_tokenizer(reference)).items():
-        click.echo(f"not in it, so tell its reader: {argument} = {value!r}")
 
 
 def _text(value: Any) -> str:

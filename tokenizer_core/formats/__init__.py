@@ -1,7 +1,8 @@
 """Foreign and own file formats of tokenizers: one file per format, no format knows another.
 
 Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
-do not hold and whoever reads them must be told, by its name in the reader.
+do not hold and whoever reads them must be told, by its name in the reader. Two also have
+``differences(tokenizer)``: texts that their programs read otherwise.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from tokenizer_core.errors import InvalidOption, MissingSource
 FORMATS = {
     "bpeline": "tokenizer_core.formats.bpeline",
     "hf": "tokenizer_core.formats.huggingface",
+    "transformers": "tokenizer_core.formats.transformers",
     "gpt2": "tokenizer_core.formats.gpt2",
     "tiktoken": "tokenizer_core.formats.tiktoken",
     "subword-nmt": "tokenizer_core.formats.subword_nmt",
     "wordpiece": "tokenizer_core.formats.wordpiece",
     "frequency-bpe": "tokenizer_core.formats.frequency_bpe",
+    "sentencepiece": "tokenizer_core.formats.sentencepiece",
+    "gguf": "tokenizer_core.formats.gguf",
 }
+
+WRITTEN_ONLY = {".model": "sentencepiece", ".gguf": "gguf"}
 
 
 def format_named(name: str) -> Any:
@@ -38,6 +44,17 @@ def format_named(name: str) -> Any:
     return importlib.import_module(FORMATS[name])
 
 
+def differences_of(name: str, tokenizer: Any) -> list[str]:
+    """What the programs of a format are known to read otherwise, in a few words each.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    module = format_named(name)
+    told: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
+    return told
+
+
 def format_of(path: Path) -> str:
     """The name of the format that a path holds, told from the names of files alone.
 
@@ -48,6 +65,8 @@ def format_of(path: Path) -> str:
     if path.is_dir():
         if (path / "manifest.json").exists():
             return "bpeline"
+        if (path / "tokenizer.json").exists():
+            return "transformers"
         if (path / "vocab.json").exists() and (path / "merges.txt").exists():
             return "gpt2"
         if (path / "freqs.json").exists() and (path / "vocab_to_idx.json").exists():
@@ -66,9 +85,11 @@ def format_of(path: Path) -> str:
         return "subword-nmt"
     elif path.name == "vocab.txt":
         return "wordpiece"
+    elif path.suffix in WRITTEN_ONLY:
+        return WRITTEN_ONLY[path.suffix]
     raise InvalidOption(
         f"the format of {path} cannot be told from its name",
-        "a directory with manifest.json, or with vocab.json and merges.txt, or with freqs.json; a "
-        "file *.json, *.tiktoken, *.codes or vocab.txt",
+        "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
+        "with freqs.json; a file *.json, *.tiktoken, *.codes or vocab.txt",
         f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
     )

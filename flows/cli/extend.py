@@ -1,0 +1,49 @@
+"""``bpeline extend``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from flows.cli.options import json_option, workspace_option
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline extend news@champion --vocab-size 64000
+  bpeline extend news/3 more/*.txt --vocab-size 40000 --json
+""",
+)
+@click.argument("reference", metavar="REF")
+@click.argument("paths", nargs=-1)
+@click.option("--vocab-size", type=int, required=True, help="Number of ids of the new version.")
+@click.option("--name", help="Name to register under.  [default: that of the version]")
+@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@workspace_option
+@json_option
+def extend(
+    reference: str,
+    paths: tuple[str, ...],
+    vocab_size: int,
+    name: str | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Continue a version to more ids; every old id keeps its meaning.
+
+    More merges are learned behind those of the version, from PATHS, else from the corpus it was
+    trained on, whose chunks are not counted again. With them, texts get shorter; ids of new tokens
+    follow all old ones, so rows are added at the end of a model's table of embeddings. The new
+    version remembers the old one, and a certificate of what was kept.
+
+    REF is name@alias, name/number or a digest.
+    """
+    from flows.cli.train import print_summary, run_training
+    from flows.extend import extension_parameters
+
+    parameters: dict[str, Any] = extension_parameters(reference, vocab_size, paths, name)
+    if workers is not None:
+        parameters["workers"] = workers
+    print_summary(run_training(parameters), as_json)

@@ -1,0 +1,83 @@
+"""A registered version becomes the beginning of a larger one: what training has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from registry.load import load_version
+from registry.opening import open_registry
+from registry.references import ByPath, parse_reference
+from registry.resolution import resolve
+from tokenizer_core.errors import InvalidOption, RegistryError
+from tokenizer_core.formats.bpeline import read_manifest
+from tokenizer_core.trainers.extension import merges_to_continue
+
+# Of the first training, not of what is learned.
+_HOW = ("workers", "table_memory")
+
+
+def extension_parameters(
+    reference: str, vocab_size: int, paths: Sequence[str] = (), name: str | None = None
+) -> dict[str, Any]:
+    """The parameters of `train_tokenizer` that continue a version.
+
+    Everything that decides which merges are learned is as it was for the version: pattern, special
+    tokens, tie-break, thresholds. Chunks that it counted are not read again.
+
+    Args:
+        reference: a registered version.
+        vocab_size: of the new one.
+        paths: the corpus; that of the version when empty.
+        name: the name to register under; that of the version when None.
+
+    Raises:
+        InvalidOption: a path, no larger size, or a tokenizer that cannot be extended.
+        UnknownVersion: there is no such version.
+        RegistryError: nobody knows how it was trained.
+    """
+    parsed = parse_reference(reference)
+    if isinstance(parsed, ByPath):
+        raise InvalidOption(
+            f"{reference} is a path, not a registered version",
+            "accepted are name@alias, name/number or a digest",
+            "type `bpeline versions` to see what is registered",
+        )
+    registry = open_registry(make=False)
+    version = resolve(registry, parsed)
+    base = load_version(registry, version)
+    if vocab_size <= base.vocab_size:
+        raise InvalidOption(
+            f"{version} has {base.vocab_size:,} ids, and {vocab_size:,} were asked for",
+            f"an extension has more: {base.vocab_size + 1:,} or more",
+            f"for a smaller size load {reference}:{vocab_size}, which needs no training",
+        )
+    row = registry.catalogue.find_version(version.name, version.digest) if version.name else None
+    config = _config_of_run(registry.catalogue, row.run_id) if row and row.run_id else None
+    if config is None:
+        directory = registry.workspace.version_directory(version.digest)
+        config = read_manifest(directory)["provenance"].get("request")
+    if not isinstance(config, dict):
+        raise RegistryError(
+            f"how {version} was trained is not known",
+            "versions that `bpeline train` or `bpeline extend` made can be extended",
+            "train a new one",
+        )
+    merges_to_continue(base, config.get("tie_break", "smallest-ids"))
+    config = {key: value for key, value in config.items() if key not in _HOW}
+    return {
+        **config,
+        "name": name or version.name or config.get("name"),
+        "paths": list(paths) or config["paths"],
+        "vocab_size": vocab_size,
+        "special_tokens": list(base.special_tokens),
+        "required_tokens": [],  # they are among the merges of the version
+        "extends": version.digest,
+    }
+
+
+def _config_of_run(catalogue: Any, run_id: str) -> dict[str, Any] | None:
+    try:
+        return dict(catalogue.run(run_id).config)
+    except RegistryError:  # trained in another workspace
+        return None

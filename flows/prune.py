@@ -1,0 +1,115 @@
+"""A plan for pruning a version, checked on words of a corpus; registers nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from registry.certificate_texts import certificate_texts
+from registry.load import load_tokenizer
+from registry.opening import Registry, open_registry
+from registry.references import ByPath, parse_reference, split_size
+from registry.resolution import resolve
+from registry.word_count_store import TableHandle, WordCountStore
+from tokenizer_core import count_words
+from tokenizer_core.digests import canonical_json
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.pruning import PrunePlan, check_on, plan_pruning, require_something
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocabulary import to_printable
+from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.word_samples import sample_texts
+
+PLAN_FORMAT = 1
+
+
+def prune(
+    reference: str,
+    output: Path,
+    paths: Sequence[str] = (),
+    *,
+    min_count: int = 0,
+    drop_unreachable: bool = False,
+    save_to: Path | None = None,
+) -> dict[str, Any]:
+    """Write a plan of which tokens of a version can go.
+
+    Args:
+        reference: as for `load_tokenizer`.
+        output: the plan, JSON.
+        paths: files to count tokens in; the words that the version was trained on when empty.
+        min_count, drop_unreachable: see `plan_pruning`.
+        save_to: where to save the tokenizer that is left, in the ``bpeline`` format.
+
+    Returns:
+        The plan as JSON values.
+
+    Raises:
+        InvalidOption: nothing to drop was named, or no words are known to count tokens in.
+    """
+    require_something(min_count, drop_unreachable)
+    tokenizer = load_tokenizer(reference)
+    if paths:
+        specials = tuple(tokenizer.special_tokens)
+        counts = count_words(list(paths), pattern=tokenizer.pattern, special_tokens=specials)
+    else:
+        counts = _words_of(reference)
+    plan = plan_pruning(tokenizer, counts, min_count=min_count, drop_unreachable=drop_unreachable)
+    sample = check_on(tokenizer, plan, certificate_texts(tokenizer, sample_texts(counts)))
+    record = {
+        **_described(tokenizer, plan),
+        "reference": reference,
+        "asked": {"min_count": min_count, "drop_unreachable": drop_unreachable},
+        "counted_in": {"digest": counts.digest, "words": len(counts), "occurrences": counts.total},
+        "sample": asdict(sample),
+    }
+    DURABLE.write(output, canonical_json(record) + b"\n")
+    if save_to is not None:
+        plan.tokenizer.save(save_to, "bpeline")
+    return record
+
+
+def _described(tokenizer: Tokenizer, plan: PrunePlan) -> dict[str, Any]:
+    new_ids = plan.new_ids
+    return {
+        "plan": PLAN_FORMAT,
+        "tokenizer": tokenizer.digest,
+        "pruned": plan.tokenizer.digest,
+        "vocab_size": {"before": tokenizer.vocab_size, "after": plan.tokenizer.vocab_size},
+        "tokens": {"before": plan.tokens_before, "after": plan.tokens_after},
+        "dropped": [
+            {"id": one.id, "token": to_printable(one.token), "count": one.count,
+             "reason": one.reason}
+            for one in plan.dropped
+        ],
+        "kept_as_parts": plan.kept_as_parts,
+        "old_of_new": plan.old_ids.tolist(),
+        "new_of_old": [new_ids.get(old) for old in range(max(tokenizer.vocab) + 1)],
+    }  # fmt: skip
+
+
+def _words_of(reference: str) -> WordCounts:
+    """The words that a version was trained on, where this workspace has them."""
+    parsed = parse_reference(split_size(reference)[0])
+    counts = None if isinstance(parsed, ByPath) else _recorded(open_registry(make=False), parsed)
+    if counts is None:
+        raise InvalidOption(
+            f"the words that {reference} was trained on are not in this workspace",
+            "files to count its tokens in",
+            f"type `bpeline prune {reference} FILES... --min-count 5 -o plan.json`",
+        )
+    return counts
+
+
+def _recorded(registry: Registry, parsed: Any) -> WordCounts | None:
+    version = resolve(registry, parsed)
+    row = registry.catalogue.find_version(version.name, version.digest) if version.name else None
+    table = registry.catalogue.count_table_with(row.counts_digest) if row else None
+    if table is None or not registry.workspace.table(table.key).exists():
+        return None
+    place = registry.workspace.table(table.key)
+    handle = TableHandle(table.key, place, table.words, table.total, 0, table.counts_digest)
+    return WordCountStore(registry.workspace).open_table(handle)

@@ -1,0 +1,80 @@
+"""``bpeline extend``: more ids from the recorded corpus or another one, with lineage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from registry import load_tokenizer
+from tokenizer_core.formats.bpeline import read_manifest
+
+Command = Callable[..., Result]
+BEGIN = ("train", "corpus", "--name", "news", "--special-token", "<|endoftext|>")
+
+
+def summary_of(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def base(corpus: Path, bpeline: Command) -> dict[str, Any]:
+    return summary_of(
+        bpeline(*BEGIN, "--vocab-size", "400", "--required-token", " zebra", "--json")
+    )
+
+
+def test_on_the_recorded_corpus_it_is_what_training_more_makes(
+    base: dict[str, Any], bpeline: Command
+) -> None:
+    larger = summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
+    assert (larger["reference"], larger["vocab_size"]) == ("news/2", 500)
+    assert larger["chunks_reused"] == larger["chunks"]
+    required = ("--required-token", " zebra")
+    direct = summary_of(bpeline(*BEGIN, "--vocab-size", "500", *required, "--json"))
+    assert (direct["digest"], direct["newly_registered"]) == (larger["digest"], False)
+    record = json.loads((Path(larger["directory"]) / "extension.json").read_text())
+    assert record["base"] == base["digest"]
+    assert (record["ids_kept"], record["first_new_id"], record["new_ids"]) == (400, 400, 100)
+    details = json.loads(bpeline("show", "news/2", "--json").stdout)
+    assert details["parameters"]["extends"] == base["digest"]
+    assert details["extension"]["base"] == base["digest"]
+    assert read_manifest(Path(larger["directory"]))["provenance"]["request"]["extends"]
+    again = bpeline("extend", "news/2", "--vocab-size", "510", "--name", "more")
+    assert again.exit_code == 0, again.output
+    assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges
+
+
+def test_on_another_corpus_old_ids_stay(
+    base: dict[str, Any], tmp_path: Path, bpeline: Command
+) -> None:
+    (tmp_path / "other.txt").write_text("zzyzx quux " * 500 + "grault garply waldo " * 300)
+    options = ("--vocab-size", "420", "--workers", "1", "--json")
+    larger = summary_of(bpeline("extend", "news@candidate", "other.txt", *options))
+    before, after = load_tokenizer("news/1"), load_tokenizer(larger["reference"])
+    assert {id_: after.vocab[id_] for id_ in before.vocab} == dict(before.vocab)
+    assert len(after.encode(" zzyzx quux")) < len(before.encode(" zzyzx quux"))
+    assert larger["vocab_size"] == after.vocab_size > 400
+
+
+def test_what_cannot_be_extended_says_why(base: dict[str, Any], bpeline: Command) -> None:
+    for arguments, said in (
+        (("news/1", "--vocab-size", "400"), "401 or more"),
+        (("news/1", "--vocab-size", "300"), "load news/1:300"),
+        (("news/7", "--vocab-size", "500"), "news/1"),
+        (("./corpus", "--vocab-size", "500"), "not a registered version"),
+    ):
+        result = bpeline("extend", *arguments)
+        assert result.exit_code in (1, 2)
+        assert said in result.stderr
+    words = ("train", "corpus", "--name", "words", "--algorithm", "wordpiece")
+    assert bpeline(*words, "--vocab-size", "300").exit_code == 0
+    refused = bpeline("extend", "words/1", "--vocab-size", "400")
+    assert refused.exit_code == 2
+    assert "cannot be extended" in refused.stderr

@@ -1,0 +1,179 @@
+"""GGUF: a tokenizer's metadata as llama.cpp reads it, in a file without tensors. Written only.
+
+llama.cpp knows split patterns by name (``tokenizer.ggml.pre``) and spells some of them otherwise
+than they were published, for the regex engine of C++. What it cuts as we do is written; what it
+cuts otherwise is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tokenizer_core.algorithms import ByteBpe
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
+from tokenizer_core.formats.printable import named_vocab, printable_tokens
+from tokenizer_core.formats.special_roles import roles_of
+from tokenizer_core.reachability import tokens_not_made_by_merges
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.vocab_rules import shown
+
+# The split pattern here → its name there.
+PATTERNS = {
+    "gpt2": "gpt-2",
+    "starcoder": "starcoder",
+    "llama3": "llama-bpe",
+    "qwen2": "qwen2",
+    "qwen3.5": "qwen35",
+    "deepseek-v3": "deepseek-v3",
+}
+_SPELLED_OUT = ("llama3", "qwen2", "qwen3.5")
+_REWRITTEN = ("o200k", "tekken", "kimi")
+# llama.cpp takes pre-tokens whole that are in the vocab, whatever the merges say, where ``pre`` is:
+_TAKING_WHOLE = ("llama-bpe",)
+
+NORMAL, CONTROL, UNUSED = 1, 3, 5  # of tokens, as llama.cpp numbers them
+
+_VERSION = 3
+_UINT32, _INT32, _BOOL, _STRING, _ARRAY = 4, 5, 7, 8, 9
+
+
+def save(tokenizer: Tokenizer, path: Path) -> None:
+    """Write the file; ``gguf`` and llama.cpp's own tools read it, and converters copy from it.
+
+    Raises:
+        InvalidOption: an algorithm or a split pattern that llama.cpp does not have.
+        InvalidTokenizer: llama.cpp would give other ids, or a special token reads like another.
+        DiskFull: no space left.
+    """
+    DURABLE.write(path, _file(metadata(tokenizer)))
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Nothing."""
+    return {}
+
+
+def differences(tokenizer: Tokenizer) -> list[str]:
+    """What llama.cpp is known to read otherwise; usually nothing."""
+    if tokenizer.pattern.name in _SPELLED_OUT:
+        return ["an apostrophe before ſ (U+017F), which llama.cpp does not take for an s"]
+    return []
+
+
+def load(path: Path) -> Tokenizer:
+    """Refuse: the file names its split pattern, which llama.cpp alone defines.
+
+    Raises:
+        InvalidOption: always.
+    """
+    raise InvalidOption(
+        f"{path} is a GGUF file, which is written and not read",
+        "the formats that hold the split pattern: bpeline and hf",
+        "load the tokenizer that the file was exported from",
+    )
+
+
+def metadata(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The keys of the file and their values: text, whole numbers, truth values, lists of these.
+
+    Raises:
+        InvalidOption, InvalidTokenizer: as `save`.
+    """
+    refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
+    pre = _name_of_pattern(tokenizer)
+    _check_whole_words(tokenizer, pre)
+    named = named_vocab(tokenizer)
+    specials = tokenizer.special_tokens
+    names = {id_: name for name, id_ in named.items()}
+    size = max(names) + 1
+    merges = tokenizer.merges
+    first = printable_tokens(left for left, _ in merges)
+    second = printable_tokens(right for _, right in merges)
+    special_ids = set(specials.values())
+    roles = roles_of(specials)
+    return {
+        "general.architecture": "gpt2",
+        "general.type": "model",
+        "tokenizer.ggml.model": "gpt2",  # which means byte-level BPE
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": [names.get(id_, f"[PAD{id_}]") for id_ in range(size)],
+        "tokenizer.ggml.token_type": [
+            CONTROL if id_ in special_ids else NORMAL if id_ in names else UNUSED
+            for id_ in range(size)
+        ],
+        "tokenizer.ggml.merges": [f"{a} {b}" for a, b in zip(first, second, strict=True)],
+        **{
+            f"tokenizer.ggml.{key}_token_id": specials[roles[role]]
+            for role, key in _ROLES.items()
+            if role in roles
+        },
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.add_eos_token": False,
+    }
+
+
+_ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
+
+
+def _name_of_pattern(tokenizer: Tokenizer) -> str:
+    name = tokenizer.pattern.name
+    if name in PATTERNS:
+        return PATTERNS[name]
+    reason = "llama.cpp has no name for the split pattern"
+    if name in _REWRITTEN:
+        reason = "llama.cpp cuts words with characters beyond ASCII otherwise than the pattern"
+    raise InvalidOption(
+        f"{reason} {shown(pattern_left_out(tokenizer))}",
+        f"in GGUF a tokenizer has one of the patterns {', '.join(PATTERNS)}",
+        "train with one of these, or use a runtime that reads tokenizer.json (--format hf)",
+    )
+
+
+def _check_whole_words(tokenizer: Tokenizer, pre: str) -> None:
+    whole = pre in _TAKING_WHOLE
+    if whole == tokenizer.ignore_merges:
+        return
+    specials = {token.encode() for token in tokenizer.special_tokens}
+    ordinary = {token: id_ for id_, token in tokenizer.vocab.items() if token not in specials}
+    merging = tokenizer
+    if tokenizer.ignore_merges:
+        merging = Tokenizer(
+            tokenizer.vocab, tokenizer.merges, tokenizer.special_tokens, tokenizer.pattern
+        )
+    for token, id_ in tokens_not_made_by_merges(merging.encoder, ordinary):
+        taken = "takes" if whole else "does not take"
+        raise InvalidTokenizer(
+            f"the merges do not make the token {shown(token)} (id {id_})",
+            f"with tokenizer.ggml.pre = {pre}, llama.cpp {taken} such tokens whole",
+            "save it as 'hf' or 'bpeline'",
+        )
+
+
+def _file(entries: dict[str, Any]) -> bytes:
+    parts = [struct.pack("<4sIQQ", b"GGUF", _VERSION, 0, len(entries))]
+    for key, value in entries.items():
+        parts += _text(key), _typed(value)
+    return b"".join(parts)
+
+
+def _typed(value: Any) -> bytes:
+    if isinstance(value, bool):
+        return struct.pack("<I?", _BOOL, value)
+    if isinstance(value, int):
+        return struct.pack("<II", _UINT32, value)
+    if isinstance(value, str):
+        return struct.pack("<I", _STRING) + _text(value)
+    if all(type(one) is int for one in value) and value:
+        numbers: Iterable[int] = value
+        return struct.pack(f"<IIQ{len(value)}i", _ARRAY, _INT32, len(value), *numbers)
+    return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(map(_text, value))
+
+
+def _text(value: str) -> bytes:
+    content = value.encode()
+    return struct.pack("<Q", len(content)) + content

@@ -1,0 +1,69 @@
+"""A directory that ``transformers.AutoTokenizer.from_pretrained`` loads. Imports no transformers.
+
+It holds HuggingFace's tokenizer.json and two small files about it. Mind the difference in use:
+``transformers`` recognizes special tokens in every text unless ``split_special_tokens=True``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.formats import huggingface
+from tokenizer_core.formats.special_roles import roles_of
+from tokenizer_core.tokenizer import Tokenizer
+
+TOKENIZER = "tokenizer.json"
+CONFIG = "tokenizer_config.json"
+SPECIAL_TOKENS = "special_tokens_map.json"
+
+_WITHOUT_LIMIT = 10**30  # what transformers writes for a model of any length
+
+
+def save(tokenizer: Tokenizer, path: Path) -> None:
+    """Write the directory.
+
+    Raises:
+        InvalidTokenizer, InvalidPattern, InvalidOption, DiskFull: as for ``hf``.
+    """
+    roles = {f"{role}_token": token for role, token in roles_of(tokenizer.special_tokens).items()}
+    config = {
+        "added_tokens_decoder": {
+            str(id_): {
+                "content": token,
+                "lstrip": False,
+                "normalized": False,
+                "rstrip": False,
+                "single_word": False,
+                "special": True,
+            }
+            for token, id_ in sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
+        },
+        "clean_up_tokenization_spaces": False,  # else decoding would move spaces
+        "model_max_length": _WITHOUT_LIMIT,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **roles,
+    }
+    huggingface.save(tokenizer, path / TOKENIZER)
+    DURABLE.write(path / SPECIAL_TOKENS, _lines(roles))
+    DURABLE.write(path / CONFIG, _lines(config))
+
+
+def load(path: Path, **details: Any) -> Tokenizer:
+    """Read the tokenizer.json of such a directory; `huggingface.load` says what is understood.
+
+    Raises:
+        MissingSource, InvalidTokenizer, InvalidPattern: as there.
+    """
+    return huggingface.load(path / TOKENIZER, **details)
+
+
+def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Nothing."""
+    return {}
+
+
+def _lines(entries: dict[str, Any]) -> bytes:
+    return (json.dumps(entries, ensure_ascii=False, indent=2) + "\n").encode()
