@@ -1,6 +1,7 @@
-"""`python -m benchmarks.render`: writes the kept results into README, as tables and a chart.
+"""`python -m benchmarks.render`: writes the kept results as tables and charts.
 
-Only what stands between the two markers is replaced; nothing is measured here.
+README gets the headlines, docs/benchmarks.md everything; in README only what stands between the two
+markers is replaced. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import Any
 from benchmarks import encoding_results
 from benchmarks.charts import bars, curves, speeds
 from benchmarks.contestants import CONTESTANTS
+from benchmarks.headlines import encoding_headlines, training_headlines
 from benchmarks.results import OURS, RESULTS, saved
 from benchmarks.tables import markdown, title
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
 _QUIET = 0.3  # of a processor
 START, END = "<!-- benchmarks:start -->", "<!-- benchmarks:end -->"
 
@@ -34,11 +38,33 @@ def main() -> None:
     scaling = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("scaling-*.json"))]
     if scaling:
         curves(scaling[0]["panels"], RESULTS / "scaling.svg")
-    parts = [block(results, bool(scaling))]
+    parts = ["# Benchmarks", "## Training", block(results, bool(scaling))]
     if encoding:
         parts.append(encoding_block(encoding, encoding_results.saved_loading()))
-    parts.append(_wrapped(_reproduce()))
-    README.write_text(replaced(README.read_text(), "\n\n".join(parts)))
+    PAGE.write_text("\n\n".join([*parts, _wrapped(_reproduce())]) + "\n")
+    README.write_text(replaced(README.read_text(), headlines(results, encoding)))
+
+
+def headlines(results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[str, Any]]) -> str:
+    """What README shows of it."""
+    parts = [
+        "![Seconds to train on each file, by trainer](benchmarks/results/training.svg)",
+        training_headlines(results),
+    ]
+    if encoding:
+        parts += [
+            "![MB/s on each file, by encoder](benchmarks/results/encoding.svg)",
+            encoding_headlines(encoding),
+        ]
+    parts.append(
+        _wrapped(
+            "Ratios are their seconds to ours, pairs of fresh processes in turn on the same two "
+            "cores, and only where merges or ids are equal; slow encoders take a sample. All "
+            "tables, and what to know before comparing: [docs/benchmarks.md](docs/benchmarks.md). "
+            "`make bench FILE=corpus.txt` measures on your machine."
+        )
+    )
+    return "\n\n".join(parts)
 
 
 def replaced(readme: str, content: str) -> str:
@@ -79,7 +105,7 @@ def encoding_block(
 ) -> str:
     """The same for encoders."""
     parts = [
-        "### Encoding",
+        "## Encoding",
         _wrapped(
             "From a file to its ids, in MB/s: every encoder in a fresh process, in turn, with the "
             "same vocabulary and as many threads. Ids are compared first."
@@ -163,7 +189,7 @@ def _machines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 def _reproduce() -> str:
     return (
         "`make bench FILE=corpus.txt` measures both on your machine, beside the peers that are "
-        "installed; `python -m benchmarks.render` writes this section."
+        "installed; `python -m benchmarks.render` writes this page."
     )
 
 
@@ -175,7 +201,7 @@ def _wrapped(text: str, bullet: str = "") -> str:
 
 
 def _relative(name: str) -> str:
-    return f"benchmarks/results/{name}"
+    return f"../benchmarks/results/{name}"
 
 
 if __name__ == "__main__":
