@@ -29,7 +29,8 @@ class TokenUse:
             merged in training; of ``aaa`` only one pair can fire).
         left: how often it is among the ids of the words in the end.
         absorbed: float64, by id: the largest share of a token's occurrences at that time that one
-            merge takes in (intersection over self, Chizhov et al. 2024); 0 where none does.
+            merge takes in (intersection over self, Chizhov et al. 2024); 0 where none does, and
+            for single bytes, which no vocab can do without.
         gains: by rank, how often each merge fired: the tokens it saves. Empty where nothing merges.
         bytes: Σ count · length of the words.
     """
@@ -62,12 +63,13 @@ def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
     first, second, results = tokenizer.merge_ids
     gains = tokenizer.merge_gains(words)
     made = np.zeros(size, np.int64)
-    made[tokenizer.byte_pairs.byte_ids] = _byte_counts(words)
+    made[tokenizer.byte_pairs.byte_ids] = byte_counts(words)
     np.add.at(made, results, gains)
     left = made.copy()
     np.subtract.at(left, first, gains)
     np.subtract.at(left, second, gains)
     absorbed = _absorbed(made, first, second, gains)
+    absorbed[tokenizer.byte_pairs.byte_ids] = 0
     return TokenUse(made, left, absorbed, gains, words.total_bytes)
 
 
@@ -125,10 +127,18 @@ def _absorbed(
     return absorbed
 
 
-def _byte_counts(words: WordCounts) -> NDArray[np.int64]:
-    """int64 ``[256]``; sums of whole numbers in float64 are exact up to 2⁵³ (9 petabytes)."""
-    weights = np.repeat(words.counts, words.lengths)
-    return np.bincount(words.word_bytes, weights, minlength=256).astype(np.int64)
+def byte_counts(words: WordCounts) -> NDArray[np.int64]:
+    """int64 ``[256]``: how often each byte occurs in counted words."""
+    sums = np.zeros(256, np.int64)
+    for begin in range(0, len(words), _WORDS_AT_A_TIME):
+        offsets = words.offsets[begin : begin + _WORDS_AT_A_TIME + 1]
+        content = words.word_bytes[offsets[0] : offsets[-1]]
+        weights = np.repeat(words.counts[begin : begin + _WORDS_AT_A_TIME], np.diff(offsets))
+        order = np.argsort(content, kind="stable")  # 2⁵³ is too little for sums of floats
+        starts = np.searchsorted(content[order], np.arange(257))
+        totals = np.concatenate((np.zeros(1, np.int64), np.cumsum(weights[order])))
+        sums += np.diff(totals[starts])
+    return sums
 
 
 def _encoded(tokenizer: Tokenizer, words: WordCounts, size: int) -> NDArray[np.int64]:

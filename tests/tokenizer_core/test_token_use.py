@@ -9,7 +9,7 @@ import pytest
 
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
 from tokenizer_core.pretokenization import pre_tokens
-from tokenizer_core.token_use import TokenUse, met_in_one_part_only, token_use
+from tokenizer_core.token_use import TokenUse, byte_counts, met_in_one_part_only, token_use
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,8 @@ def test_what_is_made_is_what_fires(tokenizer: Tokenizer, words: WordCounts) -> 
                 once = times // merge.count(token)
                 shares[token] = max(shares[token], once / rest if rest else 0.0)
                 rest -= times
+        if len(token) == 1:
+            shares[token] = 0.0
         assert use.absorbed[tokenizer.token_to_id(token)] == pytest.approx(shares[token])
     junk = {tokenizer.id_to_token(id_) for id_ in use.junk.tolist()}
     assert junk == {token for token, share in shares.items() if share >= 0.9} != set()
@@ -122,3 +124,15 @@ def test_tokens_of_one_part_are_found_and_no_more_parts_read_than_need_be() -> N
     assert by_token == {b"ly": 0, b"only": 0, b"ce": 1, b"once": 1}
     assert (read, unmet) == ([0, 1], 0)
     assert met_in_one_part_only(tokenizer, use, parts[2:])[1] == 5
+
+
+def test_bytes_are_counted_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tokenizer_core import token_use as module
+
+    monkeypatch.setattr(module, "_WORDS_AT_A_TIME", 2)
+    many = 2**60 + 1
+    words = WordCounts.from_mapping({b"ab": many, b"bb": 3, b"\xff": 1, b"a": 1})
+    counts = byte_counts(words)
+    assert {byte: n for byte, n in enumerate(counts.tolist()) if n} == {
+        ord("a"): many + 1, ord("b"): many + 6, 0xFF: 1,
+    }  # fmt: skip
