@@ -267,6 +267,11 @@ def test_a_sweep_measures_every_combination_and_registers_none(
 
     shown = bpeline(*sweeping, *options)
     assert "against champion" in shown.stdout
+    assert "--eval" not in shown.stderr
+    one_pattern = bpeline("sweep", corpus, "--name", "news", "--sizes", 400)
+    assert "--eval" not in one_pattern.stderr
+    two = bpeline(*sweeping, "--name", "news")
+    assert "--eval to compare patterns on the very same one" in two.stderr
     assert f"{found['gpt2', 600]['metrics'][BYTES_PER_TOKEN]:.6g}" in shown.stdout
 
 
