@@ -124,7 +124,7 @@ class Evaluated:
             return ""
         return (
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
-            f"together were held out: below {FEWEST_DOCUMENTS} documents or "
+            f"together were evaluated on: below {FEWEST_DOCUMENTS} documents or "
             f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more; "
             "hold out more (`--held-out 0.1`) or evaluate on more text (`--eval`)"
         )
