@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+import flows.evaluate
 from registry import load_tokenizer
 from registry.measured import read_evaluation
 from registry.opening import open_registry
+from tokenizer_core.errors import CorruptFile
 from tokenizer_core.metric_names import BYTES_PER_TOKEN, NAMES
 
 Command = Callable[..., Result]
@@ -267,6 +269,11 @@ def test_a_sweep_measures_every_combination_and_registers_none(
 
     shown = bpeline(*sweeping, *options)
     assert "against champion" in shown.stdout
+    assert "--eval" not in shown.stderr
+    one_pattern = bpeline("sweep", corpus, "--name", "news", "--sizes", 400)
+    assert "--eval" not in one_pattern.stderr
+    two = bpeline(*sweeping, "--name", "news")
+    assert "--eval to compare patterns on the very same one" in two.stderr
     assert f"{found['gpt2', 600]['metrics'][BYTES_PER_TOKEN]:.6g}" in shown.stdout
 
 
@@ -282,3 +289,29 @@ def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus:
     run = catalogue.start_run("news", {"sweep": {}})
     catalogue.interrupt_run(run.id)
     assert "nothing to resume" in bpeline("resume").stdout
+
+
+def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
+    train: Callable[..., Any], bpeline: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    train(600)
+    bpeline("promote", "news/1")
+    (tmp_path / "rules.toml").write_text(RULES, encoding="utf-8")
+
+    def broken(*_: Any) -> None:
+        raise CorruptFile("its files are damaged")
+
+    monkeypatch.setattr(flows.evaluate, "load_version", broken)
+    second = train(700, "--rules", "rules.toml")
+    assert not any(key.startswith("vs_champion") for key in second["metrics"])
+    assert second["exit"] == 3
+    assert "not measured on the same documents" in second["promotion"]["refusal"]
+
+
+def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path: Path) -> None:
+    for size in (500, 600):
+        bpeline("train", corpus, "--name", "news", "--vocab-size", size)
+    (tmp_path / "short.txt").write_text("one short document", encoding="utf-8")
+    shown = bpeline("compare", "news/1", "news/2", "--on", "short.txt").stdout
+    assert "too few documents to tell chance from difference" in shown
+    assert "interval" not in shown
