@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-from array import array
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from operator import itemgetter
@@ -13,16 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption, UnknownToken
-from tokenizer_core.kernels.decode_ids import LONG, SLOT, join_tokens
+from tokenizer_core.kernels.decode_ids import LONG, SLOT, join_listed, join_tokens
+from tokenizer_core.kernels.python_lists import int_facts
 
-_FEW = 64  # ids up to which joining Python objects is quicker than a kernel
+_FEW = 24  # ids up to which joining Python strings is quicker than a kernel
+_MANY = 4096  # ids from which memory of their own costs nothing
 _LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
+
+_spare = list[tuple[NDArray[np.uint8], memoryview]]()  # memory to decode into, for any thread
 
 OnInvalid = Literal["replace", "strict"]
 
 
-def _check_errors(errors: str) -> None:
+def check_errors(errors: str) -> None:
+    """Raise InvalidOption for another way of handling bytes that are not UTF-8."""
     if errors not in ("replace", "strict"):
         raise InvalidOption(
             f"errors is {errors!r}", "accepted: 'replace', 'strict'", "leave it out"
@@ -48,7 +52,19 @@ class Decoder:
             InvalidOption: another way of handling errors.
         """
         if errors != "replace":
-            _check_errors(errors)
+            check_errors(errors)
+        if type(ids) is list:
+            if len(ids) <= _FEW:
+                try:
+                    text = "".join(itemgetter(*ids)(self._texts))
+                except (IndexError, TypeError, OverflowError):
+                    pass  # the slow way takes what equals an id, and says which one does not
+                else:
+                    if text.isascii():
+                        return text
+                    return text.encode("utf-8", "surrogateescape").decode("utf-8", errors)
+            elif len(ids) <= _MANY and (some := self._text_of_some(ids, errors)) is not None:
+                return some
         return str(self._joined(ids), "utf-8", errors)
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
@@ -61,21 +77,14 @@ class Decoder:
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
         if isinstance(ids, np.ndarray):
-            if ids.dtype == np.uint32 and len(ids) > _FEW and self._is_dense:
-                return self._decode_array(np.require(ids, requirements=["C", "W"]))
+            if ids.dtype == np.uint32 and self._is_dense:
+                return self._join_array(np.require(ids, requirements=["C", "W"]))
             ids = ids.tolist()
-        if isinstance(ids, list) and 1 < len(ids) <= _FEW:
-            try:
-                return b"".join(itemgetter(*ids)(self._listed))
-            except (IndexError, TypeError, OverflowError):
-                pass  # the slow way takes what equals an id, and says which one does not
-        listed = ids if isinstance(ids, list) else list(ids)
-        if len(listed) > _FEW and self._is_dense:
-            try:
-                return self._decode_array(np.frombuffer(array("I", listed), np.uint32))
-            except (TypeError, OverflowError):
-                pass
-        try:
+        listed = ids if type(ids) is list else list(ids)
+        joined = self._join_listed(listed)
+        if joined is not None:
+            return joined
+        try:  # the slow way takes what equals an id, and says which one does not
             return b"".join(map(self._vocab.__getitem__, listed))
         except (KeyError, TypeError):
             raise self._unknown(listed) from None
@@ -93,7 +102,24 @@ class Decoder:
         lengths: NDArray[np.int64] = self._lengths[ids]
         return lengths
 
-    def _decode_array(self, ids: NDArray[np.uint32]) -> memoryview:
+    def _text_of_some(self, ids: list[int], errors: OnInvalid) -> str | None:
+        """The text by way of memory that is used again; None also where that is too small."""
+        facts = self._facts
+        if facts is None:
+            return None
+        try:
+            spare = _spare.pop()
+        except IndexError:
+            content = np.empty(_LIKELY * _MANY + SLOT, np.uint8)
+            spare = content, content.data
+        size = join_listed(id(ids), facts, spare[0])
+        try:
+            fits = 0 <= size <= _LIKELY * _MANY
+            return str(spare[1][:size], "utf-8", errors) if fits else None
+        finally:
+            _spare.append(spare)
+
+    def _join_array(self, ids: NDArray[np.uint32]) -> memoryview:
         slots, long_tokens = self._table
         content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
         size = join_tokens(ids, slots, long_tokens, content)
@@ -104,18 +130,42 @@ class Decoder:
             join_tokens(ids, slots, long_tokens, content)
         return content.data[:size]
 
+    def _join_listed(self, ids: list[int]) -> memoryview | None:
+        """None where something else than small, known ints is listed, or lists cannot be read."""
+        facts = self._facts
+        if facts is None:
+            return None
+        content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
+        size = join_listed(id(ids), facts, content)
+        if size + SLOT > len(content):
+            content = np.empty(size + SLOT, np.uint8)
+            if join_listed(id(ids), facts, content) != size:
+                return None  # another thread changes the list
+        return None if size < 0 else content.data[:size]
+
     @cached_property
-    def _listed(self) -> list[bytes | None]:
-        """Tokens by id; none when ids are sparse.
+    def _texts(self) -> list[str | None]:
+        """Tokens as text by id, surrogates where it is not UTF-8; none when ids are sparse.
 
         Gaps are None, which cannot be joined, and so is what negative ids find.
         """
         if not self._is_dense:
             return []
-        listed: list[bytes | None] = [None] * (2 * (self._highest + 1))
+        texts: list[str | None] = [None] * (2 * (self._highest + 1))
         for id_, token in self._vocab.items():
-            listed[id_] = token
-        return listed
+            texts[id_] = token.decode("utf-8", "surrogateescape")
+        return texts
+
+    @cached_property
+    def _facts(self) -> int | None:
+        """Address of what `join_listed` must know; None when it cannot be used."""
+        of_ints = int_facts()
+        if of_ints is None or not self._is_dense:
+            return None
+        slots, long_tokens = self._table
+        addresses = slots.ctypes.data, len(slots), long_tokens.ctypes.data
+        self._kept = np.array([*of_ints, *addresses], np.uint64)
+        return self._kept.ctypes.data
 
     @cached_property
     def _is_dense(self) -> bool:
@@ -171,7 +221,7 @@ class DecodeStream:
     """
 
     def __init__(self, decoder: Decoder, errors: OnInvalid = "replace") -> None:
-        _check_errors(errors)
+        check_errors(errors)
         self._decoder = decoder
         self._characters = codecs.getincrementaldecoder("utf-8")(errors)
 

@@ -13,6 +13,7 @@ from tokenizer_core.batch_encoding import encode_batch
 from tokenizer_core.collection_pause import garbage_collection_paused
 from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from tokenizer_core.file_encoding import file_encoding_of
+from tokenizer_core.freed_memory import return_freed_memory
 from tokenizer_core.padding import Side, pad
 from tokenizer_core.shard_formats import ShardFormat, shard_format
 from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
@@ -303,6 +304,7 @@ class Tokenizer(TextEncoding):
         with garbage_collection_paused():
             named = format_named(format or format_of(Path(path)))
             loaded: Tokenizer = named.load(Path(path), **details)
+        return_freed_memory()
         return loaded
 
     def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:

@@ -70,6 +70,7 @@ def _encode() -> None:
     tokenizer.encode_batch(["ab", text])
     tokenizer.encode_with_offsets("ab")
     tokenizer.decode(ids)
+    tokenizer.decode(np.array(ids, np.uint32))
     tokenizer.byte_pairs.gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
     find_merges(vocab, b"ab", np.ones(2, np.int64))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.algorithms import Algorithm, ByteBpe, FrequencyBpe, WordPiece
-from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid
+from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, check_errors
 
 _LINE_BREAKS = re.compile(rb" ?\n+")
 _GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it
@@ -28,6 +28,10 @@ class WordDecoder(Decoder):
         super().__init__(shown)
         self.spaced = spaced
         self._silent = frozenset(id_ for id_, content in shown.items() if not content)
+
+    def text(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid) -> str:
+        check_errors(errors)
+        return str(self._joined(ids), "utf-8", errors)
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
         content = self.decode_raw(ids)

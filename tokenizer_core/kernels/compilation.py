@@ -211,7 +211,7 @@ class _SelfHealingCache(FunctionCache):  # type: ignore[misc]
 
 
 def kernel(function: Function) -> Function:
-    """Compile ``function`` to native code on its first call. The only decorator kernels use.
+    """Compile ``function`` to native code on its first call. The decorator kernels use.
 
     The options, and why:
 
@@ -222,7 +222,19 @@ def kernel(function: Function) -> Function:
     - no ``parallel``, no ``fastmath``: one level of parallelism, exact integers.
     - caching through `cache_directory`, because ``cache=True`` runs stale code after edits.
     """
-    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
+    return _compiled(function, nogil=True)
+
+
+def kernel_holding_gil(function: Function) -> Function:
+    """`kernel` for what reads the memory of Python objects, which no other thread may change then.
+
+    For short work only: all Python threads wait for it.
+    """
+    return _compiled(function, nogil=False)
+
+
+def _compiled(function: Function, nogil: bool) -> Function:
+    compiled: Any = numba.njit(nogil=nogil, error_model="numpy", _nrt=False)(function)
     if cache_directory() is not None:
         compiled._cache = _SelfHealingCache(function)
     return compiled

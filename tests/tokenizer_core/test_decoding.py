@@ -1,0 +1,138 @@
+"""Every way of decoding gives what joining the tokens one by one gives."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenizer_core import decoding
+from tokenizer_core.decoding import Decoder
+from tokenizer_core.errors import UnknownToken
+from tokenizer_core.kernels import python_lists
+
+VOCAB = {byte: bytes([byte]) for byte in range(256)} | {
+    300: "é".encode(),
+    301: "é".encode()[1:] + b"x",
+    302: b"fifteen letters",
+    303: b"sixteen letters.",
+    304: "a long token, 世界, ".encode() * 20,
+    305: "世界".encode()[:4],
+}
+SPARSE = {id_ * 1_000_003: token for id_, token in VOCAB.items()}
+SIZES = [0, 1, 2, 24, 25, 64, 300, 4_096, 4_097]
+
+
+def joined(vocab: dict[int, bytes], ids: list[int]) -> bytes:
+    return b"".join([vocab[id_] for id_ in ids])
+
+
+@pytest.fixture(params=["as it is", "lists cannot be read"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Decoder:
+    if request.param != "as it is":
+        monkeypatch.setattr(decoding, "int_facts", lambda: None)
+    return Decoder(VOCAB)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", ["ascii", "any", "long"])
+def test_lists_and_arrays_of_every_size(decoder: Decoder, size: int, kind: str) -> None:
+    known = {"ascii": range(65, 91), "any": list(VOCAB), "long": [303, 304]}[kind]
+    ids = np.random.default_rng(size).choice(known, size).tolist()
+    expected = joined(VOCAB, ids)
+    for given_ids in (ids, tuple(ids), iter(ids), np.array(ids, np.uint32), np.array(ids, int)):
+        if not isinstance(given_ids, list | tuple | np.ndarray):
+            assert decoder.decode(given_ids) == expected
+            continue
+        assert decoder.decode(given_ids) == expected
+        assert decoder.text(given_ids, "replace") == expected.decode(errors="replace")
+    assert Decoder(SPARSE).decode([id_ * 1_000_003 for id_ in ids]) == expected
+
+
+@settings(max_examples=300)
+@given(ids=st.lists(st.sampled_from([*VOCAB, 300, 301, 304, 305]), max_size=60))
+def test_text_is_that_of_the_joined_bytes(ids: list[int]) -> None:
+    decoder, expected = Decoder(VOCAB), joined(VOCAB, ids)
+    assert decoder.text(ids, "replace") == expected.decode(errors="replace")
+    try:
+        strict = expected.decode()
+    except UnicodeDecodeError:
+        with pytest.raises(UnicodeDecodeError):
+            decoder.text(ids, "strict")
+    else:
+        assert decoder.text(ids, "strict") == strict
+
+
+@pytest.mark.parametrize("size", [1, 25, 5_000])
+@pytest.mark.parametrize(
+    "unknown",
+    [-1, -65, 299, 306, 612, 613, 2**30, 2**30 + 65, 2**32 + 65, 2**63, 2**70, "a", None, []],
+)
+def test_what_is_no_id_is_named(decoder: Decoder, size: int, unknown: Any) -> None:
+    ids: list[Any] = [65] * (size - 1) + [unknown]
+    for decode in (decoder.decode, lambda ids: decoder.text(ids, "replace")):
+        with pytest.raises(UnknownToken) as failure:
+            decode(ids)
+        assert f"id {unknown!r}" in str(failure.value)
+
+
+@pytest.mark.parametrize("size", [1, 25, 5_000])
+@pytest.mark.parametrize("same", [True, 1.0, np.uint16(1), np.int64(1)])
+def test_what_equals_an_id_is_one(decoder: Decoder, size: int, same: Any) -> None:
+    ids = [65] * (size - 1) + [same]
+    assert decoder.decode(ids) == b"A" * (size - 1) + b"\1"
+    assert decoder.text(ids, "replace") == "A" * (size - 1) + "\1"
+
+
+def test_a_subclass_of_list_is_asked_rather_than_read(decoder: Decoder) -> None:
+    class Shifted(list[int]):
+        def __iter__(self) -> Any:
+            return (id_ + 1 for id_ in list.__iter__(self))
+
+    assert decoder.decode(Shifted([65, 66] * 50)) == b"BC" * 50
+    assert decoder.text(Shifted([65, 66] * 50), "replace") == "BC" * 50
+
+
+def test_threads_do_not_share_the_memory_they_decode_into() -> None:
+    decoder = Decoder(VOCAB)
+    wrong: list[str] = []
+
+    def decode_often(letter: int) -> None:
+        for size in range(26, 400):
+            text = decoder.text([letter] * size, "replace")
+            if text != chr(letter) * size:
+                wrong.append(text)
+
+    threads = [threading.Thread(target=decode_often, args=(65 + i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_layout_of_lists_is_known_on_this_python() -> None:
+    """Where it is not, decoding of lists is slower and as right: the tests above hold both ways."""
+    facts = python_lists.int_facts()
+    assert facts is None or facts[0] == id(int)
+
+
+@pytest.mark.parametrize("unlike", [("implementation", "pypy"), ("version_info", (3, 99, 0))])
+def test_an_unknown_python_is_not_read(
+    unlike: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, value = unlike
+    if name == "implementation":
+        monkeypatch.setattr(python_lists.sys.implementation, "name", value)
+    else:
+        monkeypatch.setattr(python_lists.sys, name, value)
+    python_lists.int_facts.cache_clear()
+    try:
+        assert python_lists.int_facts() is None
+    finally:
+        monkeypatch.undo()
+        python_lists.int_facts.cache_clear()
