@@ -14,6 +14,7 @@ from tokenizer_core.comparison import (
     VocabDifference,
     WordChange,
 )
+from tokenizer_core.metric_names import FEWEST_RESAMPLED
 
 SHOWN_CONFIDENCE = 0.95
 _TOKENS_SHOWN = 12
@@ -93,10 +94,12 @@ def verdict(documents: DocumentComparison) -> str:
     change = documents.change
     text = (
         f"{documents.documents:,} documents, {megabytes(documents.bytes)}: "
-        f"{documents.first_tokens:,} → {documents.second_tokens:,} tokens, "
-        f"{change.value:+.2%} ({change.confidence:.0%} interval {change.low:+.2%} … "
-        f"{change.high:+.2%})"
+        f"{documents.first_tokens:,} → {documents.second_tokens:,} tokens, {change.value:+.2%}"
     )
+    if change.documents < FEWEST_RESAMPLED:
+        return f"{text}; too few documents to tell chance from difference"
+    interval = f"{change.confidence:.0%} interval {change.low:+.2%} … {change.high:+.2%}"
+    text = f"{text} ({interval})"
     if change.excludes_zero:
         return f"{text}: the {'first' if change.value > 0 else 'second'} compresses better"
     return f"{text}: no difference beyond chance"

@@ -28,9 +28,8 @@ from tokenizer_core.compression_curve import has_curve
 from tokenizer_core.corpus import SourceFile
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.document_stream import documents_of
-from tokenizer_core.errors import InvalidTokenizer, RegistryUnreachable
+from tokenizer_core.errors import CorruptFile, InvalidTokenizer, RegistryError
 from tokenizer_core.evaluation import Evaluation, EvaluationText, evaluate_texts
-from tokenizer_core.measuring import Measured
 from tokenizer_core.metric_names import ALL
 from tokenizer_core.metrics import CompressionReport
 from tokenizer_core.reading import Reading
@@ -125,7 +124,7 @@ class Evaluated:
             return ""
         return (
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
-            f"together were held out: below {FEWEST_DOCUMENTS} documents or "
+            f"together were evaluated on: below {FEWEST_DOCUMENTS} documents or "
             f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more; "
             "hold out more (`--held-out 0.1`) or evaluate on more text (`--eval`)"
         )
@@ -142,7 +141,8 @@ def evaluate(
 ) -> Evaluated:
     """Measure on the named sources, else on held-out documents, else on training text.
 
-    The champion and the baselines are measured on the same documents.
+    The champion and the baselines are measured on the same documents. A champion that cannot be
+    had is noted and left out; rules that compare then find nothing measured together.
 
     Raises:
         CorpusError: a source that cannot be read as declared.
@@ -151,8 +151,12 @@ def evaluate(
     """
     registry = open_registry(workspace)
     tokenizer = learned.tokenizer(request)
+    others = load_baselines(request.baselines, workspace.root)
+    references = dict(one.split("=", 1) for one in request.baselines)
     champion = _champion(registry, request.name)
-    others, references = _others(registry, champion, request, workspace)
+    if champion is not None:
+        others = {CHAMPION: champion[1], **others}
+        references = {CHAMPION: str(champion[0]), **references}
     reading, texts = request.evaluation_reading, _Texts(setup, words, plan, request, workspace)
     evaluation, measured = evaluate_texts(
         tokenizer, others, list(texts.made(reading)), setup.parallel
@@ -173,7 +177,12 @@ def evaluate(
         _usage(tokenizer, words, workspace),
         None
         if champion is None
-        else _comparison(champion, request, others, tokenizer, evaluation, measured),
+        else compare_evaluated(
+            (str(champion[0]), champion[1], measured[CHAMPION]),
+            (f"{request.name} (new)", tokenizer, measured[""]),
+            evaluation,
+            CHAMPION,
+        ),
     )
 
 
@@ -234,49 +243,21 @@ def _sizes(evaluation: Evaluation, name: str) -> tuple[int, int]:
     return int(metrics["evaluated/documents"]), int(metrics["evaluated/bytes"])
 
 
-def _champion(registry: Registry, name: str) -> ResolvedVersion | None:
+def _champion(registry: Registry, name: str) -> tuple[ResolvedVersion, Tokenizer] | None:
+    """The version in place; None when there is none, or none that can be had: hours of training
+    are not lost over a comparison."""
     try:
-        return present_version(registry, name, CHAMPION)
-    except RegistryUnreachable as error:
+        version = present_version(registry, name, CHAMPION)
+        return None if version is None else (version, load_version(registry, version))
+    except (RegistryError, CorruptFile, InvalidTokenizer) as error:
         progress.current().note(f"not compared with {name}@{CHAMPION}: {error.happened}")
         return None
-
-
-def _others(
-    registry: Registry,
-    champion: ResolvedVersion | None,
-    request: TrainingRequest,
-    workspace: Workspace,
-) -> tuple[dict[str, Tokenizer], dict[str, str]]:
-    """What to compare with, and what it is called."""
-    others = load_baselines(request.baselines, workspace.root)
-    references = dict(one.split("=", 1) for one in request.baselines)
-    if champion is None:
-        return others, references
-    references = {CHAMPION: str(champion), **references}
-    return {CHAMPION: load_version(registry, champion), **others}, references
 
 
 def _usage(tokenizer: Tokenizer, words: CountedWords, workspace: Workspace) -> TokenUsage | None:
     if not has_curve(tokenizer):
         return None
     return token_usage(tokenizer, WordCountStore(workspace).open_table(words.table))
-
-
-def _comparison(
-    champion: ResolvedVersion,
-    request: TrainingRequest,
-    others: Mapping[str, Tokenizer],
-    tokenizer: Tokenizer,
-    evaluation: Evaluation,
-    measured: Mapping[str, Measured],
-) -> VersionComparison:
-    return compare_evaluated(
-        (str(champion), others[CHAMPION], measured[CHAMPION]),
-        (f"{request.name} (new)", tokenizer, measured[""]),
-        evaluation,
-        CHAMPION,
-    )
 
 
 def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """An evaluation as flat metrics and curves, for MLflow and the catalogue. Computes next to nothing.
 
-The names are `metric_names`', and for what is compared ``vs_champion/tokens_change_percent``.
+The names are those of `metric_names`; ``vs_champion_percent/german`` says by how many per cent the
+number of tokens of that slice differs from the champion's, ``…_low`` and ``…_high`` how sure it is.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ def metrics_of(evaluated: Evaluated) -> dict[str, float]:
         measured = evaluation.slices[part.name].metrics
         metrics |= {of_slice(name, part.name): measured[name] for name in SHOWN_PER_SLICE}
     for label, opponent in evaluation.opponents.items():
-        metrics |= dict(_changes(f"vs_{label}", opponent.changes[ALL], ""))
-        for part in shown_slices(evaluation):
-            change = opponent.changes[part.name]
-            metrics |= dict(_changes(f"vs_{label}", change, part.name))
+        metrics[f"vs_{label}/mean_tokens_ratio"] = opponent.changes[ALL].mean_ratio
+        for part in evaluation.distinct_parts:
+            metrics |= dict(
+                _percent(f"vs_{label}_percent/{part.name}", opponent.changes[part.name])
+            )
     metrics |= dict(_between_languages(evaluation))
     metrics |= dict(_of_training(evaluated))
     if evaluated.comparison is not None and evaluated.comparison.documents is not None:
@@ -54,24 +56,17 @@ def curves_of(evaluated: Evaluated) -> dict[str, Curve]:
 
 
 def shown_slices(evaluation: Evaluation) -> list[Slice]:
-    """The slices that say something by themselves: not those that are another one again."""
-    shown: list[Slice] = []
-    seen = {frozenset(evaluation.parts[0].texts)}
-    for part in evaluation.parts:
-        if frozenset(part.texts) not in seen:
-            seen.add(frozenset(part.texts))
-            shown.append(part)
-    return shown
+    """The slices that say something by themselves, without everything."""
+    return evaluation.distinct_parts[1:]
 
 
-def _changes(group: str, change: Change, part: str) -> Iterator[tuple[str, float]]:
-    values = {"tokens_change_percent": 100 * change.value, "mean_tokens_ratio": change.mean_ratio}
+def _percent(name: str, change: Change) -> Iterator[tuple[str, float]]:
+    """By how many per cent the number of tokens changes, and the ends of the interval."""
+    yield name, 100 * change.value
     if SHOWN_CONFIDENCE in change.intervals:
         low, high = change.intervals[SHOWN_CONFIDENCE]
-        values["tokens_change_percent_low"] = 100 * low
-        values["tokens_change_percent_high"] = 100 * high
-    for name, value in values.items():
-        yield of_slice(f"{group}/{name}", part) if part else f"{group}/{name}", value
+        yield f"{name}_low", 100 * low
+        yield f"{name}_high", 100 * high
 
 
 def _between_languages(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
@@ -79,7 +74,7 @@ def _between_languages(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
         yield "parity/gini", evaluation.parity.gini
         yield "parity/max_over_min", evaluation.parity.max_over_min
     for language, premium in evaluation.premiums.items():
-        yield of_slice("parity/premium", language), premium
+        yield f"premium/{language}", premium
     if evaluation.divergences:
         yield "parity/divergence_bits_highest", max(evaluation.divergences.values())
 

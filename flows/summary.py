@@ -133,15 +133,32 @@ class TrainingSummary:
         return "candidate and champion" if promoted else "candidate"
 
     def _against_champion(self) -> list[tuple[str, str]]:
-        change = self.metrics.get("vs_champion/tokens_change_percent")
+        change = self.metrics.get("vs_champion_percent/all")
         if change is None:
             return []
         said = f"{change:+.2f} % tokens on the same text"
-        low = self.metrics.get("vs_champion/tokens_change_percent_low")
+        low = self.metrics.get("vs_champion_percent/all_low")
         if low is not None:
-            high = self.metrics["vs_champion/tokens_change_percent_high"]
+            high = self.metrics["vs_champion_percent/all_high"]
             said += f", 95 % interval {low:+.2f} … {high:+.2f} %"
         return [("champion", said)]
+
+    def _slice_table(self) -> list[str]:
+        """Each slice with its compression, and how it compares."""
+        group = "bytes_per_token/"
+        slices = [key.removeprefix(group) for key in self.metrics if key.startswith(group)]
+        if not slices:
+            return []
+        groups = [key for key in self.metrics if key.endswith(f"_percent/{slices[0]}")]
+        others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
+        against = "".join(f" tokens against {one} |" for one in others)
+        lines = ["", "## By slice", "", f"| slice | bytes/token |{against}"]
+        lines.append("|---|---:|" + "---:|" * len(others))
+        for one in slices:
+            changes = (self.metrics[f"vs_{other}_percent/{one}"] for other in others)
+            cells = "".join(f" {change:+.2f} % |" for change in changes)
+            lines.append(f"| {one} | {self.metrics[group + one]:.4f} |{cells}")
+        return lines
 
     @property
     def _hint(self) -> str:
@@ -168,11 +185,12 @@ class TrainingSummary:
         lines += [f"| {title} | {value} |" for title, value in self.rows()]
         if self.notes:
             lines += ["", *(f"- {note}" for note in self.notes)]
-        lines += ["", "| step | seconds |", "|---|---:|"]
-        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
-        lines += ["", "| vocabulary | bytes/token |", "|---:|---:|"]
+        lines += self._slice_table()
+        lines += ["", "## By vocabulary size", "", "| ids | bytes/token |", "|---:|---:|"]
         lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
-        lines += ["", "| metric | value |", "|---|---:|"]
+        lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
+        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
+        lines += ["", "## Everything measured", "", "| metric | value |", "|---|---:|"]
         lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
         return "\n".join(lines) + "\n"
 

@@ -96,6 +96,11 @@ def sweep(
     ]
     with _sweeping(requests[0], sizes, patterns, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
+            if len(patterns) > 1 and not requests[0].evaluation:
+                run.note(
+                    "which sections are held out depends on the split pattern a little: name a "
+                    "text with --eval to compare patterns on the very same one"
+                )
             combinations: list[Combination] = []
             inputs: list[CorpusInput] = []
             for number in range(0, len(requests), len(sizes)):

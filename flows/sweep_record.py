@@ -13,7 +13,7 @@ from flows.training_request import TrainingRequest
 from registry.figures import draw_sweep
 from registry.sweep_record import SweepChild, SweepRecord
 from registry.ui_links import run_link, ui_base
-from tokenizer_core.metric_names import BYTES_PER_TOKEN, of_slice
+from tokenizer_core.metric_names import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from registry.opening import Registry
@@ -68,7 +68,7 @@ def record_sweep(
                 name=sweep.name,
                 title=f"sweep-{sweep.run_id[:8]}",
                 params=asked,
-                curves={of_slice("sweep/bytes_per_token", _plain(p)): c for p, c in lines.items()},
+                curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
                 children=tuple(_child(one, request) for one in sweep.combinations),
                 inputs=tuple(inputs),
                 figures=figures,

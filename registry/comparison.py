@@ -188,7 +188,7 @@ def compare_evaluated(
                 int(evaluation.slices[part.name].metrics["evaluated/bytes"]),
                 opponent.changes[part.name],
             )
-            for part in evaluation.parts
+            for part in evaluation.distinct_parts
         ),
     )
 

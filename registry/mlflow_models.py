@@ -94,6 +94,8 @@ class MlflowModels(MlflowConnection):
                 await_creation_for=0,
                 model_id=model.model_id,
             )
+            shown = f"{publication.name}/{made.version}"  # in the legends of charts
+            self._client.set_tag(run.run_id, "mlflow.runName", shown)
             # A server does this itself; it links the model's page to the registered version.
             linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
             self._client.set_logged_model_tags(model.model_id, {"mlflow.modelVersions": linked})

@@ -205,12 +205,11 @@ def compare_words(
         part = words.take(np.arange(len(words))[rows])
         mine, my_tokens = _boundaries(first, part, first)
         theirs, their_tokens = _boundaries(second, part, first)
-        ends = part.offsets[1:]
-        shared = np.intersect1d(mine, theirs, assume_unique=True)
-        inside = [_times(np.setdiff1d(cuts, ends), part) for cuts in (mine, theirs, shared)]
-        either += inside[0] + inside[1] - inside[2]
-        both += inside[2]
-        other = np.setxor1d(mine, theirs, assume_unique=True)
+        ends, kept = part.offsets[1:], _among(mine, theirs)
+        first_cuts, second_cuts, shared = (_cuts(one, part) for one in (mine, theirs, mine[kept]))
+        either += first_cuts + second_cuts - shared
+        both += shared
+        other = np.concatenate((mine[~kept], theirs[~_among(theirs, mine)]))
         changed[rows][np.searchsorted(ends, other)] = True
         costs[rows] = part.counts * (their_tokens - my_tokens)
     rows_changed = np.flatnonzero(changed)
@@ -243,9 +242,20 @@ def _boundaries(
     return np.cumsum(lengths[ids]), np.diff(ends, prepend=0)
 
 
-def _times(places: NDArray[np.int64], words: WordCounts) -> int:
-    """How often places inside words occur, as often as their words do."""
-    return int(words.counts[np.searchsorted(words.offsets[1:], places)].sum())
+def _cuts(places: NDArray[np.int64], words: WordCounts) -> int:
+    """How many of some places lie inside words, over all occurrences of these."""
+    ends = words.offsets[1:]
+    inside = places[~_among(places, ends)]
+    return int(words.counts[np.searchsorted(ends, inside)].sum())
+
+
+def _among(places: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of some ascending places are among others, ascending too."""
+    if not len(others):
+        return np.zeros(len(places), np.bool_)
+    at = np.minimum(np.searchsorted(others, places), len(others) - 1)
+    found: NDArray[np.bool_] = others[at] == places
+    return found
 
 
 def _encoded(

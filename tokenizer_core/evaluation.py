@@ -117,6 +117,12 @@ class Evaluation:
     premiums: Mapping[str, float]
     divergences: Mapping[tuple[str, str], float]
 
+    @property
+    def distinct_parts(self) -> list[Slice]:
+        """The slices without those that are another one again, ``all`` first."""
+        first = {frozenset(part.texts): part for part in reversed(self.parts)}
+        return [part for part in self.parts if first[frozenset(part.texts)] is part]
+
 
 def evaluate_texts(
     tokenizer: Tokenizer,

@@ -1,7 +1,7 @@
 """The names of figures: in MLflow, in rules of promotion, in ``evaluation.json``. Computes nothing.
 
-What stands before the slash groups charts and tables; a slice stands behind a dot:
-``compression/bytes_per_token.german``.
+What stands before the slash groups charts and tables; of a slice that is the metric, so that its
+charts stand side by side: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,6 @@ SHOWN_PER_SLICE = (
     "words/fertility",
     "words/continued",
     "vocabulary/utilization",
-    "evaluated/bytes",
 )
 
 
@@ -92,4 +91,4 @@ def figures_of(report: CompressionReport) -> dict[str, float]:
 
 def of_slice(name: str, slice_name: str) -> str:
     """The name of a metric of one slice."""
-    return f"{name}.{slice_name}"
+    return f"{name.rpartition('/')[2]}/{slice_name}"

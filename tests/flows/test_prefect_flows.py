@@ -126,6 +126,25 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     assert any("learn merges" in message for message in messages)
 
 
+def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
+    server: Server, corpus: Path, tmp_path: Path
+) -> None:
+    rules = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\n'
+    (tmp_path / "rules.toml").write_text(rules, encoding="utf-8")
+    arguments = ["train", str(corpus), "--name", "judged", "--rules", "rules.toml", "--vocab-size"]
+    for size, code in (("600", 0), ("500", 3)):
+        ended = server.run([*BPELINE, *arguments, size], tmp_path)
+        assert ended.returncode == code, ended.stderr
+    assert "refused: judged@champion cannot move to judged/2" in ended.stdout
+    (run,) = server.ask("/flow_runs/filter", flow_runs={"name": {"any_": ["judged-500"]}})
+    assert run["state_type"] == "COMPLETED", "a refusal is a result, not a failure"
+    assert any(one["name"].startswith("promote") for one in server.task_runs(run["id"]))
+    made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
+    compared = next(one for one in made if one["key"] == "champion-comparison")
+    assert compared["data"].startswith("# judged/1 → judged")
+    assert "| compression/bytes_per_token |" in compared["data"]
+
+
 def test_a_failure_is_recorded_and_said_without_a_traceback(
     server: Server, corpus: Path, tmp_path: Path
 ) -> None:

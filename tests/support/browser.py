@@ -1,6 +1,6 @@
 """A real browser for tests: headless Chromium, spoken to through its DevTools protocol.
 
-Whoever needs one asks `find_browser` first, and skips, saying why, on machines without Chromium.
+Whoever needs one asks `installed_browser` first, and skips, saying why, where there is none.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-quic",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0",
+    "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1700,3000",
+    "--remote-debugging-port=0",
 )  # fmt: skip
 _PATIENCE = 60.0  # seconds
 
 
-def find_browser() -> str | None:
-    """The program, or None."""
+def installed_browser() -> str | None:
+    """The path of a browser of the Chromium family; None where there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -87,6 +88,30 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description"))
         return answer["result"].get("value")
 
+    def text(self) -> str:
+        """What the page shows; nothing while it is on its way to another one."""
+        try:
+            return str(self.run("document.body ? document.body.innerText : ''"))
+        except RuntimeError:
+            return ""
+
+    def shows(self, url: str, *expected: str, seconds: float = _PATIENCE) -> str:
+        """Open a page and wait until all of some texts are drawn; returns all it shows.
+
+        Raises:
+            AssertionError: they do not appear; says what is there instead.
+        """
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+        deadline = time.monotonic() + seconds
+        while True:
+            text = self.text()
+            missing = [one for one in expected if one not in text]
+            if not missing:
+                return text
+            assert time.monotonic() < deadline, f"{url} does not show {missing}, but:\n{text}"
+            time.sleep(0.5)
+
     def look(self, path: Path, width: int, height: int, *, dark: bool = False) -> None:
         """Write a picture of the whole page in a window of this width."""
         self.resize(width, height, dark=dark)
@@ -106,7 +131,7 @@ def browsing(program: str, directory: Path) -> Iterator[Page]:
     """A browser of one's own with an empty profile, ended afterwards.
 
     Args:
-        program: from `find_browser`.
+        program: from `installed_browser`.
         directory: an empty one for its profile.
     """
     command = [program, *_OPTIONS, f"--user-data-dir={directory}", "about:blank"]
@@ -117,7 +142,11 @@ def browsing(program: str, directory: Path) -> Iterator[Page]:
             yield Page(connection)
     finally:
         process.terminate()
-        process.wait(_PATIENCE)
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _address(directory: Path) -> str:

@@ -1,0 +1,99 @@
+"""What people see in MLflow's real UI, in a real browser: the figures, drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser import browsing, installed_browser
+from click.testing import Result
+
+import flows
+from registry.opening import open_registry
+from registry.ui_links import comparison_link, experiment_link, model_link, run_link
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+ROOT = Path(flows.__file__).parents[1]
+BROWSER = installed_browser()
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[str]:
+    """``bpeline ui`` of this test's workspace."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = "from flows.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "ui", "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            said = []
+            for line in server.stdout:
+                said.append(line)
+                if "Ctrl-C" in line:
+                    break
+            assert any("experiments:" in line for line in said), said
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
+def test_the_pages_show_slices_curves_and_the_champion(
+    request: pytest.FixtureRequest,
+    bpeline: Callable[..., Result],
+    corpus: Path,
+    english_and_code: str,
+    tmp_path: Path,
+) -> None:
+    assert BROWSER is not None
+    pieces = [english_and_code[at : at + 800] for at in range(200_000, 220_000, 800)]
+    (tmp_path / "fresh.txt").write_text("<|end|>".join(pieces), encoding="utf-8")
+    options = ["--name", "news", "--special-token", "<|end|>"]
+    sources = ["--eval", "docs=fresh.txt", "--eval", "part=corpus/part-0.txt"]
+    for size in (500, 700):
+        ended = bpeline("train", corpus, "--vocab-size", size, *options, *sources, "--json")
+        assert ended.exit_code == 0, ended.output
+        bpeline("promote", "news@candidate")
+    metrics = json.loads(ended.stdout)["metrics"]
+    assert bpeline("sweep", corpus, "--sizes", "400,600", *options, *sources).exit_code == 0
+
+    tracker = open_registry().tracker
+    runs = [tracker.version("news", number).mlflow_run_id for number in (1, 2)]  # type: ignore[union-attr]
+    experiment = tracker._client.get_run(runs[0]).info.experiment_id
+    found = tracker._client.search_runs([experiment], "tags.kind = 'sweep'")
+    (sweep,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
+    served = request.getfixturevalue("base")
+    with browsing(BROWSER, tmp_path / "profile") as page:
+        page.shows(
+            experiment_link(served, experiment),
+            "news/1", "news/2", "bytes_per_token/docs", "bytes_per_token/part",
+            "compression/bytes_per_token",
+        )  # fmt: skip
+        change = f"{metrics['vs_champion_percent/docs']:+.2f} %"
+        page.shows(
+            run_link(served, experiment, runs[1]),
+            "news/2", "Training", "compared_with.champion", "compression/bytes_per_token",
+            str(metrics["compression/bytes_per_token"])[:8],
+        )  # fmt: skip
+        shown = page.shows(model_link(served, "news", 2), "champion", "By slice", change)
+        assert "tokens against champion" in shown
+        page.shows(
+            comparison_link(served, [experiment], runs), "Comparing 2 Runs", "news/1", "news/2"
+        )
+        page.shows(run_link(served, experiment, sweep.info.run_id), "sweep", "gpt2-600")
+        place = run_link(served, experiment, runs[1]).replace("?", "/artifacts/comparison?")
+        page.shows(place, "comparison.html", "comparison.json")
