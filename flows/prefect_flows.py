@@ -37,8 +37,9 @@ SHARES = {
     "count words": 40.0,
     "combine counts": 8.0,
     "learn merges": 35.0,
-    "evaluate": 5.0,
-    "publish": 9.0,
+    "evaluate": 4.0,
+    "screen tokens": 2.0,
+    "publish": 8.0,
     "promote": 1.0,
 }
 

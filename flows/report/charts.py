@@ -14,6 +14,8 @@ _WIDTH, _HEIGHT = 480, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 30, 44
 _COLOURS = 5
 _TICKS = 5
+_LETTER = 6  # about as wide as one is
+_LONGEST_NAME = 14
 _MANY_DECADES = 3
 
 
@@ -97,11 +99,15 @@ def _frame(
 
 
 def _grid(y_ticks: Sequence[float], y_of: Scale) -> Iterable[str]:
-    for place, tick in enumerate(y_ticks):
-        y = y_of(tick)
-        kind, right = "grid" if place else "axis", _WIDTH - _RIGHT
-        yield f'<line class="{kind}" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield _text(_LEFT - 8, y + 4, short_number(tick), "end")
+    for tick in y_ticks:
+        yield _level("grid", y_of(tick))
+        yield _text(_LEFT - 8, y_of(tick) + 4, short_number(tick), "end")
+    yield _level("axis", _HEIGHT - _BOTTOM)
+
+
+def _level(kind: str, y: float) -> str:
+    ends = f'x1="{_LEFT}" x2="{_WIDTH - _RIGHT}"'
+    return f'<line class="{kind}" {ends} y1="{y:.1f}" y2="{y:.1f}"/>'
 
 
 def _titles(x_title: str, y_title: str) -> Iterable[str]:
@@ -112,11 +118,13 @@ def _titles(x_title: str, y_title: str) -> Iterable[str]:
 def _legend(names: Sequence[str]) -> Iterable[str]:
     if len(names) < 2:
         return
-    x = _WIDTH - _RIGHT - sum(7 * len(name) + 26 for name in names)
-    for place, name in enumerate(names):
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names]
+    widths = [_LETTER * len(name) + 28 for name in names]
+    x = _WIDTH - _RIGHT - sum(widths)
+    for place, (name, width) in enumerate(zip(names, widths, strict=True)):
         yield f'<rect class="d{place % _COLOURS}" x="{x:.0f}" y="6" width="10" height="10" rx="2"/>'
         yield _text(x + 15, 15, name, "start", "name")
-        x += 7 * len(name) + 26
+        x += width
 
 
 def _text(x: float, y: float, content: str, anchor: str, kind: str = "") -> str:

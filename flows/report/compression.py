@@ -15,6 +15,7 @@ from flows.report.token_html import text_html
 
 _CURVE = "compression/bytes_per_token"
 _SECONDS = "seconds/"
+_BOUNDS = ("_low", "_high")  # of an interval
 _LONGEST_BAR = 24  # bytes; longer tokens share the last bar
 
 
@@ -30,7 +31,7 @@ def _curves(contents: ReportContents) -> Iterable[str]:
     series = []
     trained = training_curve(contents.tokenizer, contents.use) if contents.use else []
     if trained:
-        series.append(Series("training text", trained))
+        series.append(Series("training", trained))
     measured = {
         key: curve
         for key, curve in contents.curves.items()
@@ -62,7 +63,7 @@ def _curves(contents: ReportContents) -> Iterable[str]:
 
 def _name_of(key: str) -> str:
     if key == _CURVE:
-        return "held-out text"
+        return "evaluated"
     return key.removeprefix(f"{_CURVE}.").removesuffix("/bytes_per_token")
 
 
@@ -127,17 +128,29 @@ def _slices(metrics: Mapping[str, float]) -> str:
             slices.setdefault(name, {})[metric] = value
     if not slices:
         return ""
-    columns = sorted({metric for values in slices.values() for metric in values})
+    every = sorted({metric for values in slices.values() for metric in values})
+    columns = [metric for metric in every if not metric.endswith(_BOUNDS)]
     rows = (
-        [text_html(name), *(text_html(number_text(values.get(metric))) for metric in columns)]
+        [text_html(name), *(_with_interval(values, metric) for metric in columns)]
         for name, values in sorted(slices.items())
     )
     head = [("slice", False), *((_title(metric), True) for metric in columns)]
-    return f"<h3>Slices</h3><div class=card>{table(head, rows)}</div>"
+    return f"<h3>Slices</h3><div class='card wrapped'>{table(head, rows)}</div>"
+
+
+def _with_interval(values: Mapping[str, float], metric: str) -> str:
+    """A value, and the interval it was measured with."""
+    low, high = (values.get(metric + bound) for bound in _BOUNDS)
+    said = number_text(values.get(metric))
+    if low is None or high is None:
+        return said
+    return f"{said}<br><small>{low:.4g} … {high:.4g}</small>"
 
 
 def _title(metric: str) -> str:
-    return metric.rpartition("/")[2].replace("_", " ")
+    group, _, name = metric.rpartition("/")
+    against = f"{group}: " if group.startswith("vs_") else ""
+    return f"{against}{name}".replace("_", " ")
 
 
 def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:

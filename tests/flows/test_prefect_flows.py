@@ -114,7 +114,7 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
     assert sorted(tasks) == sorted(
         ["plan chunks", *["count words"] * 3, "combine counts", "learn merges", "evaluate",
-         "publish"]
+         "screen tokens", "publish"]
     )  # fmt: skip
     made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
     artifacts = {one["key"]: one for one in made}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Page, browsing, find_browser
+from browser import Page, browsing, installed_browser
 from click.testing import CliRunner, Result
 from tempting_texts import tempting_texts
 
@@ -43,7 +43,7 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A browser; machines without one skip, except where `.ci/run` has made sure of it."""
-    program = find_browser()
+    program = installed_browser()
     if program is None:
         assert NEEDED not in os.environ, ".ci/run installs a browser; it is gone"
         pytest.skip("no Chromium on this machine: install the package `chromium` for this test")

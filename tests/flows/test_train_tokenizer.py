@@ -53,6 +53,7 @@ def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
         "combine counts",
         "learn merges",
         "evaluate",
+        "screen tokens",
         "publish",
     ]
     assert summary.reference == "news/1"
