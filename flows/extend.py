@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from registry.artifacts import EXTENSION
 from registry.load import load_version
 from registry.opening import open_registry
 from registry.references import ByPath, parse_reference
 from registry.resolution import resolve
 from tokenizer_core.errors import InvalidOption, RegistryError
 from tokenizer_core.formats.bpeline import read_manifest
-from tokenizer_core.trainers.extension import merges_to_continue
+from tokenizer_core.trainers.extension import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned.
 _HOW = ("workers", "table_memory")
@@ -74,6 +77,14 @@ def extension_parameters(
         "required_tokens": [],  # they are among the merges of the version
         "extends": version.digest,
     }
+
+
+def extension_of(directory: str | Path) -> ExtensionCertificate | None:
+    """What was checked of a version that extends another; None for all others."""
+    try:
+        return ExtensionCertificate(**json.loads((Path(directory) / EXTENSION).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _config_of_run(catalogue: Any, run_id: str) -> dict[str, Any] | None:

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from registry.certificate_texts import certificate_texts
-from registry.native_readers import native_reader
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats import differences_of
-from tokenizer_core.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
 _FORMAT = 1
@@ -107,6 +107,9 @@ def certify(
         path: the file or directory.
         texts: to compare on besides `certificate_texts`.
     """
+    from registry.certificate_texts import certificate_texts
+    from registry.native_readers import native_reader
+
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files}
     known = tuple(differences_of(format, tokenizer))

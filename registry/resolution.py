@@ -25,7 +25,7 @@ _LISTED = 12  # how many versions a message shows
 
 
 class StaleAlias(UserWarning):
-    """MLflow does not answer; the alias is as the catalogue remembers it."""
+    """The registry does not answer; the alias is as it was when somebody last asked."""
 
 
 def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion:

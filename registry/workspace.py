@@ -28,7 +28,7 @@ _KIND = "bpeline workspace"
 _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
-_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "resolved", "outbox", "temporary")
+_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ class Workspace:
         return self.root / "versions"
 
     def resolved(self, reference: str) -> Path:
-        return self.root / "resolved" / f"{reference.replace('/', '.')}.json"
+        # Below a directory that every workspace has: an older one may be read-only.
+        return self.versions / "resolved" / f"{reference.replace('/', '.')}.json"
 
     @property
     def outbox(self) -> Path:

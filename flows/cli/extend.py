@@ -41,9 +41,13 @@ def extend(
     REF is name@alias, name/number or a digest.
     """
     from flows.cli.train import print_summary, run_training
-    from flows.extend import extension_parameters
+    from flows.extend import extension_of, extension_parameters
 
     parameters: dict[str, Any] = extension_parameters(reference, vocab_size, paths, name)
     if workers is not None:
         parameters["workers"] = workers
-    print_summary(run_training(parameters), as_json)
+    summary = run_training(parameters)
+    print_summary(summary, as_json)
+    kept = extension_of(summary.directory)
+    if kept is not None and not as_json:
+        click.echo(f"kept:    {kept}")

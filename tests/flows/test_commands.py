@@ -63,8 +63,8 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     signature = inspect.signature(train_tokenizer).parameters
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate"}
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
-    assert signature.keys() - options.keys() == {"options"}
-    differing = {"paths", "name", "workspace", "vocab_size", "special_tokens", "options"}
+    assert signature.keys() - options.keys() == {"options", "extends"}  # `bpeline extend`
+    differing = {"paths", "name", "workspace", "vocab_size", "special_tokens", "options", "extends"}
     for name in signature.keys() - differing:
         default = options[name].default
         assert (None if type(default).__name__ == "Sentinel" else default) == signature[
