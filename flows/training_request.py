@@ -276,9 +276,9 @@ def _take_evaluation(parameters: dict[str, Any]) -> None:
     from flows.baselines import normalized
     from flows.evaluation_sources import absolute, evaluation_sources
 
-    parameters["evaluation"] = tuple(map(absolute, parameters.get("evaluation", ())))
+    parameters["evaluation"] = tuple(map(absolute, parameters.get("evaluation") or ()))
     evaluation_sources(parameters["evaluation"])  # refuses what cannot be read
-    parameters["baselines"] = normalized(parameters.get("baselines", ()))
+    parameters["baselines"] = normalized(parameters.get("baselines") or ())
     if parameters.get("rules"):
         parameters["rules"] = os.path.abspath(parameters["rules"])
 

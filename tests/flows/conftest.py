@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,16 @@ def fresh_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert registry.tracker.versions() == []
     registry.catalogue.close()
     return root
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_configured() -> Iterator[None]:
+    """What a command of another module configured reaches no fixture of this one."""
+    from registry import environment
+
+    environment._configured = None
+    yield
+    environment._configured = None
 
 
 @pytest.fixture(autouse=True)

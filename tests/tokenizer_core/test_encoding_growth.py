@@ -13,7 +13,7 @@ import pytest
 SIZE = 8_000_000  # bytes of text
 BYTES_PER_BYTE = 12  # the text, marks and scratch, and at worst two ids of four bytes for each
 SPARE = 16_000_000  # memory comes in pages of two megabytes
-A_FEW_PIECES = 32_000_000
+A_FEW_PIECES = 64_000_000  # the longer line alone has 48 MB
 MEASURE = """
 import gc, json, sys
 from pathlib import Path
