@@ -27,6 +27,7 @@ from benchmarks.machine import description
 from benchmarks.results import RESULTS
 
 SIZE = 32_000
+FOLDER = RESULTS / "algorithms"
 _PEER = "subword-nmt"
 
 
@@ -77,7 +78,8 @@ def main() -> None:
         return
     for path in options.files:
         result = compare(path, options.rounds, options.peer)
-        name = options.output / f"algorithms-{path.stem}-{SIZE}.json"
+        name = options.output / f"{path.stem}.json"
+        name.parent.mkdir(parents=True, exist_ok=True)
         name.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         print(table(result))
 
@@ -166,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("files", type=Path, nargs="+", help="UTF-8 text")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each, taken in turn")
     parser.add_argument("--peer", action="store_true", help="subword-nmt too: minutes")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where JSON is kept")
+    parser.add_argument("--output", type=Path, default=FOLDER, help="where JSON is kept")
     parser.add_argument("--run", choices=[*OURS, _PEER], help=argparse.SUPPRESS)
     parser.add_argument("--codes", type=Path, help=argparse.SUPPRESS)
     return parser

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks import encoding_results
+from benchmarks import algorithms, encoding_results
 from benchmarks.charts import bars, curves, speeds
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.headlines import encoding_headlines, training_headlines
@@ -41,6 +41,9 @@ def main() -> None:
     parts = ["# Benchmarks", "## Training", block(results, bool(scaling))]
     if encoding:
         parts.append(encoding_block(encoding, encoding_results.saved_loading()))
+    learned = [json.loads(path.read_text()) for path in sorted(algorithms.FOLDER.glob("*.json"))]
+    if learned:
+        parts.append(algorithms_block(learned))
     PAGE.write_text("\n\n".join([*parts, _wrapped(_reproduce())]) + "\n")
     README.write_text(replaced(README.read_text(), headlines(results, encoding)))
 
@@ -121,6 +124,15 @@ def encoding_block(
     notes = [*encoding_results.notes(results), *_circumstances(results)]
     parts.append("\n".join(_wrapped(note, "- ") for note in notes))
     return "\n\n".join(parts)
+
+
+def algorithms_block(results: Sequence[Mapping[str, Any]]) -> str:
+    """The trainers that are not byte-level BPE, beside it and beside subword-nmt."""
+    said = (
+        "From a file to its tokens, in processor seconds of all threads. subword-nmt learns with "
+        "two processes and once; its codes were compared first, and are those of char-bpe."
+    )
+    return "\n\n".join(["## Other algorithms", _wrapped(said), *map(algorithms.table, results)])
 
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
