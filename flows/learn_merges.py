@@ -9,7 +9,7 @@ from flows import progress
 from flows.combine_counts import CountedWords
 from flows.steps import step
 from flows.training_request import TrainingRequest
-from registry.artifacts import load_verified
+from registry.artifacts import holds_version, load_verified
 from registry.load import load_tokenizer
 from registry.word_count_store import WordCountStore
 from registry.workspace import Workspace
@@ -93,8 +93,11 @@ def learn_merges(
     """
     given, base = request.given, None
     if request.extends:
-        tokenizer = load_tokenizer(request.extends, workspace)
         base = workspace.version_directory(request.extends)
+        if holds_version(workspace, request.extends):
+            tokenizer = load_verified(base, request.extends)
+        else:
+            tokenizer = load_tokenizer(request.extends, workspace)  # and keeps its files
         given = merges_to_continue(tokenizer, request.tie_break)
     settings = bpe.settings_digest(
         tie_break=request.tie_break,

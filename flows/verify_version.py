@@ -23,6 +23,7 @@ from flows.training_run import Outcome
 from registry.artifacts import holds_version
 from registry.corpus_record import RecordedFile, corpus_record, digest_of_corpus
 from registry.lineage import Lineage
+from registry.load import load_tokenizer
 from registry.opening import Registry, open_registry
 from registry.references import ByPath, parse_reference
 from registry.resolution import resolve
@@ -178,6 +179,8 @@ class _Again:
 
     def _learned(self, words: CountedWords, made_in: Workspace) -> Iterator[Check]:
         """The tokenizer made again, and its files beside those that are kept."""
+        if self.request.extends:
+            self._bring_the_base(made_in)
         with _step("learn merges", self.request.merges_shown, "merges") as outcome:
             learned = learn(words, self.request, made_in)
             outcome(learned.outcome)
@@ -192,6 +195,12 @@ class _Again:
         for name in (bpeline.VOCAB, bpeline.MERGES):
             paths = (kept / name, again / name)
             yield Check(name, *(digest_of_bytes(path.read_bytes()) for path in paths))
+
+    def _bring_the_base(self, made_in: Workspace) -> None:
+        """The version that was extended is an input: its digest is looked at when it is read."""
+        registry = self.lineage.registry
+        base = load_tokenizer(self.request.extends, registry.workspace)
+        bpeline.save(base, made_in.version_directory(self.request.extends))
 
     def _verdict(
         self, verdict: Verdict, recounted: bool, inputs: Sequence[Check], made: Sequence[Check]

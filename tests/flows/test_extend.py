@@ -51,6 +51,16 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges
 
 
+@pytest.mark.parametrize("options", [(), ("--reuse-counts",)])
+def test_an_extension_can_be_made_again(
+    base: dict[str, Any], bpeline: Command, options: tuple[str, ...]
+) -> None:
+    summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
+    verified = bpeline("verify", "news/2", *options, "--json")
+    assert verified.exit_code == 0, verified.output
+    assert json.loads(verified.stdout)["verdict"] == "identical"
+
+
 def test_on_another_corpus_old_ids_stay(
     base: dict[str, Any], tmp_path: Path, bpeline: Command
 ) -> None:
