@@ -10,7 +10,7 @@ from typing import Any
 from registry.artifacts import EXTENSION
 from registry.load import load_version
 from registry.opening import open_registry
-from registry.references import ByPath, parse_reference
+from registry.references import parse_registered
 from registry.resolution import resolve
 from tokenizer_core.errors import InvalidOption, RegistryError
 from tokenizer_core.formats.bpeline import read_manifest
@@ -39,13 +39,7 @@ def extension_parameters(
         UnknownVersion: there is no such version.
         RegistryError: nobody knows how it was trained.
     """
-    parsed = parse_reference(reference)
-    if isinstance(parsed, ByPath):
-        raise InvalidOption(
-            f"{reference} is a path, not a registered version",
-            "accepted are name@alias, name/number or a digest",
-            "type `bpeline versions` to see what is registered",
-        )
+    parsed = parse_registered(reference)
     registry = open_registry(make=False)
     version = resolve(registry, parsed)
     base = load_version(registry, version)

@@ -25,13 +25,13 @@ from registry.corpus_record import RecordedFile, corpus_record, digest_of_corpus
 from registry.lineage import Lineage
 from registry.load import load_tokenizer
 from registry.opening import Registry, open_registry
-from registry.references import ByPath, parse_reference
+from registry.references import parse_registered
 from registry.resolution import resolve
 from registry.word_count_store import ShardStatistics
 from registry.workspace import Workspace
 from tokenizer_core.corpus import Source, SourceFile, find_source_files
 from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import InvalidOption, MissingSource, UnknownVersion
+from tokenizer_core.errors import MissingSource, UnknownVersion
 from tokenizer_core.formats import bpeline
 
 Verdict = Literal["identical", "different", "inputs changed", "inputs gone", "counts gone"]
@@ -112,13 +112,7 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
         DiskFull: no space for the counts.
     """
     registry = open_registry(make=False)
-    parsed = parse_reference(reference)
-    if isinstance(parsed, ByPath):
-        raise InvalidOption(
-            f"{reference} is a path, not a registered version",
-            "accepted are name@alias, name/number or a digest",
-            "type `bpeline versions` to see what is registered",
-        )
+    parsed = parse_registered(reference)
     lineage = Lineage.of(registry, resolve(registry, parsed))
     if lineage.row is None or not lineage.request:
         raise UnknownVersion(

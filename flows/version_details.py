@@ -9,10 +9,10 @@ from typing import Any
 from registry.artifacts import EXTENSION
 from registry.certificates import certificates_of
 from registry.opening import Registry, open_registry
-from registry.references import ByPath, parse_reference
+from registry.references import parse_registered
 from registry.resolution import resolve
 from registry.ui_links import model_link, ui_base
-from tokenizer_core.errors import InvalidOption, RegistryError
+from tokenizer_core.errors import RegistryError
 
 
 def version_details(reference: str) -> dict[str, Any]:
@@ -23,13 +23,7 @@ def version_details(reference: str) -> dict[str, Any]:
         StorageError: there is no workspace.
         UnknownVersion: there is no such version.
     """
-    parsed = parse_reference(reference)
-    if isinstance(parsed, ByPath):
-        raise InvalidOption(
-            f"{reference} is a path, not a registered version",
-            "accepted are name@alias, name/number or a digest",
-            "type `bpeline versions` to see what is registered",
-        )
+    parsed = parse_registered(reference)
     registry = open_registry(make=False)
     found = resolve(registry, parsed)
     row = registry.catalogue.find_version(found.name, found.digest) if found.name else None

@@ -11,11 +11,11 @@ from registry.comparison import VersionComparison, compare_versions
 from registry.lineage import Lineage
 from registry.load import load_version
 from registry.opening import Registry, open_registry
-from registry.references import ByPath, parse_reference
+from registry.references import ByPath, parse_reference, parse_registered
 from registry.resolution import ResolvedVersion, resolve
 from registry.screening import screen
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption, UnknownVersion
+from tokenizer_core.errors import UnknownVersion
 from tokenizer_core.token_use import token_use
 
 CHAMPION = "champion"
@@ -45,13 +45,7 @@ def write_report(reference: str, path: Path | None = None, against: str | None =
 
 def version_contents(reference: str, against: str | None = None) -> ReportContents:
     """Everything that the report of a version says; arguments and errors as `write_report`."""
-    parsed = parse_reference(reference)
-    if isinstance(parsed, ByPath):
-        raise InvalidOption(
-            f"{reference} is a path, not a registered version",
-            "accepted are name@alias, name/number or a digest",
-            "type `bpeline versions` to see what is registered",
-        )
+    parsed = parse_registered(reference)
     registry = open_registry(make=False)
     version = resolve(registry, parsed)
     tokenizer = load_version(registry, version)

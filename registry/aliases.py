@@ -13,10 +13,8 @@ from registry.measured import evidence_for
 from registry.opening import Registry, open_registry
 from registry.references import (
     ByAlias,
-    ByDigest,
     ByNumber,
-    ByPath,
-    parse_reference,
+    parse_registered,
     validate_alias,
     validate_name,
 )
@@ -85,7 +83,7 @@ def promote(
     """
     validate_alias(alias)
     registry = open_registry(workspace)
-    version = resolve(registry, _registered(reference))
+    version = resolve(registry, parse_registered(reference))
     verdicts: tuple[Verdict, ...] = ()
     if rules:
         present = present_version(registry, version.name, alias)
@@ -214,14 +212,3 @@ def _promotions(history: list[AliasMove]) -> list[int]:
         elif not places or places[-1] != move.to_number:
             places.append(move.to_number)
     return places
-
-
-def _registered(text: str) -> ByAlias | ByNumber | ByDigest:
-    parsed = parse_reference(text)
-    if isinstance(parsed, ByPath):
-        raise InvalidOption(
-            f"{text} is a path, not a registered version",
-            "accepted are name@alias, name/number or a digest",
-            "type `bpeline versions` to see what is registered",
-        )
-    return parsed

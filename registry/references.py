@@ -73,7 +73,8 @@ class ByPath:
         return str(self.path)
 
 
-Reference = ByAlias | ByNumber | ByDigest | ByPath
+Registered = ByAlias | ByNumber | ByDigest
+Reference = Registered | ByPath
 
 
 def validate_name(name: str) -> str:
@@ -108,6 +109,22 @@ def validate_alias(alias: str) -> str:
             "choose an alias such as champion or candidate",
         )
     return alias
+
+
+def parse_registered(text: str) -> Registered:
+    """Read what a person typed, where only a registered version will do.
+
+    Raises:
+        InvalidOption: a path, or none of the accepted forms.
+    """
+    parsed = parse_reference(text)
+    if isinstance(parsed, ByPath):
+        raise InvalidOption(
+            f"{text} is a path, not a registered version",
+            "accepted are name@alias, name/number or a digest",
+            "type `bpeline versions` to see what is registered",
+        )
+    return parsed
 
 
 def parse_reference(text: str | Path) -> Reference:
