@@ -52,12 +52,7 @@ class LearnedMerges:
         said = f"{self.merges:,} merges"
         if self.resumed:
             said += f", {self.resumed:,} of them from the checkpoint"
-        if self.pruned.words:
-            rare, times = self.pruned.words, self.pruned.occurrences
-            said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
-        if self.stopped_early:
-            said += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
-        return said
+        return said + what_was_left(self.pruned, self.wanted - self.merges)
 
     def tokenizer(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer these merges make.
@@ -76,6 +71,17 @@ class LearnedMerges:
         order = byte_order(request.tie_break)
         made = vocab_from_merges(pairs, order, request.special_tokens)
         return Tokenizer(made.vocab, made.merges, made.special_tokens, request.pattern)
+
+
+def what_was_left(pruned: PrunedWords, missing: int) -> str:
+    """The rest of a sentence on learning: rare words left out, merges that found no pair."""
+    said = ""
+    if pruned.words:
+        rare, times = pruned.words, pruned.occurrences
+        said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
+    if missing > 0:
+        said += f"; stopped early: no pair is left for the other {missing:,}"
+    return said
 
 
 @step(name="learn merges")

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows import progress
 from flows.combine_counts import CountedWords
-from flows.learn_merges import merges_in
+from flows.learn_merges import merges_in, what_was_left
 from flows.steps import step
 from flows.training_request import TrainingRequest
 from registry.word_count_store import WordCountStore
@@ -64,12 +64,7 @@ class LearnedTokens:
         if self.resumed:
             share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
             said += f", {share} by an earlier run"
-        if self.pruned.words:
-            rare, times = self.pruned.words, self.pruned.occurrences
-            said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
-        if self.stopped_early:
-            said += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
-        return said
+        return said + what_was_left(self.pruned, self.wanted - self.merges)
 
     def tokenizer(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer.

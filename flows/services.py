@@ -158,7 +158,7 @@ def _wait_until_ready(service: Service, process: subprocess.Popen[bytes]) -> Non
             time.sleep(_LOOK_SECONDS)
     raise RegistryUnreachable(
         f"{service.name} did not answer within {START_SECONDS:.0f} seconds",
-        "",
+        f"it answers at http://{HOST}:{service.port}{service.health}, as a rule in {service.takes}",
         "try again, or type `bpeline doctor`",
     )
 
@@ -166,7 +166,7 @@ def _wait_until_ready(service: Service, process: subprocess.Popen[bytes]) -> Non
 def _ended(name: str, code: int) -> RegistryUnreachable:
     return RegistryUnreachable(
         f"{name} ended by itself (exit code {code})",
-        "",
+        "it runs until this command is stopped",
         "type `bpeline doctor` to see what is wrong",
     )
 

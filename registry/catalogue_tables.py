@@ -317,7 +317,7 @@ class Database:
             )
         return RegistryError(
             f"the catalogue {self.place} refuses: {reason}",
-            "",
+            "a database that this user may read and write",
             "see whether its file and folder can be read and written by this user",
         )
 
