@@ -105,3 +105,18 @@ def _train(pattern: SplitPattern, special_ids: str, path: Path) -> Tokenizer:
     specials = {token: base + i for i, token in enumerate(SPECIALS)}
     vocab |= {id_: token.encode() for token, id_ in specials.items()}
     return Tokenizer(vocab, plain.merges, specials, pattern)
+
+
+@pytest.fixture
+def small() -> Tokenizer:
+    """Two merges and a special token that is not ASCII, behind a gap in the ids."""
+    vocab = {byte: bytes([byte]) for byte in range(256)}
+    vocab |= {256: b"ab", 257: b"abc", 300: "<|fin é|>".encode()}
+    return Tokenizer(vocab, [(b"a", b"b"), (b"ab", b"c")], ["<|fin é|>"])
+
+
+@pytest.fixture
+def directory(small: Tokenizer, tmp_path: Path) -> Path:
+    """Where that one is saved in our own format."""
+    small.save(tmp_path / "kept")
+    return tmp_path / "kept"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tiktoken
@@ -17,13 +14,10 @@ import tiktoken.load
 import tokenizers
 
 from tokenizer_core.errors import (
-    CorruptFile,
     InvalidOption,
-    InvalidPattern,
     InvalidTokenizer,
     MissingSource,
 )
-from tokenizer_core.formats import bounded_files, bpeline
 from tokenizer_core.formats import tiktoken as tiktoken_format
 from tokenizer_core.formats.printable import printable_tokens, tokens_of_printable
 from tokenizer_core.split_patterns import SplitPattern
@@ -33,24 +27,11 @@ from tokenizer_core.vocabulary import to_printable
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 AB = (b"a", b"b")
-Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture(scope="module", params=["gpt2", "cl100k", r"\p{L}+|[^\p{L}]{1,3}"])
 def tokenizer(request: pytest.FixtureRequest, trained: MakeTokenizer) -> Tokenizer:
     return trained(request.param)
-
-
-@pytest.fixture
-def small() -> Tokenizer:
-    vocab = BYTES | {256: b"ab", 257: b"abc", 300: "<|fin é|>".encode()}
-    return Tokenizer(vocab, [AB, (b"ab", b"c")], ["<|fin é|>"])
-
-
-@pytest.fixture
-def directory(small: Tokenizer, tmp_path: Path) -> Path:
-    small.save(tmp_path / "kept")
-    return tmp_path / "kept"
 
 
 # Round trips
@@ -135,311 +116,6 @@ def test_printable_names_are_the_mapping_and_its_inverse() -> None:
     assert tokens_of_printable(names) == tokens
     for foreign in (" ", "\n", "\u00ad", "漢", "\x7f", "\u0144"):
         assert tokens_of_printable(["ok", foreign]) is None
-
-
-# Our format trusts nothing
-
-
-def rewrite(path: Path, change: Change) -> None:
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-
-
-def test_golden_encodings_and_provenance_are_kept(small: Tokenizer, tmp_path: Path) -> None:
-    bpeline.save(small, tmp_path, provenance={"corpus": "sha256:abc", "files": [1, 2]})
-    manifest = bpeline.read_manifest(tmp_path)
-    assert manifest["provenance"] == {"corpus": "sha256:abc", "files": [1, 2]}
-    assert manifest["digest"] == small.digest
-    assert len(manifest["golden"]) >= 20
-    assert all(small.encode(entry["text"]) == entry["ids"] for entry in manifest["golden"])
-    assert any("<|fin é|>" in entry["text"] for entry in manifest["golden"])
-    assert sorted(os.listdir(tmp_path)) == ["manifest.json", "merges.txt", "vocab.json"]
-
-
-def test_a_golden_encoding_that_differs_is_shown(small: Tokenizer, tmp_path: Path) -> None:
-    bpeline.save(small, tmp_path, samples=["the ab of words"])
-    assert Tokenizer.load(tmp_path).digest == small.digest
-    ids = small.encode("the ab of words")
-
-    def change(manifest: Any) -> None:
-        manifest["golden"][-1]["ids"][2:] = [7, "x"]
-
-    rewrite(tmp_path / "manifest.json", change)
-    with pytest.raises(CorruptFile, match="'the ab of words' is no longer encoded") as caught:
-        Tokenizer.load(tmp_path)
-    assert f"from id 2 on it gives {ids[2:6]} and gave [7, 'x']" in caught.value.happened
-
-
-@pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
-def test_a_changed_file_is_corrupt(directory: Path, name: str) -> None:
-    path = directory / name
-    path.write_bytes(path.read_bytes() + b"\n")
-    with pytest.raises(CorruptFile, match=name):
-        Tokenizer.load(directory)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda m: m.update(digest="0" * 64),
-        lambda m: m["special_tokens"].clear(),
-        lambda m: m["special_tokens"].update({"<|fin é|>": True}),
-        lambda m: m["golden"][1]["ids"].append(5),
-        lambda m: m["golden"].append({"text": "a", "ids": "no"}),
-        lambda m: m["golden"].append(5),
-        lambda m: m.pop("files"),
-        lambda m: m["files"].pop("vocab.json"),
-        lambda m: m.update(pattern="gpt2"),
-        lambda m: m["pattern"].update(regex=5),
-        lambda m: m.update(format="other"),
-        lambda m: m.update(ignore_merges="no"),
-    ],
-)
-def test_a_changed_manifest_is_corrupt(directory: Path, change: Change) -> None:
-    rewrite(directory / "manifest.json", change)
-    with pytest.raises((CorruptFile, InvalidTokenizer)):
-        Tokenizer.load(directory)
-
-
-def test_a_manifest_that_is_no_json_is_corrupt(directory: Path) -> None:
-    path = directory / "manifest.json"
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(CorruptFile, match=r"manifest\.json"):
-        Tokenizer.load(directory)
-
-
-def test_other_versions_and_other_unicode_tables_are_named(directory: Path) -> None:
-    rewrite(directory / "manifest.json", lambda m: m.update(format_version=2))
-    with pytest.raises(InvalidTokenizer, match="format version 2"):
-        Tokenizer.load(directory)
-    rewrite(directory / "manifest.json", lambda m: m.update(format_version=1))
-    rewrite(directory / "manifest.json", lambda m: m["pattern"].update(digest="0" * 64))
-    with pytest.raises(InvalidTokenizer, match="Unicode tables"):
-        Tokenizer.load(directory)
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "vocab.json", "merges.txt"])
-def test_a_missing_file_is_named(directory: Path, name: str) -> None:
-    (directory / name).unlink()
-    with pytest.raises(MissingSource, match=name):
-        Tokenizer.load(directory, "bpeline")
-
-
-def test_only_the_fixed_names_are_opened(directory: Path) -> None:
-    for extra in ("MLmodel", "python_model.pkl", "conda.yaml", "../outside"):
-        (directory / extra).write_bytes(b"\x80\x04cposix\nsystem\n")
-    rewrite(directory / "manifest.json", lambda m: m["files"].update({"../outside": "0" * 64}))
-    opened: list[str] = []
-    watching = True
-
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        if watching and event == "open" and str(directory.parent) in str(arguments[0]):
-            opened.append(str(arguments[0]))
-
-    sys.addaudithook(watch)
-    Tokenizer.load(directory)
-    watching = False
-    assert sorted(set(opened)) == [
-        str(directory / name) for name in ("manifest.json", "merges.txt", "vocab.json")
-    ]
-
-
-# The bounded parser
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"a": 1, "a": 2}', "'a' occurs twice"),
-        (b'{"x": {"b": 1, "b": 1}}', "'b' occurs twice"),
-        (b'{"a": NaN}', "NaN"),
-        (b'{"a": -Infinity}', "-Infinity"),
-        (b"[" * 200_000, "nested"),
-        (b'{"a": ' + b"9" * 5_000 + b"}", "digits"),
-        (b"\xff\xfe{\0}\0", "UTF-8"),
-        (b'\xef\xbb\xbf{"a": 1}', "BOM"),
-        (b'{"a": 1', "not the JSON"),
-        (b"", "not the JSON"),
-    ],
-)
-def test_json_out_of_bounds_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_bytes(content)
-    with pytest.raises(InvalidTokenizer, match=message):
-        Tokenizer.load(path)
-
-
-def test_large_files_and_pipes_are_refused_unread(tmp_path: Path) -> None:
-    large = tmp_path / "large.json"
-    with large.open("wb") as file:
-        file.truncate(bounded_files.MAX_FILE_BYTES + 1)
-    os.mkfifo(tmp_path / "pipe.json")
-    for path in (large, tmp_path / "pipe.json"):
-        with pytest.raises(InvalidTokenizer, match="regular file"):
-            Tokenizer.load(path)
-    with pytest.raises(InvalidTokenizer, match="regular file"):
-        bounded_files.read_bounded(tmp_path)
-
-
-# HuggingFace's parts
-
-
-def huggingface_file(tokenizer: Tokenizer, path: Path, change: Change) -> Path:
-    tokenizer.save(path, "hf")
-    rewrite(path, change)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: d.update(normalizer={"type": "NFC"}), "normalizer NFC"),
-        (lambda d: d.update(truncation={"max_length": 5}), "truncation"),
-        (lambda d: d.update(padding={"strategy": "Fixed"}), "padding"),
-        (lambda d: d.update(future={"x": 1}), "'future'"),
-        (lambda d: d.update(post_processor={"type": "TemplateProcessing"}), "TemplateProcessing"),
-        (lambda d: d.update(decoder={"type": "WordPiece"}), "decoder WordPiece"),
-        (lambda d: d.update(pre_tokenizer=None), "pre_tokenizer none"),
-        (lambda d: d.update(pre_tokenizer={"type": "Whitespace"}), "pre_tokenizer Whitespace"),
-        (lambda d: d["pre_tokenizer"].update(add_prefix_space=True), "add_prefix_space"),
-        (lambda d: d["pre_tokenizer"].update(use_regex=False), "steps ByteLevel"),
-        (lambda d: d["pre_tokenizer"].update(new_flag=1), "'new_flag' of ByteLevel"),
-        (lambda d: d["model"].update(type="Unigram"), "model Unigram"),
-        (lambda d: d["model"].update(dropout=0.1), "dropout"),
-        (lambda d: d["model"].update(continuing_subword_prefix="##"), "continuing_subword_prefix"),
-        (lambda d: d["model"].update(end_of_word_suffix="</w>"), "end_of_word_suffix"),
-        (lambda d: d["model"].update(new_flag=1), "'new_flag' of BPE"),
-        (lambda d: d["model"].pop("merges"), "without vocab or merges"),
-        (lambda d: d["model"].update(merges={"a": 1}), "merges"),
-        (lambda d: d["model"].update(merges=[["a"]]), "no pairs"),
-        (lambda d: d["model"].update(merges=[["a", 5]]), "merge of 5"),
-        (lambda d: d["model"].update(merges=[["a", "no"]]), "merge of 'no'"),
-        (lambda d: d["model"].update(merges=[["a", ["b"]]]), "merge of"),
-        (lambda d: d["model"].update(merges=["a", "b c d"]), "no pair"),
-        (lambda d: d["model"].update(merges=["a b c"]), "no pair"),
-        (lambda d: d["model"].update(merges=[5]), "pairs"),
-        (lambda d: d["model"].update(vocab=[1]), "no vocab"),
-        (lambda d: d["model"]["vocab"].update(a=1.5), "'a' the id 1.5"),
-        (lambda d: d["model"]["vocab"].update(a=True), "'a' the id True"),
-        (lambda d: d["model"]["vocab"].update({"a": d["model"]["vocab"]["b"]}), "two tokens"),
-        (lambda d: d["model"]["vocab"].update({"漢": 900}), "'漢', which is not"),
-        (lambda d: d["added_tokens"][0].update(lstrip=True), "lstrip"),
-        (lambda d: d["added_tokens"][0].update(special=False), "special=False"),
-        (lambda d: d["added_tokens"][0].update(id="1"), "without an id"),
-        (lambda d: d["added_tokens"][0].update(id=299), "two ids"),
-        (lambda d: d["added_tokens"].append(5), "without content"),
-        (lambda d: d["added_tokens"][0].update(rstrip=True), "rstrip"),
-        (lambda d: d["added_tokens"][0].update(single_word=True), "single_word"),
-        (lambda d: d["added_tokens"][0].update(new_flag=True), "'new_flag' of an added token"),
-        (lambda d: d["decoder"].update(new_flag=True), "'new_flag' of ByteLevel"),
-        (lambda d: d.update(normalizer={"type": "Prepend", "prepend": "▁"}), "normalizer Prepend"),
-        (lambda d: d.update(normalizer={"type": "NFC", "new_flag": 1}), "'new_flag' of NFC"),
-        (lambda d: d.update(post_processor={"type": "RobertaProcessing"}), "RobertaProcessing"),
-        (lambda d: d.update(post_processor={"type": "Sequence", "new": []}), "'new' of Sequence"),
-        (lambda d: d["model"].update(dropout=True), "dropout"),
-        (lambda d: d["model"].update(ignore_merges="yes"), "ignore_merges"),
-    ],
-)
-def test_parts_not_understood_are_refused_by_name(
-    small: Tokenizer, tmp_path: Path, change: Change, message: str
-) -> None:
-    path = huggingface_file(small, tmp_path / "tokenizer.json", change)
-    with pytest.raises(InvalidTokenizer, match=message):
-        Tokenizer.load(path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda split: split.update(behavior="Removed"),
-        lambda split: split.update(behavior="MergedWithNext"),
-        lambda split: split.update(behavior="Removed", invert=True, pattern={"Regex": r"\p{L}+"}),
-        lambda split: split.update(pattern={"Regex": r"\w+"}),
-        lambda split: split.update(pattern={"Regex": r"\bx"}),
-        lambda split: split.update(pattern={"Regex": 5}),
-        lambda split: split.update(invert=True),
-        lambda split: split.update(pattern={"String": " "}),
-        lambda split: split.update(pattern={"Regex": r"\p{N}{1,3}+|\p{L}+"}),
-    ],
-)
-def test_splits_of_another_kind_are_refused(
-    trained: MakeTokenizer, tmp_path: Path, change: Change
-) -> None:
-    path = huggingface_file(
-        trained("cl100k"),
-        tmp_path / "tokenizer.json",
-        lambda d: change(d["pre_tokenizer"]["pretokenizers"][0]),
-    )
-    with pytest.raises((InvalidTokenizer, InvalidPattern)):
-        Tokenizer.load(path)
-
-
-def test_a_regex_that_does_not_compile_is_refused(trained: MakeTokenizer, tmp_path: Path) -> None:
-    path = huggingface_file(
-        trained("cl100k"),
-        tmp_path / "tokenizer.json",
-        lambda d: d["pre_tokenizer"]["pretokenizers"][0].update(pattern={"Regex": "("}),
-    )
-    with pytest.raises(InvalidPattern):
-        Tokenizer.load(path)
-
-
-def test_harmless_parts_are_read(small: Tokenizer, tmp_path: Path) -> None:
-    def change(document: dict[str, Any]) -> None:
-        document["post_processor"] = {"type": "ByteLevel", "trim_offsets": False}
-        document["model"].update(continuing_subword_prefix="", dropout=0.0, ignore_merges=True)
-        del document["model"]["vocab"]["<|fin é|>"]  # as in Llama 3's file: only in added_tokens
-
-    loaded = Tokenizer.load(huggingface_file(small, tmp_path / "tokenizer.json", change))
-    assert loaded.vocab == small.vocab
-    assert loaded.special_tokens == small.special_tokens
-    assert loaded.ignore_merges
-
-
-LLAMA_TEMPLATE = {
-    "type": "Sequence",
-    "processors": [
-        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
-        {
-            "type": "TemplateProcessing",
-            "single": [
-                {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
-                {"Sequence": {"id": "A", "type_id": 0}},
-            ],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
-            "special_tokens": {
-                "<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}
-            },
-        },
-    ],
-}
-
-
-def test_a_template_is_refused_or_left_out_on_demand(
-    trained: MakeTokenizer, tmp_path: Path, fuzz_texts: list[str]
-) -> None:
-    path = huggingface_file(
-        trained("cl100k"),
-        tmp_path / "tokenizer.json",
-        lambda document: document.update(post_processor=LLAMA_TEMPLATE),
-    )
-    with pytest.raises(InvalidTokenizer, match="TemplateProcessing") as refused:
-        Tokenizer.load(path)
-    assert "without_template=True" in refused.value.next_step
-    loaded = Tokenizer.load(path, without_template=True)
-    assert loaded.digest == trained("cl100k").digest
-    peer = tokenizers.Tokenizer.from_file(str(path))
-    assert peer.encode("text").ids == [0, *loaded.encode("text")]
-    for encoding, text in zip(
-        peer.encode_batch(fuzz_texts[:1_000], add_special_tokens=False),
-        fuzz_texts[:1_000],
-        strict=True,
-    ):
-        assert encoding.ids == loaded.encode(text, "all")
-    rewrite(path, lambda d: d["post_processor"]["processors"].append({"type": "BertProcessing"}))
-    with pytest.raises(InvalidTokenizer, match="BertProcessing"):
-        Tokenizer.load(path, without_template=True)
 
 
 # Other formats' refusals

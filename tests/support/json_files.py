@@ -1,0 +1,16 @@
+"""JSON files that a test changes in one place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def rewrite(path: Path, change: Change) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
