@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 TEXTS ?= 5000000
+CASES ?= 1
+RECORDS ?= .reliability
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: demo test test-fast test-nightly lint bench clean
+.PHONY: demo test test-fast test-nightly test-crash test-mutants lint bench clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
@@ -21,6 +23,20 @@ test-fast: $(VENV)/installed-tests  ## without the tests that start servers or t
 test-nightly: $(VENV)/installed-tests  ## other texts every day: TEXTS=number SEED=which
 	$(BIN)/python -m pytest --numprocesses 2 -m slow tests/tokenizer_core/test_split_differential.py \
 		--texts $(TEXTS) --seed $(SEED)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/reliability/test_random_kills.py \
+		--cases 63 --seed $(SEED)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/registry/test_lost_replies.py \
+		tests/tokenizer_core/test_training_differential.py --stride 1 --corpora 2000000 --seed $(SEED)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/reliability \
+		--ignore tests/reliability/test_random_kills.py --cases 2 --seed $(SEED)
+
+test-crash: $(VENV)/installed-tests  ## killed, failing and damaged disks; CASES=how many times as many, RECORDS=folder
+	BPELINE_RELIABILITY_RECORDS=$(RECORDS) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
+		tests/reliability --cases $(CASES) --seed $(SEED)
+	$(BIN)/python tests/support/reliability_report.py $(RECORDS) docs/reliability.md
+
+test-mutants: $(VENV)/installed-tests  ## small deliberate faults, one by one: the tests must see them
+	$(BIN)/python tests/mutants
 
 lint: $(VENV)/installed-tests  ## style, and types in strict mode
 	$(BIN)/ruff check .

@@ -67,6 +67,15 @@ class Encoder:
 
 def _bpeline(folder: Path, watch: Stopwatch) -> Loaded:
     tokenizer = _our_tokenizer(folder, watch)
+
+    def encode_file(path: Path, threads: int) -> Any:
+        return tokenizer.encode_files_to_numpy(path, separator=SEPARATOR, threads=threads)
+
+    return Loaded(encode_file, lambda ids: iter([ids.ids]), tokenizer.encode, tokenizer.decode)
+
+
+def _bpeline_shards(folder: Path, watch: Stopwatch) -> Loaded:
+    tokenizer = _our_tokenizer(folder, watch)
     outputs = tempfile.TemporaryDirectory(prefix="benchmark-")  # removed when the process ends
 
     def encode_file(path: Path, threads: int) -> Any:
@@ -215,6 +224,13 @@ ENCODERS = {
             None,
             "tokenizer_core",
             _bpeline,
+            "leaves ids in memory",
+        ),
+        Encoder(
+            "bpeline, shards",
+            None,
+            "tokenizer_core",
+            _bpeline_shards,
             "writes token shards: hashed, synced to disk, resumable",
         ),
         Encoder("bpeline, lists", None, "tokenizer_core", _bpeline_lists, _LISTS, slow=True),

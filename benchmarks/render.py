@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks import algorithms, encoding_results
+from benchmarks import algorithms, cluster, encoding_results, nightly
 from benchmarks.charts import bars, curves, speeds
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.headlines import encoding_headlines, training_headlines
@@ -44,6 +44,11 @@ def main() -> None:
     learned = [json.loads(path.read_text()) for path in sorted(algorithms.FOLDER.glob("*.json"))]
     if learned:
         parts.append(algorithms_block(learned))
+    clusters = [json.loads(path.read_text()) for path in sorted(cluster.FOLDER.glob("*.json"))]
+    if clusters:
+        parts.append(cluster_block(clusters))
+    if (RESULTS / nightly.KEPT).exists():
+        parts.append(nightly_block(json.loads((RESULTS / nightly.KEPT).read_text())))
     PAGE.write_text("\n\n".join([*parts, _wrapped(_reproduce())]) + "\n")
     README.write_text(replaced(README.read_text(), headlines(results, encoding)))
 
@@ -133,6 +138,35 @@ def algorithms_block(results: Sequence[Mapping[str, Any]]) -> str:
         "two processes and once; its codes were compared first, and are those of char-bpe."
     )
     return "\n\n".join(["## Other algorithms", _wrapped(said), *map(algorithms.table, results)])
+
+
+def cluster_block(results: Sequence[Mapping[str, Any]]) -> str:
+    """Processes of a Dask cluster beside as many threads."""
+    least, most = (pick(float(one["start_seconds"]) for one in results) for pick in (min, max))
+    said = (
+        "The same files counted and encoded into shards by threads, and by as many processes of a "
+        "Dask cluster on the same machine. Results were compared first, and are the same. *ratio*: "
+        "the threads' seconds to the cluster's, the median over pairs of runs in turn; 1 would be "
+        "a cluster that costs nothing; *CPU ratio*: the same of processor seconds, which others' "
+        "work on the machine disturbs less. Each process meets the words of the text by itself, "
+        "where threads share what they know. Starting the processes and loading kernels in them "
+        f"took {least:.0f} to {most:.0f} seconds more, on a machine with other work."
+    )
+    machines = "\n".join(_wrapped(f"Measured on {one}.", "- ") for one in _machines(results))
+    return "\n\n".join(["## Clusters", _wrapped(said), *map(cluster.table, results), machines])
+
+
+def nightly_block(result: Mapping[str, Any]) -> str:
+    """The whole command again when 1 % of the corpus is new, beside a run from scratch."""
+    said = (
+        "`bpeline train` in a process of its own, from starting to publishing in MLflow, when 1 % "
+        "of the corpus is new since the run before, and on the same corpus from scratch; both "
+        "come to the same tokenizer. Medians of "
+        f"{len(result['rounds'])} rounds; `python -m benchmarks.nightly FILE…` measures it."
+    )
+    busy = f"The machine was shared (load {result['load']}): CPU seconds vary least."
+    notes = [_wrapped(busy)] if result["load"] >= _QUIET else []
+    return "\n\n".join(["## A night's run", _wrapped(said), nightly.table(result), *notes])
 
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -48,12 +48,16 @@ class Measured:
         keeping: writing its shards.
         combining: the step "combine counts".
         words: distinct ones.
+        rows: of all shards: words, distinct in a chunk each.
+        shard_bytes: of all shards, on disk.
     """
 
     counting: Cost
     keeping: Cost
     combining: Cost
     words: int
+    rows: int = 0
+    shard_bytes: int = 0
 
     @property
     def storing(self) -> Cost:
@@ -97,10 +101,10 @@ def main() -> None:
 
 def measure(file: Path, threads: int) -> Measured:
     """Run the steps on a file in a new workspace."""
-    from flows.combine_counts import combine_counts
-    from flows.count_words import count_words
-    from flows.plan_chunks import plan_chunks
-    from flows.training_request import TrainingRequest
+    from flows.training.combine_counts import combine_counts
+    from flows.training.count_words import count_words
+    from flows.training.plan_chunks import plan_chunks
+    from flows.training.training_request import TrainingRequest
     from registry.opening import open_registry
 
     given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads, "options": {}}
@@ -114,7 +118,15 @@ def measure(file: Path, threads: int) -> Measured:
         with _timed() as combining:
             words = combine_counts(corpus, request, registry.workspace, run.id)
         registry.catalogue.close()
-    return Measured(whole[0] - keeping[0], keeping[0], combining[0], words.table.rows)
+        files = [path for path in registry.workspace.shards.rglob("*") if path.is_file()]
+        return Measured(
+            whole[0] - keeping[0],
+            keeping[0],
+            combining[0],
+            words.table.rows,
+            words.seen.words,
+            sum(path.stat().st_size for path in files),
+        )
 
 
 def _defaults() -> dict[str, Any]:
@@ -138,7 +150,7 @@ def _timed() -> Iterator[list[Cost]]:
 @contextmanager
 def _keeping_timed(threads: int) -> Iterator[list[Cost]]:
     """The cost of every `WordCountStore.put`; it runs in the worker's own thread."""
-    from registry.word_count_store import WordCountStore
+    from registry.word_counts.store import WordCountStore
 
     found, lock, put = [Cost(0, 0)], threading.Lock(), WordCountStore.put
 

@@ -14,7 +14,7 @@ from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import MissingSource
 
 if TYPE_CHECKING:
-    from registry.workspace import Workspace
+    from registry.workspace.workspace import Workspace
 
 DEMO = "python:stdlib"
 DEMO_NAME = "demo"
@@ -33,8 +33,7 @@ def demo_corpus(workspace: Workspace) -> Path:
         MissingSource: this Python has no readable library, as some minimal images.
     """
     modules = list(_modules())
-    key = digest_of([[name, status.st_size, status.st_mtime_ns] for name, _, status in modules])
-    path = workspace.run_directory("demo-corpus") / f"python-stdlib-{key[:16]}.jsonl"
+    path = _place(modules, workspace)
     if not path.is_file():
         lines = list(_lines(modules))
         if not lines:
@@ -45,6 +44,17 @@ def demo_corpus(workspace: Workspace) -> Path:
             )
         DURABLE.write(path, b"".join(lines))
     return path
+
+
+def demo_place(workspace: Workspace) -> tuple[Path, int]:
+    """Where the demo's corpus is or would be, and how many bytes its modules have; writes none."""
+    modules = list(_modules())
+    return _place(modules, workspace), sum(status.st_size for _, _, status in modules)
+
+
+def _place(modules: list[tuple[str, str, os.stat_result]], workspace: Workspace) -> Path:
+    key = digest_of([[name, status.st_size, status.st_mtime_ns] for name, _, status in modules])
+    return workspace.run_directory("demo-corpus") / f"python-stdlib-{key[:16]}.jsonl"
 
 
 def _modules() -> Iterator[tuple[str, str, os.stat_result]]:

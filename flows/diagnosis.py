@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from flows import runner, settings
-from flows.training_request import usable_cores
+from flows.training.training_request import usable_cores
 from tokenizer_core.errors import BpelineError
+from tokenizer_core.urls import without_secrets
 
 if TYPE_CHECKING:
     from registry.opening import Registry
+    from registry.workspace.workspace import Workspace
 
 State = Literal["ok", "note", "broken"]
 
@@ -155,7 +157,7 @@ def _workspace() -> Iterator[Finding]:
 
 
 def _opened(registry: Registry) -> Iterator[Finding]:
-    from registry.publish import waiting_records
+    from registry.publishing.publish import waiting_records
 
     workspace, catalogue = registry.workspace, registry.catalogue
     holder = workspace.lock_holder()
@@ -163,6 +165,9 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     if holder is not None:
         found += f"; process {holder.process.pid} is at work: {holder.purpose}"
     yield Finding("ok", "workspace", found)
+    yield Finding("ok", "catalogue", catalogue.place)
+    if workspace.store:
+        yield _store(workspace)
     unfinished = [run for run in catalogue.unfinished_runs() if run.state != "running"]
     if unfinished and holder is None:
         yield Finding(
@@ -178,17 +183,28 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     yield _mlflow(registry.tracker.settings.uri)
 
 
-def _mlflow(uri: str) -> Finding:
-    from registry.ui_links import is_server
+def _store(workspace: Workspace) -> Finding:
+    from registry.workspace.shared_copies import is_shared
 
+    try:
+        is_shared(workspace, workspace.manifest)
+    except BpelineError as error:
+        return Finding("broken", "store", error.happened, error.next_step)
+    return Finding("ok", "store", workspace.store)
+
+
+def _mlflow(uri: str) -> Finding:
+    from registry.tracking.ui_links import is_server
+
+    place = without_secrets(uri)
     if not is_server(uri):
-        return Finding("ok", "mlflow server", f"none needed, {uri}")
+        return Finding("ok", "mlflow server", f"none needed, {place}")
     if runner.answers(uri):
-        return Finding("ok", "mlflow server", uri)
+        return Finding("ok", "mlflow server", place)
     return Finding(
         "broken",
         "mlflow server",
-        f"{uri} does not answer",
+        f"{place} does not answer",
         "start it or unset MLFLOW_TRACKING_URI; runs wait in the outbox meanwhile",
     )
 
@@ -199,13 +215,13 @@ def _prefect() -> Finding:
     configured = settings.configured_prefect()
     chosen = runner.choose_runner()
     if chosen.prefect_api is not None:
-        return Finding("ok", "prefect server", chosen.prefect_api)
+        return Finding("ok", "prefect server", without_secrets(chosen.prefect_api))
     if configured is None:
         return Finding("ok", "prefect server", "none; flows run in the command's own process")
     return Finding(
         "broken",
         "prefect server",
-        f"{configured.api_url} ({configured.origin}) does not answer",
+        f"{without_secrets(configured.api_url)} ({configured.origin}) does not answer",
         "start it with `prefect server start`, or unset PREFECT_API_URL; flows run without it",
     )
 

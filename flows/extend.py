@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from registry.artifacts import EXTENSION
-from registry.load import load_version
+from registry.loading.load import load_version
+from registry.loading.references import parse_registered
+from registry.loading.resolution import resolve
 from registry.opening import open_registry
-from registry.references import parse_registered
-from registry.resolution import resolve
+from registry.publishing.artifacts import EXTENSION
 from tokenizer_core.errors import InvalidOption, RegistryError
 from tokenizer_core.formats.bpeline import read_manifest
 from tokenizer_core.trainers.extension import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned.
-_HOW = ("workers", "table_memory")
+_HOW = ("workers", "table_memory", "engine")
 
 
 def extension_parameters(
@@ -62,6 +62,8 @@ def extension_parameters(
         )
     merges_to_continue(base, config.get("tie_break", "smallest-ids"))
     config = {key: value for key, value in config.items() if key not in _HOW}
+    if paths:
+        config = {key: config[key] for key in config.keys() - {"sources", "temperature"}}
     return {
         **config,
         "name": name or version.name or config.get("name"),

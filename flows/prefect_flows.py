@@ -1,129 +1,147 @@
-"""The flows as Prefect sees them: what ``prefect.yaml`` points to. The only module that imports it.
+"""The flows as Prefect sees them: what ``prefect.yaml`` points to.
 
 Nothing is computed here: each flow is the plain function of its own file, and Prefect listens.
 """
 
 from __future__ import annotations
 
-import functools
-import threading
-import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flows import settings
 
 settings.prepare_prefect()
 
-from prefect import flow, get_run_logger  # noqa: E402 - reads the environment prepared above
-from prefect.artifacts import (  # noqa: E402
-    create_markdown_artifact,
-    create_progress_artifact,
-    update_progress_artifact,
-)
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
+from prefect import flow  # noqa: E402 - reads the environment prepared above
+from prefect.runtime import flow_run  # noqa: E402
 
+from flows import encode_dataset as encoding  # noqa: E402
 from flows import progress  # noqa: E402
-from flows import train_tokenizer as chain  # noqa: E402
+from flows import sweep_garbage as sweeping  # noqa: E402
+from flows import train_tokenizer as training  # noqa: E402
+from flows import watch_drift as watching  # noqa: E402
+from flows.serving import run_names  # noqa: E402
+from flows.serving.forms import shown_like  # noqa: E402
+from flows.serving.patience import patiently, require_nobody_trains  # noqa: E402
+from flows.serving.prefect_listener import PrefectListener, runs_unattended  # noqa: E402
 
 if TYPE_CHECKING:
-    from flows.summary import TrainingSummary
-    from tokenizer_core.trainers.bpe import TrainingProgress
+    from flows.training.summary import TrainingSummary
 
-SECONDS_BETWEEN_UPDATES = 2.0
-
-# What share of a run each step usually takes, in percent; only the progress bar believes it.
-SHARES = {
-    "plan chunks": 2.0,
-    "count words": 40.0,
-    "combine counts": 8.0,
-    "learn merges": 35.0,
-    "evaluate": 4.0,
-    "screen tokens": 2.0,
-    "publish": 8.0,
-    "promote": 1.0,
-}
+HOUR = 3600
 
 
-class PrefectListener(progress.Progress):
-    """Lines become the run's log, progress an artifact, the summary a Markdown artifact."""
+def _as_flow(
+    function: Callable[..., Any],
+    name: str,
+    kind: str,
+    shares: Mapping[str, float],
+    hours: float,
+    run_name: Callable[..., str],
+    named: Callable[[Any], str],
+    alone: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Any:
+    """A plain function as a flow of the same signature.
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.logger = get_run_logger()
-        self.percent = 0.0
-        self.total: int | None = None
-        self.done = 0
-        self.updated = time.monotonic()
-        self.artifact: Any = create_progress_artifact(
-            0.0, key="training-progress", description="how far the training is"
-        )
+    Args:
+        function: it.
+        name: of the flow.
+        kind, shares: see `PrefectListener`.
+        hours: after which it is stopped; what it finished is kept, and the next run goes on there.
+        run_name: gives the run's name from its parameters, and again from what ``named`` says.
+        named: what of the result belongs into the name.
+        alone: raises WorkspaceLocked while another run must be waited for.
+    """
 
-    def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
-        self.total, self.done = total, 0
-        self.logger.info("%s …", name)
+    @flow(
+        name=name,
+        description=(function.__doc__ or "").partition("\n")[0],
+        flow_run_name=lambda: run_name(flow_run.parameters),
+        timeout_seconds=hours * HOUR,
+        persist_result=False,
+        result_serializer="json",  # Prefect keeps a failed flow's error, by default as a pickle
+        log_prints=False,
+    )  # type: ignore[untyped-decorator]
+    @shown_like(function)
+    def run(*args: Any, **parameters: Any) -> Any:
+        listener = PrefectListener(kind, shares)
 
-    def step_advanced(self, name: str, amount: int) -> None:
-        with self.lock:
-            self.done += amount
-            self._show(name, self.done)
+        def work() -> Any:
+            if alone is not None and runs_unattended():
+                alone(flow_run.parameters)
+            return function(*args, **parameters)
 
-    def merging(self, at: TrainingProgress) -> None:
-        with self.lock:
-            if self._show("learn merges", at.merges_done):
-                self.logger.info(progress.describe_merging(at))
+        with progress.listening(progress.Several([progress.current(), listener])):
+            result = patiently(work, listener.note) if runs_unattended() else work()
+        listener.name_run(run_name(flow_run.parameters, named(result)))
+        return result
 
-    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
-        with self.lock:
-            self.percent += SHARES.get(name, 0.0)
-            self._update(self.percent)
-        self.logger.info(progress.step_line(name, seconds, outcome))
-
-    def note(self, text: str) -> None:
-        self.logger.warning(text)
-
-    def summary(self, title: str, markdown: str) -> None:
-        create_markdown_artifact(
-            markdown, key="tokenizer-summary", description=f"what {title} is and how it measures"
-        )
-        self._update(100.0)
-
-    def compared(self, title: str, markdown: str) -> None:
-        create_markdown_artifact(
-            markdown, key="champion-comparison", description=f"{title} beside the champion"
-        )
-
-    def _show(self, name: str, done: int) -> bool:
-        """Update the artifact unless that was done a moment ago: one update costs about 40 ms."""
-        now = time.monotonic()
-        if not self.total or now - self.updated < SECONDS_BETWEEN_UPDATES:
-            return False
-        self._update(self.percent + SHARES.get(name, 0.0) * min(done / self.total, 1.0))
-        return True
-
-    def _update(self, percent: float) -> None:
-        self.updated = time.monotonic()
-        try:
-            update_progress_artifact(self.artifact, min(percent, 100.0))
-        except Exception as error:  # a bar that stands still must not fail a training
-            self.logger.debug("the progress artifact was not updated: %s", error)
+    return run
 
 
-@flow(
+train_tokenizer = _as_flow(
+    training.train_tokenizer,
     name="train-tokenizer",
-    description="A corpus becomes a registered tokenizer, evaluated on documents held out.",
-    flow_run_name="{name}-{vocab_size}",
-    task_runner=ThreadPoolTaskRunner(),
-    persist_result=False,
-    result_serializer="json",  # Prefect keeps a failed flow's error, by default as a pickle
-    log_prints=False,
-)  # type: ignore[untyped-decorator]
-@functools.wraps(chain.train_tokenizer)
-def train_tokenizer(*args: Any, **parameters: Any) -> TrainingSummary:
-    with progress.listening(progress.Several([progress.current(), PrefectListener()])):
-        return chain.train_tokenizer(*args, **parameters)
+    kind="tokenizer",
+    shares={
+        "plan chunks": 2.0,
+        "count words": 40.0,
+        "combine counts": 8.0,
+        "learn merges": 35.0,
+        "evaluate": 4.0,
+        "screen tokens": 2.0,
+        "publish": 8.0,
+        "promote": 1.0,
+    },
+    hours=24,
+    run_name=run_names.training,
+    named=lambda summary: summary.reference,
+    alone=lambda asked: require_nobody_trains(asked["name"], asked.get("workspace")),
+)
+
+watch_drift = _as_flow(
+    watching.watch_drift,
+    name="watch-drift",
+    kind="drift",
+    shares={
+        "plan chunks": 2.0,
+        "count words": 50.0,
+        "combine counts": 10.0,
+        "sample text": 8.0,
+        "recall version": 8.0,
+        "measure drift": 20.0,
+        "record": 2.0,
+    },
+    hours=6,
+    run_name=run_names.watching,
+    named=lambda report: report.title,
+)
+
+encode_dataset = _as_flow(
+    encoding.encode_dataset,
+    name="encode-dataset",
+    kind="dataset",
+    shares={"encode": 95.0, "record": 5.0},
+    hours=24,
+    run_name=run_names.encoding,
+    named=lambda encoded: encoded.reference,
+)
+
+sweep_garbage = _as_flow(
+    sweeping.sweep_garbage,
+    name="sweep-garbage",
+    kind="garbage",
+    shares={},
+    hours=1,
+    run_name=run_names.sweeping,
+    named=lambda swept: swept.outcome,
+)
 
 
 def run_train_tokenizer(parameters: dict[str, Any]) -> TrainingSummary:
-    """Run the flow from this process, recorded by the server of PREFECT_API_URL."""
-    summary: TrainingSummary = train_tokenizer(**parameters)
+    """Run the flow from this process, recorded by the server of PREFECT_API_URL.
+
+    What is not accepted is said by the flow itself, as it is without a server.
+    """
+    summary: TrainingSummary = train_tokenizer.with_options(validate_parameters=False)(**parameters)
     return summary

@@ -6,12 +6,14 @@ Knows no step; the flow speaks, listeners show. They may be called from several 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from flows.drift.drift_report import DriftReport
     from tokenizer_core.trainers.bpe import TrainingProgress
 
 NAME_WIDTH = 14
@@ -46,6 +48,12 @@ class Progress:
 
     def compared(self, title: str, markdown: str) -> None:
         """A version was compared with the champion; ``markdown`` says how."""
+
+    def watched(self, report: DriftReport) -> None:
+        """New text was compared with a version, whatever came of it."""
+
+    def drifted(self, report: DriftReport) -> None:
+        """New text has drifted from a version: a rule says so. Follows `watched`."""
 
     def closed(self) -> None:
         """The run has ended, well or not: tidy the screen."""
@@ -104,6 +112,32 @@ class Several(Progress):
         for listener in self.listeners:
             listener.compared(title, markdown)
 
+    def watched(self, report: DriftReport) -> None:
+        for listener in self.listeners:
+            listener.watched(report)
+
+    def drifted(self, report: DriftReport) -> None:
+        for listener in self.listeners:
+            listener.drifted(report)
+
+
+@contextmanager
+def telling(name: str, total: int | None = None, unit: str = "") -> Iterator[list[str]]:
+    """Tell whoever listens of a step, and how long it took.
+
+    Args:
+        name, total, unit: as for `Progress.step_started`.
+
+    Yields:
+        A list that takes the step's sentence about what it did.
+    """
+    listener = current()
+    listener.step_started(name, total, unit)
+    said: list[str] = []
+    begin = time.perf_counter()
+    yield said
+    listener.step_finished(name, time.perf_counter() - begin, " ".join(said))
+
 
 def step_line(name: str, seconds: float, outcome: str) -> str:
     """One finished step as a line of text."""
@@ -112,7 +146,7 @@ def step_line(name: str, seconds: float, outcome: str) -> str:
 
 def describe_merging(progress: TrainingProgress) -> str:
     """The last merge as people read it: the pair in printable form, its count, the time left."""
-    from tokenizer_core.vocabulary import to_printable
+    from tokenizer_core.model.vocabulary import to_printable
 
     left, right = (_shortened(to_printable(token)) for token in progress.best_pair)
     eta = progress.eta_seconds

@@ -7,21 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from registry.certificate_texts import certificate_texts
-from registry.load import load_tokenizer
+from registry.exports.certificate_texts import certificate_texts
+from registry.loading.load import load_tokenizer
+from registry.loading.references import ByPath, parse_reference, split_size
+from registry.loading.resolution import resolve
 from registry.opening import Registry, open_registry
-from registry.references import ByPath, parse_reference, split_size
-from registry.resolution import resolve
-from registry.word_count_store import TableHandle, WordCountStore
+from registry.word_counts.store import TableHandle, WordCountStore
 from tokenizer_core import count_words
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.counting.word_samples import sample_texts
 from tokenizer_core.digests import canonical_json
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.pruning import PrunePlan, check_on, plan_pruning, require_something
+from tokenizer_core.model.pruning import PrunePlan, check_on, plan_pruning, require_something
+from tokenizer_core.model.vocabulary import to_printable
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocabulary import to_printable
-from tokenizer_core.word_counts import WordCounts
-from tokenizer_core.word_samples import sample_texts
 
 PLAN_FORMAT = 1
 
@@ -108,7 +108,7 @@ def _recorded(registry: Registry, parsed: Any) -> WordCounts | None:
     version = resolve(registry, parsed)
     row = registry.catalogue.find_version(version.name, version.digest) if version.name else None
     table = registry.catalogue.count_table_with(row.counts_digest) if row else None
-    if table is None or not registry.workspace.table(table.key).exists():
+    if table is None or WordCountStore(registry.workspace).table(table.key) is None:
         return None
     place = registry.workspace.table(table.key)
     handle = TableHandle(table.key, place, table.words, table.total, 0, table.counts_digest)

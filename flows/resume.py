@@ -8,8 +8,8 @@ from registry.opening import Registry, open_registry
 from tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 if TYPE_CHECKING:
-    from registry.catalogue_records import Run
-    from registry.publication import PublishedVersion
+    from registry.catalogue.records import Run
+    from registry.publishing.publication import PublishedVersion
 
 
 def publish_waiting() -> list[PublishedVersion]:
@@ -19,19 +19,14 @@ def publish_waiting() -> list[PublishedVersion]:
         RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
         WorkspaceLocked: a run is at work.
     """
-    from registry.publish import publish_outbox, waiting_records
+    from registry.publishing.publish import publish_outbox, waiting_records
 
     registry = open_registry(make=False)
     workspace, catalogue = registry.workspace, registry.catalogue
     if not waiting_records(workspace):
         return []
     with workspace.lock("publishing the outbox"):
-        published = publish_outbox(workspace, catalogue, registry.tracker)
-        delivered = {version.run_id for version in published}
-        for run in catalogue.unfinished_runs():
-            if run.id in delivered:
-                catalogue.finish_run(run.id)
-    return published
+        return publish_outbox(workspace, catalogue, registry.tracker)
 
 
 def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None:

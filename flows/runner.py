@@ -9,6 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 
 from flows import settings
+from tokenizer_core.urls import without_secrets
 
 CONNECT_SECONDS = 0.05  # for the server nobody configured: its absence must cost nothing
 ANSWER_SECONDS = 3.0
@@ -35,8 +36,8 @@ def choose_runner() -> Runner:
             return Runner(configured.api_url)
         return Runner(
             None,
-            f"the Prefect server at {configured.api_url} ({configured.origin}) does not answer; "
-            "running in this process",
+            f"the Prefect server at {without_secrets(configured.api_url)} ({configured.origin}) "
+            "does not answer; running in this process",
         )
     if _listens(settings.LOCAL_SERVER) and _is_prefect(settings.LOCAL_SERVER):
         return Runner(settings.LOCAL_SERVER)
@@ -80,8 +81,12 @@ def _get(url: str, api_key: str | None = None) -> bytes:
         raise ValueError(url)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     request = urllib.request.Request(url, headers=headers)
-    local = urllib.parse.urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
-    handlers = [urllib.request.ProxyHandler({})] if local else []
-    with urllib.request.build_opener(*handlers).open(request, timeout=ANSWER_SECONDS) as answer:
+    with opener_for(url).open(request, timeout=ANSWER_SECONDS) as answer:
         content: bytes = answer.read(1024)
         return content
+
+
+def opener_for(url: str) -> urllib.request.OpenerDirector:
+    """What asks a server: never through a proxy when it is on this machine."""
+    local = urllib.parse.urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
+    return urllib.request.build_opener(*[urllib.request.ProxyHandler({})] if local else [])

@@ -26,6 +26,13 @@ _QUIET_TERMINAL = {
     "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "INFO",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "INFO",
 }
+# Kept in memory, as is usual, the slots of runs that were under way when a server was killed are
+# taken for ever, and a deployment with a limit never runs again. In files, they run out.
+_LASTING_LEASES = {
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+        "prefect.server.concurrency.lease_storage.filesystem"
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +88,33 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
         os.environ.setdefault(name, value)
 
 
-def prefect_environment(api_url: str, home: Path) -> dict[str, str]:
+def prefect_environment(api_url: str, home: Path, store: str = "") -> dict[str, str]:
     """The environment for Prefect's own programs, and for the flows they start.
 
     Args:
         api_url: the server's.
         home: the workspace.
+        store: where it is shared; empty for none.
     """
+    shared = {"BPELINE_STORE": store} if store else {}
     quiet = {**_QUIET_PREFECT, "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL"}
-    return {**quiet, **os.environ, "PREFECT_API_URL": api_url, "BPELINE_HOME": str(home)}
+    places = {"PREFECT_API_URL": api_url, "BPELINE_HOME": str(home), **shared}
+    return {**quiet, **_LASTING_LEASES, **os.environ, **places}
 
 
-def mlflow_server_environment() -> dict[str, str]:
+def mlflow_server_environment(store: str, artifacts: str) -> dict[str, str]:
     """The environment for an MLflow server of one user: no telemetry, no background jobs.
 
     Without the last one it starts eight more processes.
+
+    Args:
+        store: URI of its database; not an argument, because other users see those.
+        artifacts: where it keeps files.
     """
     defaults = {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
-    return {**defaults, **os.environ}
+    places = {"MLFLOW_BACKEND_STORE_URI": store, "MLFLOW_ARTIFACTS_DESTINATION": artifacts}
+    return {**defaults, **os.environ, **places}

@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cached_property, update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,11 +24,29 @@ MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle it
 
 _PATIENCE = 0.5  # seconds for what runs to end by itself
 
-_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+class Stop(Protocol):
+    """What tells a running step that its result is no longer wanted."""
+
+    def is_set(self) -> bool:
+        """Whether it is to stop."""
+
+
+_stop: ContextVar[Stop | None] = ContextVar("stop", default=None)
 
 
 class Stopped(Exception):
     """Raised inside a step that was asked to stop because the flow has already failed."""
+
+
+@contextmanager
+def stopped_by(stop: Stop) -> Iterator[None]:
+    """Let ``stop`` end the steps inside the block: `raise_if_stopped` asks it."""
+    token = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
 
 
 def raise_if_stopped() -> None:
@@ -66,6 +84,10 @@ class Step(Generic[P, R]):
         self.name = name
         self.retries = retries
         self.retry_on = retry_on
+
+    def __reduce__(self) -> str:
+        """A step goes to another process by its name; that process imports it."""
+        return self.function.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if in_prefect_flow():
@@ -141,13 +163,9 @@ def map_step(
     if len(items) > MOST_TASKS:
         raise ValueError(f"{len(items)} items: group them, at most {MOST_TASKS} are mapped")
     stop = threading.Event()
-    token = _stop.set(stop)
-    try:
-        submitting = _prefect_threads if in_prefect_flow() else _own_threads
-        with submitting(step, workers) as submit:
-            return _results([submit(item, shared) for item in items], stop, on_interrupt)
-    finally:
-        _stop.reset(token)
+    submitting = _prefect_threads if in_prefect_flow() else _own_threads
+    with stopped_by(stop), submitting(step, workers) as submit:
+        return _results([submit(item, shared) for item in items], stop, on_interrupt)
 
 
 Submit = Callable[[Any, dict[str, Any]], "Future[Any]"]
@@ -170,7 +188,7 @@ def _unless_stopped(step: Step[..., Any], item: Any, shared: dict[str, Any]) -> 
         return step.plain(item, **shared)
     except BaseException:
         stop = _stop.get()
-        if stop is not None:
+        if isinstance(stop, threading.Event):
             stop.set()  # at once: the thread that waits for us may take a while to wake up
         raise
 

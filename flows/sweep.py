@@ -1,35 +1,38 @@
 """Many vocab sizes and split patterns measured side by side; nothing is registered.
 
-Merges are a prefix order, so the largest size of a pattern is trained and serves the others; counts
-and merges stay in the workspace, so training the one that was chosen takes no time.
+The merges of byte-level BPE are a prefix order, so the largest size of a pattern is trained and
+serves the others; other algorithms learn every size. Counts and what was learned stay in the
+workspace, so training the one that was chosen takes no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flows import progress
-from flows.baselines import CHAMPION
-from flows.combine_counts import combine_counts
-from flows.count_words import count_words
-from flows.evaluate import Evaluated, evaluate
-from flows.evaluation_metrics import curves_of, metrics_of
-from flows.evaluation_setup import set_up_evaluation
-from flows.learn import learn
-from flows.plan_chunks import plan_chunks
-from flows.preparation import prepared
-from flows.publish import corpus_inputs, evaluation_inputs
-from flows.training_request import TrainingRequest
-from flows.training_run import TrainingRun
+from flows.evaluation.baselines import CHAMPION
+from flows.evaluation.evaluate import Evaluated, evaluate
+from flows.evaluation.evaluation_metrics import curves_of, metrics_of
+from flows.evaluation.evaluation_setup import set_up_evaluation
+from flows.training.algorithm_options import BYTE_BPE, choices_of
+from flows.training.combine_counts import combine_counts
+from flows.training.count_words import count_words
+from flows.training.learn import learn
+from flows.training.plan_chunks import plan_chunks
+from flows.training.preparation import prepared
+from flows.training.publish import corpus_inputs, evaluation_inputs
+from flows.training.training_request import TrainingRequest
+from flows.training.training_run import TrainingRun
 from registry.opening import open_registry
+from tokenizer_core.algorithms import ALGORITHMS
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.metric_names import ALL, BYTES_PER_TOKEN
+from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from registry.publication import CorpusInput
+    from registry.publishing.publication import CorpusInput
 
 SWEEP = "sweep"  # the member of a run's configuration that says it is one
 MOST_COMBINATIONS = 200
@@ -69,23 +72,27 @@ def sweep(
     paths: Sequence[str],
     name: str,
     vocab_sizes: Sequence[int],
-    patterns: Sequence[str] = ("gpt2",),
+    patterns: Sequence[str] = (),
     workspace: str | None = None,
     **parameters: Any,
 ) -> Sweep:
-    """Measure byte-level BPE of every size with every pattern, and record it in MLflow.
+    """Measure every size with every pattern, and record it in MLflow.
 
     Args:
         paths, name, workspace: as for `train_tokenizer`.
         vocab_sizes: numbers of ids.
-        patterns: split patterns: names or regexes.
-        parameters: others of `train_tokenizer`: special_tokens, held_out, evaluation, baselines …
+        patterns: split patterns: names or regexes; that of the algorithm when there are none.
+        parameters: others of `train_tokenizer`: algorithm, special_tokens, held_out, evaluation …
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
+    algorithm = parameters.get("algorithm", BYTE_BPE)
+    choices_of(algorithm)  # refuses what there is none of
+    usual = ALGORITHMS[algorithm].default_pattern
     sizes, patterns = sorted(set(vocab_sizes), reverse=True), list(dict.fromkeys(patterns))
-    if not sizes or not patterns or len(sizes) * len(patterns) > MOST_COMBINATIONS:
+    patterns = patterns or [usual]
+    if not sizes or len(sizes) * len(patterns) > MOST_COMBINATIONS:
         raise InvalidOption(
             f"{len(sizes)} sizes and {len(patterns)} patterns were asked for",
             f"at least one of each, and {MOST_COMBINATIONS} combinations at most",
@@ -94,7 +101,8 @@ def sweep(
     requests = [
         _request(paths, name, pattern, size, parameters) for pattern in patterns for size in sizes
     ]
-    with _sweeping(requests[0], sizes, patterns, workspace) as run:
+    asked = {"vocab_size": sizes, "pattern": patterns}
+    with sweeping(requests[0], asked, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
             if len(patterns) > 1 and not requests[0].evaluation:
                 run.note(
@@ -124,6 +132,7 @@ def _request(
         "special_tokens": [], "tie_break": None, "min_count": None, "max_token_bytes": None,
         "invalid_utf8": "strict", "held_out": 0.01, "text_field": "text", "workers": None,
         "min_word_count": 1, "required_tokens": [], "table_memory": 256,
+        "algorithm": BYTE_BPE,
     }  # fmt: skip
     return TrainingRequest.checked(
         **usual | parameters, paths=list(paths), name=name, pattern=pattern, vocab_size=size
@@ -145,7 +154,7 @@ def _of_pattern(
     with run.step("combine counts") as outcome:
         words = combine_counts(corpus, largest, workspace, run.id)
         outcome(words.outcome)
-    inputs = corpus_inputs(plan, corpus, words)
+    inputs = corpus_inputs(plan, corpus, words, largest)
     found: dict[int, Combination] = {}
     for request in requests:
         with run.step("learn merges", request.merges_shown, "merges") as outcome:
@@ -174,12 +183,18 @@ def _combination(request: TrainingRequest, evaluated: Evaluated, digest: str) ->
 
 
 @contextmanager
-def _sweeping(
-    request: TrainingRequest, sizes: Sequence[int], patterns: Sequence[str], workspace: str | None
+def sweeping(
+    request: TrainingRequest, varied: Mapping[str, Any], workspace: str | None
 ) -> Iterator[TrainingRun]:
-    """Hold the workspace; the row in the catalogue is no training that could be continued."""
+    """Hold the workspace; the row in the catalogue is no training that could be continued.
+
+    Args:
+        request: one of those that are measured.
+        varied: its members that vary, with all their values.
+        workspace: as for `train_tokenizer`.
+    """
     registry = open_registry(workspace)
-    asked = {**request.as_config(), "vocab_size": list(sizes), "pattern": list(patterns)}
+    asked = {**request.as_config(), **varied}
     with registry.workspace.lock(f"sweeping {request.name!r}") as held:
         row = registry.catalogue.start_run(request.name, {SWEEP: asked})
         run = TrainingRun(row.id, request, registry, progress.current(), held.doing)

@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flows.comparison_text import number_text
 from flows.sweep import Combination, Sweep
-from flows.training_request import TrainingRequest
+from flows.training.summary import markdown_table
+from flows.training.training_request import TrainingRequest
+from flows.versions.comparison_text import number_text
 from registry.figures import draw_sweep
 from registry.sweep_record import SweepChild, SweepRecord
-from registry.ui_links import run_link, ui_base
-from tokenizer_core.metric_names import BYTES_PER_TOKEN
+from registry.tracking.ui_links import run_link, ui_base
+from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from registry.opening import Registry
-    from registry.publication import CorpusInput
+    from registry.publishing.publication import CorpusInput
 
 COLUMNS = {
     "bytes/token": BYTES_PER_TOKEN,
@@ -72,7 +73,7 @@ def record_sweep(
                 children=tuple(_child(one, request) for one in sweep.combinations),
                 inputs=tuple(inputs),
                 figures=figures,
-                table=_markdown(table_of(sweep)),
+                table=markdown_table(table_of(sweep)) + "\n",
             )
         )
     base = ui_base(registry.tracker.settings.uri)
@@ -101,9 +102,3 @@ def _plain(pattern: str) -> str:
     """A pattern as part of the name of a metric: a regex is too long and has other characters."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", pattern).strip("_")
     return plain if plain == pattern else f"regex_{plain[:24]}"
-
-
-def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
-    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body)) + "\n"

@@ -10,28 +10,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from flows.algorithm_options import BYTE_BPE, CHARACTER_BPE
-from flows.combine_counts import add_up
-from flows.count_words import count_words
-from flows.learn import learn
-from flows.plan_chunks import plan_chunks
-from flows.summary import TrainingSummary
 from flows.train_tokenizer import train_tokenizer
-from flows.training_request import TrainingRequest
+from flows.training.algorithm_options import BYTE_BPE, CHARACTER_BPE
+from flows.training.combine_counts import add_up
+from flows.training.count_words import count_words
+from flows.training.learn import learn
+from flows.training.plan_chunks import plan_chunks
+from flows.training.summary import TrainingSummary
+from flows.training.training_request import TrainingRequest
 from registry.languages import keep_languages
+from registry.loading.references import validate_name
 from registry.opening import open_registry
-from registry.references import validate_name
-from registry.word_count_store import WordCountStore
+from registry.word_counts.store import WordCountStore
 from tokenizer_core.algorithms.subword_text import SubwordText
+from tokenizer_core.encoding.restricted_encoding import token_counts
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.language_choices import LanguageChoices, compare_choices
-from tokenizer_core.restricted_encoding import token_counts
-from tokenizer_core.vocabulary import to_printable
+from tokenizer_core.evaluation.language_choices import LanguageChoices, compare_choices
+from tokenizer_core.model.vocabulary import to_printable
 
 if TYPE_CHECKING:
-    from registry.workspace import Workspace
+    from registry.workspace.workspace import Workspace
+    from tokenizer_core.counting.word_counts import WordCounts
     from tokenizer_core.tokenizer import Tokenizer
-    from tokenizer_core.word_counts import WordCounts
 
 Choice = Literal["joint", "separate"]
 ALGORITHMS = (CHARACTER_BPE, BYTE_BPE)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from flows.combine_counts import combine_counts
-from flows.comparison_text import comparison_markdown
-from flows.count_words import count_words
-from flows.evaluate import evaluate
-from flows.evaluation_setup import set_up_evaluation
-from flows.learn import learn
-from flows.plan_chunks import plan_chunks
-from flows.preparation import prepared
-from flows.promote import promote_if_better
-from flows.publish import publish
-from flows.screen_tokens import screen_tokens
-from flows.summarize import summarize
-from flows.summary import TrainingSummary
-from flows.training_request import TrainingRequest
-from flows.training_run import training_run
+from flows.evaluation.evaluate import evaluate
+from flows.evaluation.evaluation_setup import set_up_evaluation
+from flows.training.combine_counts import combine_counts
+from flows.training.count_words import count_words
+from flows.training.learn import learn
+from flows.training.plan_chunks import plan_chunks
+from flows.training.preparation import prepared
+from flows.training.promote import promote_if_better
+from flows.training.publish import publish
+from flows.training.screen_tokens import screen_tokens
+from flows.training.summarize import summarize
+from flows.training.summary import TrainingSummary
+from flows.training.training_request import TrainingRequest
+from flows.training.training_run import training_run
+from flows.versions.comparison_text import comparison_markdown
 from tokenizer_core.errors import CorruptFile
 
 
@@ -28,10 +28,10 @@ def train_tokenizer(
     vocab_size: int = 32_000,
     pattern: str | None = None,
     special_tokens: list[str] | None = None,
-    tie_break: str | None = None,
+    tie_break: Literal["smallest-ids", "greatest-bytes", "first-seen"] | None = None,
     min_count: int | None = None,
     max_token_bytes: int | None = None,
-    invalid_utf8: str = "strict",
+    invalid_utf8: Literal["strict", "replace"] = "strict",
     held_out: float = 0.01,
     text_field: str = "text",
     workers: int | None = None,
@@ -39,12 +39,15 @@ def train_tokenizer(
     min_word_count: int = 1,
     required_tokens: list[str] | None = None,
     table_memory: int = 256,
-    algorithm: str = "byte-bpe",
+    algorithm: Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe"] = "byte-bpe",
     options: dict[str, Any] | None = None,
     evaluation: list[str] | None = None,
     baselines: list[str] | None = None,
     rules: str | None = None,
     extends: str | None = None,
+    sources: list[str] | None = None,
+    temperature: float | None = None,
+    engine: str = "local",
 ) -> TrainingSummary:
     """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
@@ -52,7 +55,8 @@ def train_tokenizer(
 
     Args:
         paths: files, directories and globs of .txt and .jsonl, each also .gz or .zst.
-            "python:stdlib" is the Python standard library's own source text.
+            "python:stdlib" is the Python standard library's own source text. Or one corpus file
+            (.toml, see `flows.training.corpus_sources`); empty when ``sources`` are given.
         name: the name to register under: a-z, 0-9, ".", "_" and "-".
         vocab_size: number of ids: special tokens, 256 bytes (or the characters), merges.
         pattern: the split pattern: a name or a regex; that of the algorithm when empty, gpt2 for
@@ -80,6 +84,13 @@ def train_tokenizer(
         rules: a .toml file of rules; the new version becomes champion if all hold, and stays
             candidate if one does not. The first version has nothing to be compared with.
         extends: digest of a registered version whose merges come first, see `bpeline extend`.
+        sources: instead of paths: named files with labels and weights, for instance
+            "german:language=de:domain=news:weight=2=de/*.txt".
+        temperature: brings the shares of named sources closer together (above 1) or further
+            apart (below), see `source_weights.weights_at`; that of the corpus file, else 1, when
+            empty.
+        engine: what counts: local (threads), dask (processes of this machine), or the address of a
+            Dask scheduler whose workers share the workspace and the corpus: tcp://HOST:PORT.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
@@ -91,7 +102,8 @@ def train_tokenizer(
         text_field=text_field, workers=workers, min_word_count=min_word_count,
         required_tokens=required_tokens or [], table_memory=table_memory,
         algorithm=algorithm, options=options or {}, evaluation=evaluation or [],
-        baselines=baselines or [], rules=rules, extends=extends or "",
+        baselines=baselines or [], rules=rules, extends=extends or "", engine=engine,
+        sources=sources or [], temperature=temperature,
     )  # fmt: skip
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
         if remark := request.pattern_remark:
@@ -104,13 +116,13 @@ def train_tokenizer(
                     outcome(plan.outcome)
                 with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, run.workspace, request)
-                    outcome(corpus.outcome)
+                    outcome(corpus.outcome, corpus.bytes_counted)
                 with run.step("combine counts") as outcome:
                     words = combine_counts(corpus, request, run.workspace, run.id)
-                    outcome(words.outcome)
+                    outcome(words.outcome, 0 if words.table.reused else corpus.corpus_bytes)
                 with run.step("learn merges", request.merges_shown, "merges") as outcome:
                     learned = learn(words, request, run.workspace)
-                    outcome(learned.outcome)
+                    outcome(learned.outcome, 0 if learned.resumed else corpus.corpus_bytes)
                 preparing.join()
                 with run.step("evaluate") as outcome:
                     evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
@@ -131,6 +143,7 @@ def train_tokenizer(
                 outcome(promotion.outcome)
         summary = summary.published(version, run.seconds, promotion)
         if evaluated.comparison is not None:
-            run.progress.compared(version.reference, comparison_markdown(evaluated.comparison))
+            compared = evaluated.comparison.called(version.reference)
+            run.progress.compared(version.reference, comparison_markdown(compared))
         run.progress.summary(summary.reference, summary.as_markdown())
         return summary

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flows import progress
-from flows.combine_counts import CountedWords, add_up
-from flows.count_words import CountedCorpus, count_chunks
-from flows.demo_corpus import DEMO, demo_corpus
-from flows.learn import learn
-from flows.plan_chunks import plan_reading
-from flows.summary import counted
-from flows.training_request import TrainingRequest
-from flows.training_run import Outcome
-from registry.artifacts import holds_version
-from registry.corpus_record import RecordedFile, corpus_record, digest_of_corpus
+from flows.progress import telling
+from flows.training.combine_counts import CountedWords, add_up
+from flows.training.count_words import CountedCorpus, count_chunks
+from flows.training.learn import learn
+from flows.training.plan_chunks import plan_reading, sources_of
+from flows.training.summary import counted
+from flows.training.training_request import TrainingRequest
 from registry.lineage import Lineage
-from registry.load import load_tokenizer
+from registry.loading.load import load_tokenizer
+from registry.loading.references import parse_registered
+from registry.loading.resolution import resolve
 from registry.opening import Registry, open_registry
-from registry.references import parse_registered
-from registry.resolution import resolve
-from registry.word_count_store import ShardStatistics
-from registry.workspace import Workspace
-from tokenizer_core.corpus import Source, SourceFile, find_source_files
+from registry.publishing.artifacts import holds_version
+from registry.word_counts.corpus_record import RecordedFile, corpus_record
+from registry.word_counts.store import ShardStatistics
+from registry.workspace.workspace import Workspace
+from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import MissingSource, UnknownVersion
 from tokenizer_core.formats import bpeline
@@ -152,16 +148,16 @@ class _Again:
             gone = tuple(Check(file.path, file.digest, GONE) for file in missing)
             return self._verdict("inputs gone", True, gone, ())
         plan = plan_reading(files, {})
-        with _step("count words", plan.bytes_to_read, "bytes") as outcome:
+        with telling("count words", plan.bytes_to_read, "bytes") as said:
             corpus = count_chunks(plan, made_in, self.request)
-            outcome(corpus.outcome)
+            said.append(corpus.outcome)
         inputs = _inputs(recorded, corpus)
-        made = [Check("corpus", row.corpus_digest, digest_of_corpus(corpus.readings))]
+        made = [Check("corpus", row.corpus_digest, corpus.digest)]
         if not made[0].holds:
             return self._verdict("inputs changed", True, inputs, made)
-        with _step("combine counts") as outcome:
+        with telling("combine counts") as said:
             words = add_up(corpus, self.request, made_in)
-            outcome(words.outcome)
+            said.append(words.outcome)
         made.append(Check("word counts", self._row_counts_digest, words.table.counts_digest))
         made += self._learned(words, made_in)
         return self._verdict(_said_of(made), True, inputs, made)
@@ -175,9 +171,9 @@ class _Again:
         """The tokenizer made again, and its files beside those that are kept."""
         if self.request.extends:
             self._bring_the_base(made_in)
-        with _step("learn merges", self.request.merges_shown, "merges") as outcome:
+        with telling("learn merges", self.request.merges_shown, "merges") as said:
             learned = learn(words, self.request, made_in)
-            outcome(learned.outcome)
+            said.append(learned.outcome)
         tokenizer = learned.tokenizer(self.request)
         yield Check("tokenizer", self.lineage.version.digest, tokenizer.digest)
         workspace, digest = self.lineage.registry.workspace, self.lineage.version.digest
@@ -215,17 +211,14 @@ def _files_of(
     Where it was not kept which they were, those that the same paths name now.
     """
     if recorded is None:
-        paths = [
-            str(demo_corpus(registry.workspace)) if path == DEMO else path for path in request.paths
-        ]
-        return find_source_files([Source(path) for path in paths]), []
+        return find_source_files(sources_of(request, registry.workspace)), []
     files, missing = [], []
     for file in recorded:
         if not os.path.lexists(file.path):
             missing.append(file)
             continue
         try:
-            files += find_source_files([Source(file.path)])
+            files += find_source_files([Source(file.path, file.source)])
         except MissingSource:
             missing.append(file)
     return files, missing
@@ -242,17 +235,6 @@ def _inputs(recorded: tuple[RecordedFile, ...] | None, corpus: CountedCorpus) ->
         )
         for reading in corpus.readings
     ]
-
-
-@contextmanager
-def _step(name: str, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
-    """Tell whoever listens."""
-    listener = progress.current()
-    listener.step_started(name, total, unit)
-    outcome = Outcome()
-    begin = time.perf_counter()
-    yield outcome
-    listener.step_finished(name, time.perf_counter() - begin, outcome.text)
 
 
 def lines_of(verification: Verification) -> list[str]:

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from registry.aliases import rollback as rollback
     from registry.comparison import compare_versions as compare_versions
     from registry.environment import configure as configure
-    from registry.exporting import export as export
-    from registry.exporting import export_version as export_version
-    from registry.load import load_tokenizer as load_tokenizer
+    from registry.exports.exporting import export as export
+    from registry.exports.exporting import export_version as export_version
+    from registry.loading.load import load_tokenizer as load_tokenizer
     from registry.opening import Registry as Registry
     from registry.opening import open_registry as open_registry
-    from registry.publication import (
+    from registry.publishing.publication import (
         CorpusInput as CorpusInput,
     )
-    from registry.publication import (
+    from registry.publishing.publication import (
         Publication as Publication,
     )
-    from registry.publication import (
+    from registry.publishing.publication import (
         PublishedVersion as PublishedVersion,
     )
-    from registry.publish import (
+    from registry.publishing.publish import (
         publish_outbox as publish_outbox,
     )
-    from registry.publish import (
+    from registry.publishing.publish import (
         publish_version as publish_version,
     )
     from registry.versions import (
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "load_tokenizer": "registry.load",
+    "load_tokenizer": "registry.loading.load",
     "list_versions": "registry.versions",
     "compare_versions": "registry.comparison",
     "promote": "registry.aliases",
     "rollback": "registry.aliases",
     "alias_history": "registry.aliases",
-    "export": "registry.exporting",
-    "export_version": "registry.exporting",
+    "export": "registry.exports.exporting",
+    "export_version": "registry.exports.exporting",
     "configure": "registry.environment",
     "open_registry": "registry.opening",
     "Registry": "registry.opening",
-    "publish_version": "registry.publish",
-    "publish_outbox": "registry.publish",
-    "Publication": "registry.publication",
-    "PublishedVersion": "registry.publication",
-    "CorpusInput": "registry.publication",
+    "publish_version": "registry.publishing.publish",
+    "publish_outbox": "registry.publishing.publish",
+    "Publication": "registry.publishing.publication",
+    "PublishedVersion": "registry.publishing.publication",
+    "CorpusInput": "registry.publishing.publication",
 }
 
 __all__ = list(_HOMES)

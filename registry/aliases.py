@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.gates import Rule, Verdict, judge, require
-from registry.measured import evidence_for
-from registry.opening import Registry, open_registry
-from registry.references import (
+from registry.loading.references import (
     ByAlias,
     ByNumber,
     parse_registered,
     validate_alias,
     validate_name,
 )
-from registry.resolution import ResolvedVersion, resolve
+from registry.loading.resolution import ResolvedVersion, resolve
+from registry.measured import evidence_for
+from registry.opening import Registry, open_registry
 from tokenizer_core.errors import InvalidOption, PromotionRefused, RegistryError, UnknownVersion
 
 if TYPE_CHECKING:
-    from registry.catalogue_records import AliasMove
-    from registry.workspace import Workspace
+    from registry.catalogue.records import AliasMove
+    from registry.workspace.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
 

@@ -1,23 +1,27 @@
 """Two versions side by side: their metrics, vocabs and merges, and what both make of documents.
 
-Finds and loads what is to be compared; how tokenizers differ is `tokenizer_core.comparison`'s.
+Finds and loads what is to be compared; `tokenizer_core.evaluation.comparison` says how they differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.load import load_tokenizer, load_version
+from registry.loading.load import load_tokenizer, load_version
+from registry.loading.references import ByPath, parse_reference
+from registry.loading.resolution import ResolvedVersion, resolve
 from registry.measured import metrics_of
 from registry.opening import Registry, open_registry
-from registry.references import ByPath, parse_reference
-from registry.resolution import ResolvedVersion, resolve
-from registry.word_count_store import WordCountStore
-from tokenizer_core.comparison import (
+from registry.word_counts.store import WordCountStore
+from tokenizer_core.corpus.document_stream import documents_of
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.sources import Source, find_source_files
+from tokenizer_core.errors import CorruptFile
+from tokenizer_core.evaluation.comparison import (
     DivergingMerge,
     DocumentComparison,
     VocabDifference,
@@ -26,18 +30,17 @@ from tokenizer_core.comparison import (
     compare_vocabs,
     first_diverging_merge,
 )
-from tokenizer_core.corpus import Source, find_source_files
-from tokenizer_core.document_stream import documents_of
-from tokenizer_core.errors import CorruptFile
-from tokenizer_core.metric_names import ALL
-from tokenizer_core.reading import Reading
+from tokenizer_core.evaluation.metric_names import ALL, SHOWN_PER_SLICE
+from tokenizer_core.evaluation.suite import EvaluationText, evaluate_texts
 
 if TYPE_CHECKING:
-    from registry.workspace import Workspace
-    from tokenizer_core.evaluation import Change, Evaluation
-    from tokenizer_core.measuring import Measured
+    from registry.workspace.workspace import Workspace
+    from tokenizer_core.corpus.sources import SourceFile
+    from tokenizer_core.evaluation.measuring import Measured
+    from tokenizer_core.evaluation.suite import Change, Evaluation, Opponent
     from tokenizer_core.tokenizer import Tokenizer
 
+_FIRST = "first"  # the label of the one that is compared with
 MOST_HELD_OUT = 32 << 20  # bytes; beyond it documents are left out evenly
 
 
@@ -83,6 +86,10 @@ class VersionComparison:
     documents: DocumentComparison | None
     slices: tuple[SliceChange, ...] = ()
 
+    def called(self, second: str) -> VersionComparison:
+        """The same under another name of the second one, which has its number now."""
+        return replace(self, second=second)
+
 
 @dataclass(frozen=True, slots=True)
 class SliceChange:
@@ -92,12 +99,30 @@ class SliceChange:
         name: of the slice.
         documents, bytes: how much text.
         change: from the first version to the second.
+        metrics: those that are shown of every slice (`SHOWN_PER_SLICE`).
     """
 
     name: str
     documents: int
     bytes: int
     change: Change
+    metrics: tuple[MetricPair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """Files to compare on that make a slice of their own.
+
+    Attributes:
+        name: of the slice.
+        files: as `find_source_files` found them.
+        language, domain: labels, which make slices too.
+    """
+
+    name: str
+    files: tuple[SourceFile, ...]
+    language: str | None = None
+    domain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +207,59 @@ def compare_evaluated(
         diverging=first_diverging_merge(*tokenizers),
         documents=compare_measured(*tokenizers, first[2], second[2], shown),
         slices=tuple(
-            SliceChange(
-                part.name,
-                int(evaluation.slices[part.name].metrics["evaluated/documents"]),
-                int(evaluation.slices[part.name].metrics["evaluated/bytes"]),
-                opponent.changes[part.name],
-            )
-            for part in evaluation.distinct_parts
+            _slice_change(part.name, evaluation, opponent) for part in evaluation.distinct_parts
         ),
+    )
+
+
+def compare_on_slices(
+    first: str | Path,
+    second: str | Path,
+    sources: Sequence[NamedFiles],
+    workspace: Workspace | Path | str | None = None,
+    *,
+    parallel: bool = False,
+    text_field: str = "text",
+    shown: int = 20,
+) -> VersionComparison:
+    """Compare two tokenizers on named texts: all figures are of these, and of every slice.
+
+    Args:
+        first, second, workspace, text_field, shown: as for `compare_versions`.
+        sources: at least one; names differ.
+        parallel: the texts of all languages say the same.
+
+    Raises:
+        UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
+        CorpusError: the files cannot be used.
+    """
+    registry = open_registry(workspace)
+    one, other = (_side(registry, reference) for reference in (first, second))
+    reading = _reading((one.tokenizer, other.tokenizer), text_field)
+    texts = [
+        EvaluationText(
+            source.name, documents_of(source.files, reading), source.language, source.domain
+        )
+        for source in sources
+    ]
+    evaluation, measured = evaluate_texts(other.tokenizer, {_FIRST: one.tokenizer}, texts, parallel)
+    return compare_evaluated(
+        (one.title, one.tokenizer, measured[_FIRST]),
+        (other.title, other.tokenizer, measured[""]),
+        evaluation,
+        _FIRST,
+        shown,
+    )
+
+
+def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> SliceChange:
+    before, after = opponent.slices[name].metrics, evaluation.slices[name].metrics
+    return SliceChange(
+        name,
+        int(after["evaluated/documents"]),
+        int(after["evaluated/bytes"]),
+        opponent.changes[name],
+        tuple(MetricPair(key, before.get(key), after.get(key)) for key in SHOWN_PER_SLICE),
     )
 
 
@@ -221,10 +291,14 @@ def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
 def _documents(
     on: Sequence[str | Path], text_field: str, tokenizers: tuple[Tokenizer, Tokenizer]
 ) -> Iterator[bytes]:
-    separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
-    reading = Reading(tokenizers[0].pattern, tuple(separators), text_field=text_field)
     files = find_source_files([Source(str(pattern)) for pattern in on])
-    return documents_of(files, reading)
+    return documents_of(files, _reading(tokenizers, text_field))
+
+
+def _reading(tokenizers: tuple[Tokenizer, Tokenizer], text_field: str) -> Reading:
+    """Documents end at the special tokens of either."""
+    separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
+    return Reading(tokenizers[0].pattern, tuple(separators), text_field=text_field)
 
 
 def _pattern(tokenizer: Tokenizer) -> str:

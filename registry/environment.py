@@ -8,12 +8,17 @@ The file knows addresses, never what lives behind them.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from tokenizer_core.digests import digest_of
+from tokenizer_core.urls import is_url, refuse_secrets
 
 HOME_VARIABLE = "BPELINE_HOME"
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 CATALOGUE_VARIABLE = "BPELINE_CATALOGUE_URL"
+ARTIFACTS_VARIABLE = "BPELINE_ARTIFACTS_URL"
+STORE_VARIABLE = "BPELINE_STORE"
 
 DEFAULT_HOME = Path(".bpeline")
 
@@ -35,13 +40,24 @@ class Addresses:
 
     Attributes:
         home: directory of the workspace.
+        store: URL of the store where its finished files are shared with other machines; empty for
+            none.
         tracking_uri: an MLflow URI, or None for the SQLite file inside the workspace.
         catalogue_url: an SQLAlchemy URL, or None for the SQLite file inside the workspace.
+        artifacts_url: where MLflow keeps files of new experiments, such as ``s3://bucket/mlflow``;
+            None for a folder of the workspace, or what an MLflow server decides.
     """
 
     home: Path = DEFAULT_HOME
-    tracking_uri: str | None = None
-    catalogue_url: str | None = None
+    store: str = ""
+    tracking_uri: str | None = field(default=None, repr=False)  # may hold a password
+    catalogue_url: str | None = field(default=None, repr=False)
+    artifacts_url: str | None = None
+
+    @property
+    def workspace(self) -> str:
+        """What names the workspace to another process of this machine."""
+        return self.store if self.home == cache_of(self.store) else str(self.home.absolute())
 
 
 _configured: Addresses | None = None
@@ -50,11 +66,32 @@ _set_by_us: dict[str, str] = {}
 
 def read_environment() -> Addresses:
     """The addresses the environment names, empty values counting as unset."""
+    home, store = workspace_of(os.environ.get(HOME_VARIABLE) or DEFAULT_HOME)
     return Addresses(
-        home=Path(os.environ.get(HOME_VARIABLE) or DEFAULT_HOME),
+        home=home,
+        store=os.environ.get(STORE_VARIABLE) or store,
         tracking_uri=os.environ.get(TRACKING_VARIABLE) or None,
         catalogue_url=os.environ.get(CATALOGUE_VARIABLE) or None,
+        artifacts_url=os.environ.get(ARTIFACTS_VARIABLE) or None,
     )
+
+
+def workspace_of(name: Path | str) -> tuple[Path, str]:
+    """The directory and the store of a workspace: a URL is a store with a directory in the cache.
+
+    Raises:
+        InvalidOption: the URL holds a password.
+    """
+    if not is_url(str(name)):
+        return Path(name), ""
+    refuse_secrets(str(name))
+    return cache_of(str(name)), str(name)
+
+
+def cache_of(store: str) -> Path:
+    """Where this machine keeps what it made for a store or fetched from it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return cache / "bpeline" / "workspaces" / digest_of(store.rstrip("/"))[:16]
 
 
 def names_mlflow_workspace() -> bool:
@@ -82,7 +119,8 @@ def configure(
     global _configured
     chosen = addresses()
     if workspace is not None:
-        chosen = replace(chosen, home=Path(workspace))
+        home, store = workspace_of(workspace)
+        chosen = replace(chosen, home=home, store=store or chosen.store)
     if tracking_uri is not None:
         chosen = replace(chosen, tracking_uri=tracking_uri)
     if catalogue_url is not None:

@@ -72,6 +72,56 @@ def draw_sweep(lines: Mapping[str, Curve], path: Path, title: str = "") -> Path:
     return _save(figure, path)
 
 
+def draw_choices(
+    values: Mapping[str, Sequence[float]], choices: Sequence[str], path: Path, title: str = ""
+) -> Path:
+    """Draw bytes per token of every slice over choices that have no order but the given one.
+
+    Args:
+        values: slice → a value for each choice; that of everything is drawn thicker.
+        choices: what they are called.
+    """
+    figure, axes = _empty_picture(title, rows=2 * len(values))
+    places = range(len(choices))
+    for number, (name, measured) in enumerate(values.items()):
+        color = _INK if name == "all" else _OTHERS[number % len(_OTHERS)]
+        width = 2.5 if name == "all" else 1.2
+        axes.plot(places, measured, color=color, marker="o", linewidth=width)
+        axes.annotate(
+            name, (len(choices) - 1, measured[-1]), xytext=(6, 0), textcoords="offset points",
+            color=color, fontsize=8, va="center",
+        )  # fmt: skip
+    axes.set_xticks(places, choices, rotation=30, ha="right")
+    axes.margins(x=0.15)
+    axes.set_ylabel("bytes per token")
+    return _save(figure, path)
+
+
+def draw_observations(
+    lines: Mapping[str, Curve], path: Path, title: str = "", level: float | None = None
+) -> Path:
+    """Draw bytes per token over the number of the observation, a line for each slice.
+
+    Args:
+        lines: slice → (number, bytes per token); the first eight.
+        level: of the version's own text, a dashed line.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = _empty_picture(title)
+    for number, (name, points) in enumerate(list(lines.items())[:_MOST_CURVES]):
+        color = _INK if number == 0 else _OTHERS[(number - 1) % len(_OTHERS)]
+        xs, ys = _columns(points)
+        axes.plot(xs, ys, color=color, marker="o", label=name)
+    if level is not None:
+        axes.axhline(level, color="#777777", linestyle="--", label="the version's own text")
+    axes.legend(frameon=False, fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("observation")
+    axes.set_ylabel("bytes per token")
+    return _save(figure, path)
+
+
 def draw_merge_gain(
     gains: Curve, path: Path, title: str = "", marks: Mapping[str, int] | None = None
 ) -> Path:

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tokenizer_core.errors import InvalidOption, PromotionRefused
-from tokenizer_core.metric_names import ALL, CONFIDENCES, FEWEST_RESAMPLED, POWER_OF_TOKENS
+from tokenizer_core.evaluation.metric_names import (
+    ALL,
+    CONFIDENCES,
+    FEWEST_RESAMPLED,
+    POWER_OF_TOKENS,
+)
 
 LARGEST_FILE = 1 << 20  # bytes
 Direction = Literal["higher", "lower"]
@@ -89,8 +94,18 @@ class Verdict:
         return self.said
 
 
-def read_rules(path: Path) -> tuple[Rule, ...]:
+def read_rules(
+    path: Path,
+    *,
+    metrics: Collection[str] | None = None,
+    with_intervals: Collection[str] = POWER_OF_TOKENS,
+) -> tuple[Rule, ...]:
     """Read rules from a TOML file.
+
+    Args:
+        metrics: the metrics there are; None accepts any, and says of one that was not measured
+            that the rule is broken.
+        with_intervals: those that may have a confidence.
 
     Raises:
         InvalidOption: no such file, not TOML, or a rule that says something else than a rule can.
@@ -104,7 +119,11 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     tables = content.pop("rule", None)
     if content or not isinstance(tables, list) or not tables:
         raise _unusable(path, f"it has {', '.join(content) or 'no [[rule]]'}")
-    return tuple(_rule(table, path) for table in tables)
+    rules = tuple(_rule(table, path, with_intervals) for table in tables)
+    for rule in rules:
+        if metrics is not None and rule.metric not in metrics:
+            raise _unusable(path, f"there is no {rule.metric}; metrics are {', '.join(metrics)}")
+    return rules
 
 
 def judge(rules: Sequence[Rule], evidence: Evidence) -> tuple[Verdict, ...]:
@@ -181,7 +200,7 @@ def _with_confidence(rule: Rule, tolerance: float, evidence: Evidence, sign: int
     return Verdict(rule, False, f"{said}: {abs(end - accepted):.2%} short")
 
 
-def _rule(table: Any, path: Path) -> Rule:
+def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
     if not isinstance(table, dict) or not {"metric", "direction"} <= table.keys():
         raise _unusable(path, "a rule lacks its metric or its direction")
     unknown = table.keys() - set(Rule.__slots__)
@@ -201,11 +220,11 @@ def _rule(table: Any, path: Path) -> Rule:
     confidence = table.get("confidence")
     if confidence is not None and confidence not in CONFIDENCES:
         raise _unusable(path, f"the confidence of {metric} is {confidence}")
-    if confidence is not None and metric not in POWER_OF_TOKENS:
-        known = ", ".join(POWER_OF_TOKENS)
+    if confidence is not None and metric not in with_intervals:
+        known = ", ".join(with_intervals)
         raise _unusable(path, f"{metric} has no interval; those with one are {known}")
     # A rule with only a limit does not look at the version before.
-    only_limit = "limit" in table and confidence is None
+    only_limit = "limit" in table and (confidence is None or metric not in POWER_OF_TOKENS)
     tolerance = table.get("tolerance", None if only_limit else 0.0)
     return Rule(
         metric,

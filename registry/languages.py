@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.load import load_tokenizer
+from registry.loading.load import load_tokenizer
+from registry.loading.references import validate_name
 from registry.opening import Registry, open_registry
-from registry.references import validate_name
-from tokenizer_core.digests import canonical_json
+from tokenizer_core.digests import canonical_json, sealed, unsealed
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidOption
 
 if TYPE_CHECKING:
-    from registry.workspace import Workspace
+    from registry.workspace.workspace import Workspace
     from tokenizer_core.tokenizer import Tokenizer
 
 COMPARISON = "languages.json"
@@ -58,7 +58,7 @@ def keep_languages(
     for language, times in counts.items():
         seen = np.flatnonzero(times)
         listed = np.stack((seen, times[seen]), axis=1).tolist()
-        contents[f"language.{language}.json"] = canonical_json({"counts": listed})
+        contents[f"language.{language}.json"] = canonical_json(sealed({"counts": listed}))
         contents[f"vocabulary.{language}.txt"] = vocabularies[language].encode()
     for file_name, content in contents.items():
         DURABLE.write(directory / file_name, content)
@@ -96,7 +96,8 @@ def language_counts(
         )
     counts = np.zeros(max(tokenizer.vocab) + 1, np.int64)
     try:
-        listed = np.array(json.loads(path.read_bytes())["counts"], np.int64).reshape(-1, 2)
+        record = unsealed(json.loads(path.read_bytes()))
+        listed = np.array(record["counts"], np.int64).reshape(-1, 2)
         counts[listed[:, 0]] = listed[:, 1]
     except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
         raise CorruptFile(

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from registry.artifacts import holds_version
-from registry.word_count_shards import ShardFiles
-from registry.word_count_store import TableHandle, WordCountStore
+from registry.publishing.artifacts import holds_version
+from registry.word_counts.shards import ShardFiles
+from registry.word_counts.store import TableHandle, WordCountStore
 from tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
 
 if TYPE_CHECKING:
-    from registry.catalogue_records import Version
+    from registry.catalogue.records import Version
+    from registry.loading.resolution import ResolvedVersion
     from registry.opening import Registry
-    from registry.resolution import ResolvedVersion
-    from tokenizer_core.split_patterns import SplitPattern
-    from tokenizer_core.word_counts import WordCounts
+    from tokenizer_core.counting.word_counts import WordCounts
+    from tokenizer_core.splitting.split_patterns import SplitPattern
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     created_at    UTC, ISO 8601
     held_out      whether training had not seen the texts
     parallel      whether the texts of all languages say the same
-    definitions   what figures rest on beside their formulas (`tokenizer_core.metrics.DEFINITIONS`)
+    definitions   what figures rest on beside their formulas (`DEFINITIONS` of metrics.py)
     sources       [{name, files, language, domain, digest, documents, bytes}]
     slices        {slice: {texts, metrics: {name: value}, curve: [[size, bytes per token]],
                   merge_gain: [[size, tokens saved by one merge, of a million]]}}; "all" is
-                  everything; names of metrics: `tokenizer_core.metric_names`
+                  everything; names of metrics: `tokenizer_core.evaluation.metric_names`
     compared      {label: {reference, digest, vocab_size, slices: {slice: {metrics, tokens_change:
                   {value, mean_ratio, documents, intervals: {"0.95": [low, high]}}}}}}; the label
                   "champion" is the version that ``champion`` pointed to
@@ -23,6 +23,8 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     training      {dead, rare, junk, f95_by_size: [[size, count]]} of the words trained on, or null
     suggested     {knee, well_used}: vocab sizes, or null; the rules are `compression_curve.knee`
                   and `TokenUsage.largest_well_used`
+    screening     {suspicious: [[id, kind]], chunks, one_chunk, one_document, unread: [id]}, see
+                  `registry.screening.Screening`; not where something else than training wrote it
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from registry.catalogue_records import last_values, utc_now
+from registry.catalogue.records import last_values, utc_now
 from registry.gates import Evidence
+from registry.loading.resolution import ResolvedVersion
 from registry.opening import Registry
-from registry.resolution import ResolvedVersion
-from tokenizer_core.digests import canonical_json
+from tokenizer_core.digests import canonical_json, sealed, unsealed
 from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.metric_names import ALL
+from tokenizer_core.evaluation.metric_names import ALL
 
 if TYPE_CHECKING:
-    from tokenizer_core.evaluation import Change, Evaluation
-    from tokenizer_core.token_usage import TokenUsage
+    from tokenizer_core.evaluation.suite import Change, Evaluation
+    from tokenizer_core.evaluation.token_usage import TokenUsage
 
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
@@ -72,17 +74,17 @@ def evaluation_of(registry: Registry, version: ResolvedVersion) -> dict[str, Any
 def read_evaluation(directory: Path) -> dict[str, Any] | None:
     """The ``evaluation.json`` in a version's directory, or None."""
     path = directory / EVALUATION_FILE
-    with suppress(OSError, ValueError):  # what is no JSON says nothing
+    with suppress(OSError, ValueError):  # what is damaged says nothing
         if path.stat().st_size <= _LARGEST_FILE:
             content = json.loads(path.read_bytes())
             if isinstance(content, dict) and content.get("format") == FORMAT:
-                return content
+                return unsealed(content)
     return None
 
 
 def write_evaluation(record: Mapping[str, Any], directory: Path) -> None:
     """Keep an evaluation beside the version's files, in the place of an earlier one."""
-    DURABLE.write(directory / EVALUATION_FILE, canonical_json(record))
+    DURABLE.write(directory / EVALUATION_FILE, canonical_json(sealed(record)))
 
 
 def evidence_for(
@@ -138,8 +140,8 @@ def evaluation_record(
         references: label → what people call the tokenizer compared with.
         usage: of the words trained on, for byte-level BPE.
     """
-    from tokenizer_core.compression_curve import knee
-    from tokenizer_core.metrics import DEFINITIONS
+    from tokenizer_core.evaluation.compression_curve import knee
+    from tokenizer_core.evaluation.metrics import DEFINITIONS
 
     texts = {part.name: list(part.texts) for part in evaluation.parts}
     return {

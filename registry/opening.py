@@ -5,20 +5,21 @@ Turns addresses into things that answer; knows nothing of what is asked of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.environment import addresses
-from registry.tracked import TrackingSettings
-from registry.tracking import MlflowTracker
-from registry.ui_links import is_server
-from registry.workspace import Workspace
+from registry.environment import addresses, workspace_of
+from registry.tracking.tracked import TrackingSettings
+from registry.tracking.tracking import MlflowTracker
+from registry.tracking.ui_links import is_server
+from registry.workspace.workspace import Workspace
 from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import StorageError
+from tokenizer_core.errors import InvalidOption, StorageError
+from tokenizer_core.urls import is_url, refuse_secrets
 
 if TYPE_CHECKING:
-    from registry.catalogue import Catalogue
+    from registry.catalogue.catalogue import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Place:
     """
 
     workspace: Workspace
-    tracking_uri: str
-    catalogue_url: str
+    tracking_uri: str = field(repr=False)  # may hold a password
+    catalogue_url: str = field(repr=False)
 
     @property
     def key(self) -> str:
@@ -63,24 +64,44 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
     """
     chosen = addresses()
     if not isinstance(workspace, Workspace):
-        home = chosen.home if workspace is None else workspace
+        home, store = workspace_of(chosen.home if workspace is None else workspace)
+        store = store or chosen.store
         remote = chosen.tracking_uri is not None and chosen.catalogue_url is None
-        if make or remote or Workspace.is_at(home):
+        # A store is read through a workspace of this machine, which keeps what was fetched.
+        if make or remote or store or Workspace.is_at(home):
             # Without a sweep: that takes the lock for an instant, which a reader must not.
-            workspace = Workspace.open(home, sweep=False)
+            workspace = Workspace.open(home, store=store, sweep=False)
         elif chosen.catalogue_url is not None:
-            workspace = Workspace(Path(home).expanduser().absolute())
+            workspace = Workspace(Path(home).expanduser().absolute(), store)
         else:
             raise StorageError(
                 f"there is no workspace at {Path(home).expanduser().absolute()}",
                 "a directory that `bpeline train` has made",
                 "type `bpeline train --demo` to make one, or name yours with --workspace",
             )
+    if workspace.store:
+        _require_a_server(workspace.store, chosen.catalogue_url)
     return Place(
         workspace,
         chosen.tracking_uri or workspace.mlflow_uri,
         chosen.catalogue_url or workspace.catalogue_url,
     )
+
+
+def _require_a_server(store: str, catalogue_url: str | None) -> None:
+    refuse_secrets(store)
+    if not is_url(store):
+        raise InvalidOption(
+            f"BPELINE_STORE is {store!r}",
+            "a URL such as s3://bucket/prefix",
+            "mend it, or set BPELINE_HOME to a directory and leave BPELINE_STORE out",
+        )
+    if catalogue_url is None or catalogue_url.startswith("sqlite"):
+        raise InvalidOption(
+            f"{store} is shared with other machines, but the catalogue is a file of this one",
+            "with a store, a catalogue that all machines reach: PostgreSQL",
+            "set BPELINE_CATALOGUE_URL=postgresql+psycopg://user@host/name",
+        )
 
 
 def open_registry(
@@ -99,7 +120,7 @@ def open_registry(
         InvalidOption: the directory is not a workspace.
         StorageError: it cannot be used, or there is none and none is to be made.
     """
-    from registry.catalogue import Catalogue
+    from registry.catalogue.catalogue import Catalogue
 
     place = locate(workspace, make=make)
     return Registry(
@@ -110,6 +131,13 @@ def open_registry(
 
 
 def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
-    """Settings for a tracking URI: a server keeps artifacts itself, else the workspace does."""
-    place = None if is_server(uri) else workspace.mlflow_artifacts.resolve().as_uri()
+    """Settings for a tracking URI: a server keeps artifacts itself, else the workspace does.
+
+    With a store it is there, and where a place for them is configured, that is it.
+    """
+    place = addresses().artifacts_url
+    if place is None and not is_server(uri):
+        place = workspace.mlflow_artifacts.resolve().as_uri()
+        if workspace.store:
+            place = f"{workspace.store.rstrip('/')}/mlflow-artifacts"
     return TrackingSettings(uri=uri, artifact_location=place)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from registry.publication import CorpusInput
+from registry.publishing.publication import CorpusInput
 
 
 @dataclass(frozen=True, slots=True)

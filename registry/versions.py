@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.catalogue_records import last_values
-from registry.opening import open_registry
-from registry.references import (
+from registry.catalogue.records import last_values
+from registry.loading.references import (
     validate_name,
 )
+from registry.opening import open_registry
 
 if TYPE_CHECKING:
-    from registry.workspace import Workspace
+    from registry.workspace.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres import PostgresServer, postgres_server
+from s3_server import S3Server, s3_server
 
 # Set before any dependency is imported: some read these at import.
 os.environ.update(
@@ -17,9 +19,32 @@ os.environ.update(
     MLFLOW_DISABLE_TELEMETRY="true",
     PREFECT_SERVER_ANALYTICS_ENABLED="false",
 )
-INHERITED = ("BPELINE_HOME", "BPELINE_CATALOGUE_URL", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
+INHERITED = ("BPELINE_HOME", "BPELINE_CATALOGUE_URL", "BPELINE_ARTIFACTS_URL", "BPELINE_STORE",
+             "MLFLOW_TRACKING_URI", "PREFECT_API_URL")  # fmt: skip
 for inherited in INHERITED:
     os.environ.pop(inherited, None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A real PostgreSQL server."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _s3_server() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """A real S3 server on this machine, which this process is configured for."""
+    for name, value in _s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return _s3_server
+
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 
@@ -28,7 +53,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--texts", type=int, default=1_000_000, help="how many texts each slow differential takes"
     )
-    parser.addoption("--seed", type=int, default=1, help="which texts these are")
+    parser.addoption(
+        "--cases", type=float, default=1.0, help="how many times as many cases of reliability"
+    )
+    parser.addoption(
+        "--point", type=int, default=0, help="the one crash point or case to do again; 0: all"
+    )
+    parser.addoption(
+        "--corpora", type=int, default=200_000, help="how many corpora differential training takes"
+    )
+    parser.addoption(
+        "--stride", type=int, default=29, help="of how many requests to MLflow one gets a fault"
+    )
+    parser.addoption("--seed", type=int, default=1, help="which random cases these are")
 
 
 @pytest.fixture(scope="session")

@@ -19,17 +19,21 @@ CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
 ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
 # Libraries that a user may leave out: imported when asked for, each behind one door.
 OPTIONAL = {
-    "nltk": "tokenizer_core/sentences.py",
-    "jieba": "tokenizer_core/segmenting.py",
-    "sudachipy": "tokenizer_core/segmenting.py",
+    "nltk": "tokenizer_core/corpus/sentences.py",
+    "jieba": "tokenizer_core/splitting/segmenting.py",
+    "sudachipy": "tokenizer_core/splitting/segmenting.py",
+    "fsspec": "tokenizer_core/remote_files.py",
+    "distributed": "flows/cluster/dask_engine.py",
+    "dask": "flows/cluster/dask_engine.py",
     # The programs that exports are made for, to compare what they make of them.
     **dict.fromkeys(
         ("tokenizers", "transformers", "tiktoken", "subword_nmt", "sentencepiece", "gguf"),
-        "registry/native_readers.py",
+        "registry/exports/native_readers.py",
     ),
+    "cyllama": "registry/exports/llama_cpp_program.py",
 }
 # Logged with every version and run by MLflow's own loader, far from this package.
-SHIPPED_TO_MLFLOW = "registry/mlflow_model.py"
+SHIPPED_TO_MLFLOW = "registry/tracking/mlflow_model.py"
 
 
 def name_of(path: Path) -> str:
@@ -132,7 +136,10 @@ def test_the_environment_is_read_in_named_places_only() -> None:
 
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_METHODS = {"extractall", "unpack_archive", "write_text", "write_bytes", "rename", "move"}
-FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+FORBIDDEN_MODULES = {
+    *("pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"),  # run what they read
+    *("zipfile", "tarfile", "runpy", "code", "codeop", "yaml"),
+}
 # Writers that are not durable state: the durable path itself, and files a user asked for by name.
 WRITERS = {"tokenizer_core/durable_files.py"}
 
@@ -162,11 +169,62 @@ def test_nothing_executes_data_and_one_path_writes(path: Path) -> None:
             assert not writing, f"durable files only: {ast.unparse(node)}"
 
 
+# What changes a disk behind the durable writer's back, and the files that may: each with a reason.
+CHANGES = {
+    *("os.write", "os.pwrite", "os.ftruncate", "os.truncate", "os.rename", "os.renames"),
+    *("os.replace", "os.link", "os.symlink", "os.remove", "os.unlink", "os.makedirs", "os.mkdir"),
+    *("shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.copytree", "shutil.move"),
+    *("shutil.rmtree", "json.dump", "np.save", "np.savez", "np.savetxt"),
+}
+CHANGING_METHODS = {"unlink", "touch", "symlink_to", "hardlink_to", "tofile", "to_parquet", "rmdir"}
+MAY_CHANGE = {
+    "tokenizer_core/durable_files.py": "it is the one",
+    "tokenizer_core/shards/shard_formats.py": "writes aside, where the durable writer said",
+    "tokenizer_core/kernels/compilation.py": "a cache of compiled code, made again when damaged",
+    "registry/workspace/lock.py": "the lock is on the very file that names its holder",
+    "registry/workspace/workspace.py": "sweeps what was never published",
+    "registry/word_counts/tables.py": "removes the log of a database that is written aside",
+    "registry/tracking/mlflow_models.py": "lays out a temporary directory for MLflow to read",
+    "tokenizer_core/splitting/regex_processes.py": "pipes to processes, and the null device",
+    "flows/cluster/encode_shards.py": "removes the copy of a tokenizer that workers read",
+    "flows/cluster/errands.py": "removes the mark that somebody waits",
+    "flows/cli/main.py": "the null device",
+}
+OPENS_FOR_WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
+
+
+def changes_in(path: Path) -> Iterator[str]:
+    """Calls that change what a disk holds."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        called = ast.unparse(node.func)
+        flags = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+        opens = called == "os.open" and flags & OPENS_FOR_WRITING
+        if called in CHANGES or node.func.attr in CHANGING_METHODS or opens:
+            yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_what_changes_a_disk_goes_through_the_durable_writer(path: Path) -> None:
+    if name_of(path) not in MAY_CHANGE:
+        assert list(changes_in(path)) == []
+
+
+def test_no_exception_outlives_its_reason() -> None:
+    assert [name for name in MAY_CHANGE if not list(changes_in(ROOT / name))] == []
+
+
+def test_nobody_but_a_test_puts_another_disk_under_the_durable_writer() -> None:
+    users = [name_of(path) for path in MODULES if "DURABLE.on(" in path.read_text()]
+    assert users == []
+
+
 def test_importing_the_core_loads_no_service() -> None:
     program = (
         "import sys, tokenizer_core; "
-        "print(*[m for m in ('duckdb', 'sqlalchemy', 'mlflow', 'prefect', 'pyarrow', 'registry', "
-        "'flows') if m in sys.modules])"
+        "print(*[m for m in ('duckdb', 'sqlalchemy', 'mlflow', 'prefect', 'pyarrow', 'fsspec', "
+        "'registry', 'flows') if m in sys.modules])"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
@@ -178,7 +236,7 @@ def test_importing_the_core_loads_no_service() -> None:
 def test_heavy_libraries_are_imported_when_needed_and_not_before(room: str) -> None:
     program = (
         f"import sys, {room}; "
-        "print(*[m for m in ('duckdb', 'mlflow', 'prefect', 'pyarrow', 'matplotlib') "
+        "print(*[m for m in ('duckdb', 'mlflow', 'prefect', 'pyarrow', 'matplotlib', 'fsspec') "
         "if m in sys.modules])"
     )
     loaded = subprocess.run(

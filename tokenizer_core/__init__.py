@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tokenizer_core.counting import count_words
-    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.counting.count_corpus import count_words
+    from tokenizer_core.counting.word_counts import WordCounts
+    from tokenizer_core.splitting.split_patterns import SplitPattern
     from tokenizer_core.tokenizer import Tokenizer
     from tokenizer_core.trainers.bpe import train_bpe
     from tokenizer_core.trainers.characters import (
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
         train_frequency_bpe,
         train_wordpiece,
     )
-    from tokenizer_core.word_counts import WordCounts
 
 _HOMES = {
-    "SplitPattern": "tokenizer_core.split_patterns",
-    "WordCounts": "tokenizer_core.word_counts",
-    "count_words": "tokenizer_core.counting",
+    "SplitPattern": "tokenizer_core.splitting.split_patterns",
+    "WordCounts": "tokenizer_core.counting.word_counts",
+    "count_words": "tokenizer_core.counting.count_corpus",
     "train_bpe": "tokenizer_core.trainers.bpe",
     "train_char_bpe": "tokenizer_core.trainers.characters",
     "train_wordpiece": "tokenizer_core.trainers.characters",

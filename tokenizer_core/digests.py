@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
+SEAL = "seal"
 
 
 def digest_of_bytes(*parts: Any) -> str:
@@ -36,3 +38,22 @@ def canonical_json(value: Any) -> bytes:
 def digest_of(value: Any) -> str:
     """Digest of a JSON value in canonical form."""
     return digest_of_bytes(canonical_json(value))
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON record with the digest of all that it says, by which damage to its file is seen."""
+    values = json.loads(canonical_json(dict(record)))
+    return {**record, SEAL: digest_of(values)}
+
+
+def unsealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What was sealed; a record without a seal is taken as it is, since older ones have none.
+
+    Raises:
+        ValueError: it does not say what was sealed.
+    """
+    values = dict(record)
+    seal = values.pop(SEAL, None)
+    if seal is not None and seal != digest_of(values):
+        raise ValueError("it does not have the digest that it gives")
+    return values

@@ -20,6 +20,7 @@
     │   ├── CorruptFile             a stored file fails its digest
     │   └── WorkspaceLocked         another run holds the workspace
     ├── WorkerLost              a process that works for this one cannot be started or was killed
+    │   └── WorkerRefused           a worker runs another program or does not see the files
     └── RegistryError           a version cannot be found, published or loaded
         ├── UnknownVersion          no such name, alias, number or digest
         └── RegistryUnreachable     the tracking server does not answer
@@ -122,6 +123,10 @@ class WorkspaceLocked(StorageError):
 
 
 class WorkerLost(BpelineError):
+    pass
+
+
+class WorkerRefused(WorkerLost):
     pass
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 
 import regex
@@ -64,6 +65,23 @@ def count_words(
             if piece not in special_tokens:
                 words.update(word.encode() for word in split(piece, pattern))
     return dict(words)
+
+
+def mix(sources: Iterable[tuple[Mapping[bytes, int], Fraction]]) -> dict[bytes, int]:
+    """The word counts of sources with weights, added up.
+
+    The sum of one source is multiplied and rounded once, half to even; a word that occurs keeps a
+    count of 1 at least, unless its source has the weight 0.
+
+    >>> mix([({b"a": 3, b"b": 1}, Fraction(1, 2)), ({b"a": 10}, Fraction(1))])
+    {b'a': 12, b'b': 1}
+    """
+    words: dict[bytes, int] = {}
+    for counts, weight in sources:
+        if weight:
+            for word, count in counts.items():
+                words[word] = words.get(word, 0) + max(1, round(count * weight))
+    return words
 
 
 def count_pairs(words: Mapping[Symbols, int]) -> dict[Pair, int]:

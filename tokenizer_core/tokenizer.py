@@ -9,21 +9,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.batch_encoding import encode_batch
 from tokenizer_core.collection_pause import garbage_collection_paused
-from tokenizer_core.corpus import AnyPath, find_source_files, sources_of
-from tokenizer_core.file_encoding import file_encoding_of
+from tokenizer_core.corpus.sources import AnyPath, find_source_files, sources_of
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.encoding.batch_encoding import encode_batch
+from tokenizer_core.encoding.padding import Side, pad
+from tokenizer_core.encoding.short_texts import SHORT_TEXT
+from tokenizer_core.encoding.special_policy import SpecialPolicy
+from tokenizer_core.encoding.text_encoding import AllowedSpecial, OnSpecial, TextEncoding
+from tokenizer_core.encoding.text_input import utf8_of
+from tokenizer_core.encoding.text_stream import cut_stream
 from tokenizer_core.freed_memory import return_freed_memory
-from tokenizer_core.padding import Side, pad
-from tokenizer_core.shard_formats import ShardFormat, shard_format
-from tokenizer_core.shard_job import SHARD_BYTES, ShardJob
-from tokenizer_core.short_texts import SHORT_TEXT
-from tokenizer_core.special_policy import SpecialPolicy
-from tokenizer_core.text_encoding import AllowedSpecial, OnSpecial, TextEncoding
-from tokenizer_core.text_input import utf8_of
-from tokenizer_core.text_stream import cut_stream
-from tokenizer_core.token_shards import ShardRecord, TokenShards
-from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.shards.file_encoding import file_encoding_of
+from tokenizer_core.shards.ids_in_memory import DocumentIds, gather_files
+from tokenizer_core.shards.shard_formats import ShardFormat, shard_format
+from tokenizer_core.shards.shard_job import SHARD_BYTES, ShardJob
+from tokenizer_core.shards.token_shards import ShardRecord, TokenShards
 
 Format = Literal[
     "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
@@ -254,6 +255,28 @@ class Tokenizer(TextEncoding):
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
         return job.run(threads)
+
+    def encode_files_to_numpy(
+        self,
+        paths: AnyPath | Iterable[AnyPath],
+        *,
+        threads: int | None = None,
+        separator: str | None = None,
+        end_of_text: str | None = None,
+        invalid_utf8: Literal["strict", "replace"] = "strict",
+        text_field: str = "text",
+        on_progress: Callable[[int], None] | None = None,
+    ) -> DocumentIds:
+        """Encode files that fit in memory as ids, on all processors; writes nothing.
+
+        Arguments and errors are those of `encode_files`, and so are the ids.
+
+        Returns:
+            A sequence with the ids of each document; all of them are ``ids`` of it, uint16 for a
+            vocab of at most 65,536 ids, else uint32.
+        """
+        encoding = file_encoding_of(self, separator, end_of_text, invalid_utf8, text_field)
+        return gather_files(encoding, find_source_files(sources_of(paths)), threads, on_progress)
 
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
         """How often each merge fires on counted words: int64 ``[n_merges]``.

@@ -21,15 +21,15 @@ from tokenizer_core.errors import BpelineError
 
 
 def _count(pattern: str) -> None:
-    from tokenizer_core.counting import compile_counting
-    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.counting.count_corpus import compile_counting
+    from tokenizer_core.splitting.split_patterns import SplitPattern
 
     compile_counting(SplitPattern.parse(pattern))
 
 
 def _learn() -> None:
+    from tokenizer_core.counting.word_counts import WordCounts
     from tokenizer_core.trainers.bpe import train_bpe
-    from tokenizer_core.word_counts import WordCounts
 
     counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
     for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
@@ -55,13 +55,13 @@ def _learn_over_a_large_alphabet() -> None:
 
 
 def _encode() -> None:
-    from tokenizer_core.encoding import derive_merges
-    from tokenizer_core.encoding_memory import WordTable
+    from tokenizer_core.counting.word_counts import WordCounts
+    from tokenizer_core.encoding.encoding_memory import WordTable
+    from tokenizer_core.encoding.merge_encoding import derive_merges
+    from tokenizer_core.encoding.short_texts import SHORT_TEXT
     from tokenizer_core.kernels.measure_text import SUMS, measure_spans
-    from tokenizer_core.merge_list import find_merges
-    from tokenizer_core.short_texts import SHORT_TEXT
+    from tokenizer_core.model.merge_list import find_merges
     from tokenizer_core.tokenizer import Tokenizer
-    from tokenizer_core.word_counts import WordCounts
 
     vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
     tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)
@@ -82,10 +82,10 @@ def _encode() -> None:
 def _characters() -> None:
     from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
     from tokenizer_core.algorithms.subword_text import SubwordText
-    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.counting.word_counts import WordCounts
+    from tokenizer_core.splitting.split_patterns import SplitPattern
     from tokenizer_core.tokenizer import Tokenizer
     from tokenizer_core.trainers import characters
-    from tokenizer_core.word_counts import WordCounts
 
     letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()  # an alphabet larger than bytes
     words = {b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3, letters: 1}

@@ -56,11 +56,11 @@ def promote(
     The first version an alias points to must only keep to limits (limit = 3.5). A refusal is
     written into the history and on the version in MLflow; the exit code is 3.
     """
-    from registry.aliases import promote as promote_version
+    from flows.versions.alias_moves import promote as promote_version
     from registry.gates import read_rules
 
     rules = read_rules(rules_file) if rules_file else ()
-    _say(promote_version(reference, alias, by or _user(), reason, rules=rules), as_json)
+    _say(promote_version(reference, alias, by or _user(), reason, _note, rules=rules), as_json)
 
 
 @click.command(
@@ -78,9 +78,9 @@ Examples:
 @json_option
 def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
-    from registry.aliases import rollback as roll_back
+    from flows.versions.alias_moves import rollback as roll_back
 
-    _say(roll_back(name, alias, by or _user(), reason or "rollback"), as_json)
+    _say(roll_back(name, alias, by or _user(), reason or "rollback", _note), as_json)
 
 
 @click.command(
@@ -125,6 +125,10 @@ def _say(change: AliasChange, as_json: bool) -> None:
         return
     before = "" if change.before is None else f" (before: {change.name}/{change.before})"
     click.echo(f"{target} points to {change.version} now{before}")
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {text}", err=True)
 
 
 def _user() -> str:

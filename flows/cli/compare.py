@@ -15,6 +15,8 @@ Examples:
   bpeline compare news@champion news@candidate
   bpeline compare news/3 news/4 --on 'fresh/*.jsonl' --html difference.html
   bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json
+  bpeline compare news/3 news/4 --morphology morphs.tsv
+  bpeline compare news/3 news/4 --on 'english=en/*.txt' --on 'german:language=de=de/*.txt'
 """,
 )
 @click.argument("first", metavar="A")
@@ -24,7 +26,8 @@ Examples:
     "files",
     multiple=True,
     metavar="FILES",
-    help="Text to encode with both: files, directories or globs; may be repeated.  "
+    help="Text to encode with both: files, directories or globs; may be repeated. As named "
+    "sources (NAME=FILES, or a .toml file, as of `bpeline train --eval`) each is a slice.  "
     "[default: the documents held out when B was trained, where this workspace has them]",
 )
 @click.option(
@@ -33,6 +36,13 @@ Examples:
     default=10,
     show_default=True,
     help="How many words of each kind to show.",
+)
+@click.option(
+    "--morphology",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Words and their morphs (unhappiness<tab>un happi ness on each line): do tokens end where "
+    "morphs do?",
 )
 @click.option("--text-field", default="text", show_default=True, help="Field of .jsonl lines.")
 @click.option(
@@ -46,6 +56,7 @@ def compare(
     files: tuple[str, ...],
     words: int,
     text_field: str,
+    morphology: Path | None,
     html: Path | None,
     as_json: bool,
 ) -> None:
@@ -55,13 +66,15 @@ def compare(
     file or a directory. The difference in tokens comes with an interval: documents are resampled
     in pairs.
     """
-    from flows.comparison_json import comparison_json
-    from flows.comparison_page import comparison_page
-    from flows.comparison_text import comparison_lines
-    from registry.comparison import compare_versions
+    from flows.versions.compare_on import compare_on, with_morphology
+    from flows.versions.comparison_json import comparison_json
+    from flows.versions.comparison_page import comparison_page
+    from flows.versions.comparison_text import comparison_lines
     from tokenizer_core.durable_files import DURABLE
 
-    compared = compare_versions(first, second, on=files, text_field=text_field, shown=words)
+    compared = compare_on(first, second, files, text_field, words)
+    if morphology is not None:
+        compared = with_morphology(compared, first, second, morphology)
     if html is not None:
         DURABLE.write(html, comparison_page(compared).encode())
     if as_json:

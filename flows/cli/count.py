@@ -17,7 +17,7 @@ from flows.progress import for_stream
 from tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core.file_counts import FileCount
+    from tokenizer_core.shards.file_counts import FileCount
 
 PIPE = "-"
 
@@ -44,9 +44,9 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
     from registry import load_tokenizer
-    from tokenizer_core.corpus import find_source_files, sources_of
-    from tokenizer_core.file_counts import FileCount, count_files
-    from tokenizer_core.file_encoding import file_encoding_of
+    from tokenizer_core.corpus.sources import find_source_files, sources_of
+    from tokenizer_core.shards.file_counts import FileCount, count_files
+    from tokenizer_core.shards.file_encoding import file_encoding_of
 
     threads = options.pop("threads")
     if PIPE in files and len(files) > 1:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flows.cli.encode_files import encode_files
-from flows.cli.options import bulk_options, echo_json, json_option, workspace_option
+from flows.cli.options import (
+    bulk_options,
+    echo_json,
+    engine_option,
+    json_option,
+    workspace_option,
+)
 from flows.cli.text_arguments import text_of
 from tokenizer_core.errors import InvalidOption
 
@@ -75,6 +81,7 @@ Examples:
     show_default=True,
     help="With -o: text in a shard; documents are never divided.",
 )
+@engine_option
 @bulk_options
 @workspace_option
 @json_option
@@ -145,7 +152,7 @@ def _echo_in_language(
     reference: str, language: str, threshold: int, content: str, as_json: bool
 ) -> None:
     from registry.languages import language_counts
-    from tokenizer_core.restricted_encoding import RestrictedEncoding
+    from tokenizer_core.encoding.restricted_encoding import RestrictedEncoding
 
     tokenizer, counts = language_counts(reference, language)
     restricted = RestrictedEncoding(tokenizer, counts, threshold)
@@ -178,7 +185,7 @@ def _refuse_options_of_files(names: Iterable[str]) -> None:
 def _echo_with_offsets(
     tokenizer: Tokenizer, content: str, policy: dict[str, Any], as_json: bool
 ) -> None:
-    from tokenizer_core.vocabulary import to_printable
+    from tokenizer_core.model.vocabulary import to_printable
 
     found = tokenizer.encode_with_offsets(content, **policy)
     bytes_, characters = found.byte_offsets.tolist(), found.char_offsets.tolist()
@@ -193,7 +200,7 @@ def _echo_with_offsets(
 
 
 def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
-    from tokenizer_core.vocabulary import to_printable
+    from tokenizer_core.model.vocabulary import to_printable
 
     tokens = [to_printable(tokenizer.vocab[one]) for one in ids]
     return {"ids": ids, "tokens": tokens, "count": len(ids), "digest": tokenizer.digest}

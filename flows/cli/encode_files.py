@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flows.cli.options import echo_json
-from flows.progress import for_stream
+from flows.engines import LOCAL, check_engine
+from flows.progress import for_stream, listening
 
 if TYPE_CHECKING:
-    from tokenizer_core.token_shards import ShardRecord
+    from tokenizer_core.shards.token_shards import ShardRecord
 
 
 def encode_files(
@@ -27,12 +28,15 @@ def encode_files(
         files: files, directories or globs.
         output: the directory of the shards.
         as_json: print the manifest instead of a sentence.
-        options: ``format``, ``shard_megabytes``, and others of `Tokenizer.encode_files`.
+        options: ``engine``, ``format``, ``shard_megabytes``, and others of
+            `Tokenizer.encode_files`.
     """
     from registry import load_tokenizer
-    from tokenizer_core.corpus import find_source_files, sources_of
+    from tokenizer_core.corpus.sources import find_source_files, sources_of
 
     keywords = dict(options)
+    engine = keywords.pop("engine")
+    check_engine(engine)
     keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
     if keywords["format"] == "parquet":
         from registry.token_parquet import PARQUET
@@ -48,13 +52,21 @@ def encode_files(
     begun = time.monotonic()
     progress.step_started("encode", total, "bytes")
     try:
-        shards = tokenizer.encode_files(
-            files,
-            output,
-            on_shard=say,
-            on_progress=lambda amount: progress.step_advanced("encode", amount),
-            **keywords,
-        )
+        if engine == LOCAL:
+            shards = tokenizer.encode_files(
+                files,
+                output,
+                on_shard=say,
+                on_progress=lambda amount: progress.step_advanced("encode", amount),
+                **keywords,
+            )
+        else:
+            from flows.cluster import encode_shards
+
+            with listening(progress):
+                shards = encode_shards.encode_files(
+                    tokenizer, files, output, engine, on_shard=say, **keywords
+                )
         counts = shards.manifest
         said = f"{counts['tokens']} tokens of {counts['documents']} documents"
         progress.step_finished("encode", time.monotonic() - begun, said)
@@ -69,4 +81,5 @@ def encode_files(
         f"({counts['shard_format']}, {counts['dtype']})"
     )
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":
-        click.echo(f'read them with: TokenShards("{output}") from tokenizer_core.token_shards')
+        click.echo("read them with: from tokenizer_core.shards.token_shards import TokenShards")
+        click.echo(f'                TokenShards("{output}")')

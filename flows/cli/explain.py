@@ -14,9 +14,9 @@ from flows.cli.text_arguments import text_of
 from tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from flows.token_origin import TokenOrigin
+    from flows.versions.token_origin import TokenOrigin
     from tokenizer_core import Tokenizer
-    from tokenizer_core.explanation import ExplainedPreToken, MergeTree
+    from tokenizer_core.encoding.explanation import ExplainedPreToken, MergeTree
 
 
 @click.command(
@@ -123,11 +123,11 @@ def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_js
 
 def _origin(reference: str, tokenizer: Tokenizer, id_: int) -> TokenOrigin | None:
     """Where the token comes from; None for files, and where the word counts are gone."""
-    from flows.token_origin import token_origin
+    from flows.versions.token_origin import token_origin
     from registry.lineage import Lineage
+    from registry.loading.references import ByPath, parse_reference
+    from registry.loading.resolution import resolve
     from registry.opening import open_registry
-    from registry.references import ByPath, parse_reference
-    from registry.resolution import resolve
 
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
@@ -138,7 +138,7 @@ def _origin(reference: str, tokenizer: Tokenizer, id_: int) -> TokenOrigin | Non
 
 def _is_registered(reference: str) -> bool:
     """Whether a reference means a version and not files."""
-    from registry.references import ByPath, parse_reference
+    from registry.loading.references import ByPath, parse_reference
 
     return not isinstance(parse_reference(reference), ByPath)
 
@@ -240,6 +240,6 @@ def _json_of(one: ExplainedPreToken) -> dict[str, Any]:
 
 
 def _shown(token: bytes) -> str:
-    from tokenizer_core.vocabulary import to_printable
+    from tokenizer_core.model.vocabulary import to_printable
 
     return to_printable(token)

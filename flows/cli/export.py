@@ -52,7 +52,7 @@ def export(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    from registry.exporting import export_version
+    from registry.exports.exporting import export_version
 
     lines = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
     written = export_version(reference, output, format_name, texts=lines)
@@ -61,6 +61,8 @@ def export(
         return
     click.echo(f"wrote {written.path}")
     click.echo(f"certificate: {written.certificate}")
+    if written.remark:
+        click.echo(written.remark)
     for text in written.certificate.differences:
         click.echo(f"read otherwise there: {text}")
     for argument, value in written.left_out.items():

@@ -9,14 +9,7 @@ import click
 from flows.cli.options import echo_json, json_option, workspace_option
 
 if TYPE_CHECKING:
-    from registry.retention import Leftover
-
-_NAMES = {
-    "table": "word counts of corpora",
-    "shard": "word counts of chunks",
-    "run": "checkpoints of runs",
-    "version": "files of tokenizers that are not registered",
-}
+    from registry.workspace.retention import Leftover
 
 
 @click.command(
@@ -46,13 +39,9 @@ def gc(days: float, counts_of: int | None, remove: bool, as_json: bool) -> None:
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
     continued and publications that wait. All else can be made again from the sources.
     """
-    from registry.opening import open_registry
-    from registry.retention import find_leftovers, remove_leftovers
+    from flows.sweep_garbage import KINDS, sweep_garbage
 
-    registry = open_registry(make=False)
-    found = (remove_leftovers if remove else find_leftovers)(
-        registry, days=days, counts_of=counts_of
-    )
+    found = sweep_garbage(days, counts_of, remove)
     if as_json:
         echo_json({
             "removed": remove,
@@ -61,7 +50,7 @@ def gc(days: float, counts_of: int | None, remove: bool, as_json: bool) -> None:
             "unsure": found.unsure,
         })  # fmt: skip
         return
-    for kind, name in _NAMES.items():
+    for kind, name in KINDS.items():
         ones = [one for one in found.old if one.kind == kind]
         if ones:
             click.echo(f"{_megabytes(ones):>12}  {len(ones):,} {name}")

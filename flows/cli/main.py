@@ -1,7 +1,8 @@
 """The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
 
 Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
-(of `bpeline train --rules`, everything else is done), 130 interrupted.
+(of `bpeline train --rules`, everything else is done) or says drift (`bpeline drift`, if asked),
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from flows.cli.compress import compress, expand
 from flows.cli.count import count
 from flows.cli.decode import decode
 from flows.cli.doctor import doctor
+from flows.cli.drift import drift
 from flows.cli.encode import encode
 from flows.cli.explain import explain
 from flows.cli.export import export
 from flows.cli.extend import extend
 from flows.cli.gc import gc
+from flows.cli.mixtures import mixtures
 from flows.cli.prune import prune
 from flows.cli.report import report
 from flows.cli.server import deploy, server
@@ -34,10 +37,11 @@ from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.verify import verify
 from flows.cli.versions import show, versions
-from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption
+from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
 
 INTERRUPTED = 130
-DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT}
+DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 
 
 class Commands(click.Group):
@@ -66,15 +70,28 @@ class Commands(click.Group):
             )
             ctx.exit(INTERRUPTED)
         except OSError as error:
-            if error.errno not in DISK_IS_FULL:
+            told = told_of(error)
+            if told is None:
                 raise
-            full = DiskFull(
-                f"no space left on the disk: {error}",
-                "what was finished before is kept",
-                "free some space and type the same command again",
-            )
-            say_error(full)
-            ctx.exit(full.exit_code)
+            say_error(told)
+            ctx.exit(told.exit_code)
+
+
+def told_of(error: OSError) -> BpelineError | None:
+    """What the system refuses, as an error of ours; None for what points to a mistake of ours."""
+    if error.errno in DISK_IS_FULL:
+        return DiskFull(
+            f"no space left on the disk: {error}",
+            "what was finished before is kept",
+            "free some space and type the same command again",
+        )
+    if error.errno in SYSTEM_REFUSES:
+        return StorageError(
+            f"the system refuses: {error}",
+            "what was finished before is kept",
+            "look at the disk and at `ulimit -n`, then type the same command again",
+        )
+    return None
 
 
 def say_error(error: BpelineError) -> None:
@@ -120,11 +137,13 @@ for command in (
     resume,
     extend,
     sweep,
+    mixtures,
     versions,
     show,
     report,
     compare,
     verify,
+    drift,
     promote,
     rollback,
     history,

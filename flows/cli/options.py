@@ -26,7 +26,8 @@ def workspace_option(command: Command) -> Command:
         type=click.Path(file_okay=False),
         callback=configure,
         expose_value=False,
-        help="Directory of the workspace.  [default: BPELINE_HOME, else .bpeline]",
+        help="Directory of the workspace, or URL of its store.  [default: BPELINE_HOME, else "
+        ".bpeline]",
     )(command)
 
 
@@ -50,6 +51,14 @@ def bulk_options(command: Command) -> Command:
         command = option(command)
     return command
 
+
+engine_option = click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    metavar="local|dask|ADDRESS",
+    help="Who works: threads, processes of this machine, or the Dask cluster at tcp://HOST:PORT.",
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

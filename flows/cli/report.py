@@ -37,7 +37,7 @@ def report(
     looking at, the personal-data screen, the difference to the champion, a playground that encodes
     what is typed, and the whole vocabulary with its merges.
     """
-    from flows.version_report import write_report
+    from flows.versions.version_report import write_report
 
     path = write_report(reference, output, against)
     if as_json:

@@ -26,7 +26,7 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
     That is a Prefect server, a worker that runs what is due, and the workspace's MLflow UI, all on
     the loopback address.
     """
-    from flows.local_server import serve
+    from flows.serving.local_server import serve
 
     serve(prefect_port, mlflow_port, deploys, say=click.echo)
 
@@ -41,7 +41,7 @@ Example:
 @json_option
 def deploy(as_json: bool) -> None:
     """Apply prefect.yaml: what runs when, in this workspace."""
-    from flows import local_server
+    from flows.serving import local_server
 
     names = local_server.deploy()
     if as_json:

@@ -66,7 +66,7 @@ def show_steps(
     from tokenizer_core import count_words
     from tokenizer_core.algorithms import ALGORITHMS
     from tokenizer_core.trainers.visible import steps_of
-    from tokenizer_core.visible_steps import lines_of
+    from tokenizer_core.trainers.visible_steps import lines_of
 
     counts = count_words(
         [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from flows.cli.options import echo_json, json_option, workspace_option
+from flows.training.algorithm_options import BYTE_BPE, CHOICES
 from tokenizer_core.errors import InvalidOption
 
 
@@ -17,6 +18,7 @@ from tokenizer_core.errors import InvalidOption
 Examples:
   bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000
   bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json
+  bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece
   bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'
 """,
 )
@@ -27,9 +29,15 @@ Examples:
     "--pattern",
     "patterns",
     multiple=True,
-    default=("gpt2",),
+    help="Split pattern: a name or a regex; repeat for more.  [default: that of the algorithm, "
+    "gpt2 for byte-bpe]",
+)
+@click.option(
+    "--algorithm",
+    type=click.Choice(sorted(CHOICES)),
+    default=BYTE_BPE,
     show_default=True,
-    help="Split pattern: a name or a regex; repeat for more.",
+    help="As of `bpeline train`, with its usual options.",
 )
 @click.option("--special-token", "special_tokens", multiple=True, help="As of `bpeline train`.")
 @click.option("--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="Likewise.")
@@ -44,34 +52,33 @@ def sweep(
     paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...], as_json: bool,
     **given: Any,
 ) -> None:  # fmt: skip
-    """Measure byte-level BPE of several sizes and patterns on PATHS; register nothing.
+    """Measure several sizes and patterns on PATHS; register nothing.
 
-    Counting is done once for each pattern, and one training serves all its sizes. In MLflow the
+    Counting is done once for each pattern, and one training serves all its sizes (of another
+    algorithm than byte-bpe, each size is learned). In MLflow the
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
     """
     from flows import progress
     from flows.sweep import sweep as sweep_all
     from flows.sweep_record import table_of
+    from flows.training.summary import aligned
     from registry.environment import addresses
 
     parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
-    home = str(addresses().home.absolute())
+    home = addresses().workspace
     with progress.listening(progress.for_stream(sys.stderr)):
         done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, **parameters)
     if as_json:
         echo_json(asdict(done))
         return
-    rows = table_of(done)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     click.echo()
-    for first, *cells in rows:
-        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        click.echo("  ".join([first.ljust(widths[0]), *shown]).rstrip())
+    for line in aligned(table_of(done)):
+        click.echo(line)
     click.echo(f"\nMLflow     {done.link}")
-    click.echo(
-        f"register:  bpeline train {' '.join(paths)} --name {name} --vocab-size N --pattern P"
-    )
+    algorithm = "" if given["algorithm"] == BYTE_BPE else f" --algorithm {given['algorithm']}"
+    chosen = f"--name {name} --vocab-size N --pattern P{algorithm}"
+    click.echo(f"register:  bpeline train {' '.join(paths)} {chosen}")
 
 
 def _numbers(text: str) -> list[int]:

@@ -7,28 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.algorithm_options import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
-from flows.cli.options import echo_json, json_option, workspace_option
+from flows.cli.options import echo_json, engine_option, json_option, workspace_option
+from flows.training.algorithm_options import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
 from tokenizer_core.errors import InvalidOption, PromotionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flows.summary import TrainingSummary
     from flows.train_languages import LanguagesSummary
-    from registry.catalogue_records import Run
+    from flows.training.summary import TrainingSummary
+    from registry.catalogue.records import Run
 
 
 @click.command(
     epilog="""\b
 Examples:
   bpeline train --demo
+  bpeline train corpus/ --name news --plan
   bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'
   bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
   bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000
   bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ --rules rules.toml
   bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps
   bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe
+  bpeline train --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two
+  bpeline train corpus.toml --temperature 3.3 --name languages
 """,
 )
 @click.argument("paths", nargs=-1)
@@ -98,7 +101,10 @@ Examples:
 @click.option(
     "--text-field", default="text", show_default=True, help="Field of .jsonl lines with the text."
 )
-@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@click.option(
+    "--workers", type=int, help="Threads (or --engine dask's processes).  [default: all cores]"
+)
+@engine_option
 @click.option(
     "--table-memory",
     type=int,
@@ -128,6 +134,21 @@ Examples:
     "--sentences",
     type=click.Choice(["punkt", "lines", "none"]),
     help="With frequency-bpe: what is put between marks.  [default: punkt]",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME=FILES",
+    help="Instead of PATHS: a named part of the corpus, 'english=en/*.txt' or "
+    "'german:language=de:domain=news:weight=2=de/*.txt'; repeat. What a source holds is counted "
+    "once, whatever its weight is now or later.",
+)
+@click.option(
+    "--temperature",
+    type=float,
+    help="Brings the shares of sources closer together (above 1): each share to the power of 1/T.  "
+    "[default: that of the corpus file, else 1]",
 )
 @click.option(
     "--joint",
@@ -163,6 +184,9 @@ Examples:
     type=click.Path(dir_okay=False),
     help="TOML file of rules: the new version becomes champion if all hold; exit code 3 if not.",
 )
+@click.option(
+    "--plan", is_flag=True, help="Only say what would be read, reused, trained, and how long."
+)
 @click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
 @workspace_option
@@ -170,6 +194,7 @@ Examples:
 def train(
     paths: tuple[str, ...],
     demo: bool,
+    plan: bool,
     show_steps: bool,
     merges: int | None,
     joint: tuple[str, ...],
@@ -179,13 +204,15 @@ def train(
 ) -> None:
     """Train a tokenizer on PATHS (files, directories, globs) and register it.
 
-    PATHS are .txt and .jsonl files, each also .gz or .zst; directories are searched for them. The
-    same command after an interruption continues where it stopped.
+    PATHS are .txt and .jsonl files, each also .gz or .zst; directories are searched for them. URLs
+    such as s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named
+    sources, each with files and perhaps weight, language, domain and text_field. The same command
+    after an interruption continues where it stopped.
     """
     parameters = {key: value for key, value in given.items() if value is not None}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
-    _check_languages(joint, separate, bool(paths or demo or show_steps))
+    _check_languages(joint, separate, bool(paths or demo or show_steps or given["sources"]))
     if show_steps:
         _show_steps(paths, parameters, merges, as_json)
         return
@@ -193,7 +220,7 @@ def train(
         _add_demo(parameters, paths)
     else:
         parameters["paths"] = list(paths)
-    for tokens in ("special_tokens", "required_tokens", "evaluation", "baselines"):
+    for tokens in ("special_tokens", "required_tokens", "evaluation", "baselines", "sources"):
         parameters[tokens] = list(parameters[tokens])
     if "name" not in parameters:
         raise InvalidOption(
@@ -220,6 +247,9 @@ def train(
         from flows.cli.train_languages import train_languages
 
         print_summary(train_languages(joint, separate, parameters, run_training), as_json)
+        return
+    if plan:
+        _print_plan(parameters, as_json)
         return
     print_summary(run_training(parameters), as_json)
 
@@ -250,6 +280,18 @@ def _show_steps(
     options = {name: parameters["options"][name] for name in asked}
     options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
     show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
+
+
+def _print_plan(parameters: dict[str, Any], as_json: bool) -> None:
+    from flows.training.training_plan import plan_training
+    from flows.training.training_request import TrainingRequest
+    from registry.environment import addresses
+
+    planned = plan_training(TrainingRequest.usual(**parameters), addresses().home)
+    if as_json:
+        echo_json(planned.as_dict())
+    else:
+        click.echo(planned.as_text())
 
 
 def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
@@ -318,7 +360,7 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
     from registry.environment import addresses
 
     chosen = runner.choose_runner()
-    parameters["workspace"] = str(addresses().home.absolute())
+    parameters["workspace"] = addresses().workspace
     listener = progress.for_stream(sys.stderr)
     if chosen.remark:
         listener.note(chosen.remark)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from flows.summary import TrainingSummary
     from flows.train_languages import LanguagesSummary
+    from flows.training.summary import TrainingSummary
 
 
 def train_languages(

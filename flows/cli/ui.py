@@ -18,6 +18,6 @@ Examples:
 @workspace_option
 def ui(port: int) -> None:
     """Open the workspace's MLflow UI on this machine; Ctrl-C stops it."""
-    from flows.ui_server import serve_ui
+    from flows.serving.ui_server import serve_ui
 
     serve_ui(port, say=click.echo)

@@ -65,7 +65,9 @@ def show(reference: str, as_json: bool) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from flows.version_details import version_details
+    from flows.training.source_statistics import statistics_table
+    from flows.training.summary import aligned
+    from flows.versions.version_details import version_details
 
     details = version_details(reference)
     if as_json:
@@ -73,6 +75,11 @@ def show(reference: str, as_json: bool) -> None:
         return
     for title, values in details.items():
         if not values:
+            continue
+        if title == "sources":
+            click.echo("\nsources")
+            for line in aligned(statistics_table(values)):
+                click.echo(f"  {line}")
             continue
         if not isinstance(values, dict):
             click.echo(f"{title:<16} {_text(values)}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flows.comparison_text import compared_metrics, facts, number_text, word_lists
 from flows.report.contents import ReportContents
 from flows.report.facts import definitions, table
 from flows.report.token_html import text_html, token_html
+from flows.versions.comparison_text import compared_metrics, facts, number_text, word_lists
 from registry.comparison import VersionComparison
-from tokenizer_core.comparison import WordChange
+from tokenizer_core.evaluation.comparison import WordChange
 
 _WORDS = 12
 

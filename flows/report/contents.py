@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.reachability import unreachable_tokens
+from tokenizer_core.model.reachability import unreachable_tokens
 
 if TYPE_CHECKING:
     from registry.comparison import VersionComparison
     from registry.screening import Screening
-    from tokenizer_core.token_use import TokenUse
+    from tokenizer_core.evaluation.token_use import TokenUse
     from tokenizer_core.tokenizer import Tokenizer
 
 _CURVE_POINTS = 80
@@ -38,6 +38,7 @@ class ReportContents:
         metrics: measured values by name.
         curves: of some metrics, (vocab size, value).
         notes: what people should know of the run.
+        sources: the named sources of the corpus, see `SourceStatistics`; none where paths were.
         use: how often tokens occur in the training corpus; None where its word counts are gone.
         comparison: with another version, that one first.
         comparison_remark: why there is none.
@@ -51,6 +52,7 @@ class ReportContents:
     metrics: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Curve] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    sources: Sequence[Mapping[str, Any]] = ()
     use: TokenUse | None = None
     comparison: VersionComparison | None = None
     comparison_remark: str = ""

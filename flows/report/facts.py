@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flows.comparison_text import number_text
 from flows.report.contents import ReportContents, junk_ids
 from flows.report.token_html import text_html
-from registry.screening import ONE_CHUNK
+from flows.training.source_statistics import statistics_table
+from flows.versions.comparison_text import number_text
+from registry.screening import ONE_DOCUMENT
 
 _BYTES_PER_TOKEN = "compression/bytes_per_token"
 
@@ -31,8 +32,8 @@ def tiles(contents: ReportContents, unreachable: int) -> str:
         shown.append((f"{junk:,}", f"mostly steps to longer tokens ({share:.1%})", ""))
     suspicious = len(screening.suspicions)
     shown.append((f"{suspicious:,}", "look like personal data", _mark(suspicious)))
-    if screening.metrics.get(ONE_CHUNK) is not None:
-        shown.append((f"{len(screening.one_chunk):,}", "come from one chunk alone", ""))
+    if ONE_DOCUMENT in screening.metrics:
+        shown.append((f"{len(screening.one_document):,}", "come from one document alone", ""))
     cells = (
         f'<div class="tile {kind}"><b>{text_html(value)}</b><span>{text_html(name)}</span></div>'
         for value, name, kind in shown
@@ -49,6 +50,16 @@ def provenance(contents: ReportContents) -> str:
     notes = "".join(f"<li>{text_html(note)}</li>" for note in contents.notes)
     listed = f"<h3>Notes of the run</h3><ul>{notes}</ul>" if notes else ""
     return f"<div class=card>{definitions(contents.facts)}{listed}</div>"
+
+
+def sources(contents: ReportContents) -> str:
+    """What the corpus consisted of, and how much each part counted."""
+    if not contents.sources:
+        return ""
+    titles, *rows = statistics_table(contents.sources)
+    texts = {"source", "language", "domain"}
+    cells = [[text_html(cell) for cell in row] for row in rows]
+    return "<h3>Sources</h3>" + table([(title, title not in texts) for title in titles], cells)
 
 
 def parameters(contents: ReportContents) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from flows.report import comparing, tokens
 from flows.report.compression import compression
 from flows.report.contents import ReportContents, unreachable_ids
-from flows.report.facts import parameters, provenance, tiles
+from flows.report.facts import parameters, provenance, sources, tiles
 from flows.report.interactive import playground, vocab
 from flows.report.packed import packed_tokenizer
 from flows.report.token_html import text_html
@@ -37,7 +37,11 @@ def report_page(contents: ReportContents) -> str:
         ("privacy", "Personal data", tokens.privacy(contents)),
         ("difference", "Difference", comparing.difference(contents)),
         ("vocabulary", "Vocabulary", vocab(contents)),
-        ("provenance", "Provenance", provenance(contents) + parameters(contents)),
+        (
+            "provenance",
+            "Provenance",
+            provenance(contents) + sources(contents) + parameters(contents),
+        ),
     ]
     shown = [(key, title, html) for key, title, html in sections if html]
     style, script = asset("report.css"), asset("report.js")

@@ -354,7 +354,7 @@ function startPlayground(vocab, encoder, choose) {
 // ---- the vocab ----------------------------------------------------------------------------------
 
 const ROWS = 25;
-const SIGNS = ["special", "junk", "unreachable", "one chunk", "suspicious", "part of a character"];
+const SIGNS = ["special", "junk", "unreachable", "one document", "suspicious", "part of a character"];
 
 function startVocab(vocab) {
   const query = byId("query"), order = byId("order"), only = byId("only"), body = byId("rows");

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +11,15 @@ from numpy.typing import NDArray
 from flows.report.contents import ReportContents, junk_ids, merged_ids
 from flows.report.facts import table
 from flows.report.token_html import text_html, token_html
-from registry.screening import MOST_CHUNKS
-from tokenizer_core.personal_data import KINDS, MEANINGS
-from tokenizer_core.token_use import JUNK_SHARE
+from tokenizer_core.evaluation.personal_data import KINDS, MEANINGS
+from tokenizer_core.evaluation.token_use import JUNK_SHARE
+
+if TYPE_CHECKING:
+    from registry.screening import Screening
 
 # What `report.js` calls the bits of ``signs``.
-SIGNS = ("special", "junk", "unreachable", "one chunk", "suspicious", "part of a character")
-_SPECIAL, _JUNK, _UNREACHABLE, _ONE_CHUNK, _SUSPICIOUS, _PART = (1 << bit for bit in range(6))
+SIGNS = ("special", "junk", "unreachable", "one document", "suspicious", "part of a character")
+_SPECIAL, _JUNK, _UNREACHABLE, _ONE_DOCUMENT, _SUSPICIOUS, _PART = (1 << bit for bit in range(6))
 _LISTED = 15
 _MANY = 200  # of what should be none
 
@@ -32,7 +35,7 @@ def by_id(
         (tokenizer.special_tokens.values(), _SPECIAL),
         ([] if use is None else junk_ids(tokenizer, use).tolist(), _JUNK),
         (unreachable, _UNREACHABLE),
-        (screening.one_chunk, _ONE_CHUNK),
+        (screening.one_document, _ONE_DOCUMENT),
         ([one.id for one in screening.suspicions], _SUSPICIOUS),
         (parts, _PART),
     ):
@@ -123,35 +126,43 @@ def privacy(contents: ReportContents) -> str:
             "</p></details>",
         )
     ]
-    if screening.chunks_read:
-        some = sorted(screening.one_chunk)[:_MANY]
-        unmet = (
-            f" {screening.unmet:,} more occur in none of the {MOST_CHUNKS} chunks read."
-            if screening.unmet
-            else ""
-        )
-        more = len(screening.one_chunk) - len(some)
-        cards.append(
-            _card(
-                "From one chunk alone",
-                f"{len(screening.one_chunk):,} tokens came about in one chunk only, of "
-                f"{screening.chunks_read:,} read of {screening.chunks:,}.{unmet} A chunk is 64 MiB "
-                "of one file: such a token may come from a single document, or from a source that "
-                "is that chunk.",
-                _flow(vocab[id_] for id_ in some)
-                + (f"<p class=soft>and {more:,} more: see the vocabulary</p>" if more else ""),
-            )
-        )
+    if screening.chunks:
+        cards.append(_of_one_document(screening, vocab))
     elif contents.use is not None:
-        cards.append(
-            _card(
-                "From one chunk alone",
-                "The corpus is one chunk (64 MiB or less), so chunks say nothing of where tokens "
-                "come from.",
-                "",
-            )
+        said = (
+            "Documents say nothing here of where tokens come from: the corpus is a single one, as "
+            "it has one file without special tokens, or it is not known any more."
         )
+        cards.append(_card("From one document alone", said, ""))
     return f"<div class=columns>{''.join(cards)}</div>"
+
+
+def _of_one_document(screening: Screening, vocab: Mapping[int, bytes]) -> str:
+    """Tokens that one document's text alone made, and what could not be looked at."""
+    said = (
+        f"{len(screening.one_document):,} tokens came about in the training text of one document "
+        "only: the merges that lead to them fired in its words and nowhere else."
+    )
+    if screening.chunks > 1:
+        said += (
+            f" {len(screening.one_chunk):,} came about in one chunk only, of "
+            f"{screening.chunks:,}; a chunk is 64 MiB of one file."
+        )
+    html = _some(screening.one_document, vocab)
+    if screening.unread:
+        html += (
+            f"<p class=soft>{len(screening.unread):,} tokens came about in one chunk only; the "
+            f"text is not there to look closer:</p>{_some(screening.unread, vocab)}"
+        )
+    return _card("From one document alone", said, html)
+
+
+def _some(ids: Sequence[int], vocab: Mapping[int, bytes]) -> str:
+    """The longest of some tokens: what is long says most of where it is from."""
+    shown = sorted(ids, key=lambda id_: (-len(vocab[id_]), id_))[:_MANY]
+    more = len(ids) - len(shown)
+    rest = f"<p class=soft>and {more:,} more: see the vocabulary</p>" if more else ""
+    return _flow(vocab[id_] for id_ in shown) + rest if shown else ""
 
 
 def _counted(

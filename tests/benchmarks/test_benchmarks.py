@@ -22,7 +22,7 @@ from benchmarks.scaling import beginning
 from benchmarks.stopwatch import Stopwatch
 from benchmarks.tables import plain, rows
 from tokenizer_core.reference import count_words, split
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.split_patterns import SplitPattern
 
 OURS, HF = CONTESTANTS["bpeline"], CONTESTANTS["HuggingFace"]
 A, B, C = (b"a", b"b"), (b"b", b"a"), (b"ab", b"c")

@@ -14,11 +14,11 @@ from click.testing import Result
 from segmented_texts import CHINESE, text_of
 
 import flows
-from flows.training_run import TrainingRun
+from flows.training.training_run import TrainingRun
 from registry import load_tokenizer
 from tokenizer_core import Tokenizer, count_words
 from tokenizer_core.formats import format_named
-from tokenizer_core.token_shards import TokenShards
+from tokenizer_core.shards.token_shards import TokenShards
 from tokenizer_core.trainers.characters import (
     train_char_bpe,
     train_frequency_bpe,

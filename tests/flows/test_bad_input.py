@@ -183,19 +183,19 @@ def test_a_full_disk_is_said_and_survived(
 ) -> None:
     import errno
 
-    from tokenizer_core.durable_files import DurableFiles
+    from tokenizer_core.durable_files import Disk
 
     make_corpora(tmp_path)
-    replace = DurableFiles.replace
+    replace = Disk.replace
 
-    def full(self: DurableFiles, source: Path, target: Path) -> None:
+    def full(self: Disk, source: Path, target: Path) -> None:
         if step in target.parts:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
         replace(self, source, target)
 
     arguments = ("train", "good.txt", "--name", "news", "--vocab-size", "300")
     with monkeypatch.context() as patch:
-        patch.setattr(DurableFiles, "replace", full)
+        patch.setattr(Disk, "replace", full)
         result = bpeline(*arguments)
     assert result.exit_code == ENVIRONMENT, result.output
     assert "no space left" in result.stderr

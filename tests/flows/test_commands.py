@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import flows
-from flows.algorithm_options import OPTIONS
 from flows.cli.main import cli
 from flows.train_tokenizer import train_tokenizer
+from flows.training.algorithm_options import OPTIONS
 from registry import load_tokenizer
 from tokenizer_core import Tokenizer
 
@@ -61,7 +61,7 @@ def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> 
 def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in cli.commands["train"].params}
     signature = inspect.signature(train_tokenizer).parameters
-    of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate"}
+    of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
     assert signature.keys() - options.keys() == {"options", "extends"}  # `bpeline extend`
     differing = {"paths", "name", "workspace", "vocab_size", "special_tokens", "options", "extends"}

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import cli
-from flows.token_text import token_text
+from flows.versions.token_text import token_text
 from registry import load_tokenizer
 
 Command = Callable[..., Result]
@@ -88,6 +88,73 @@ def test_any_tokenizer_file_can_be_the_other_side(here: Path, bpeline: Command) 
     assert shown.exit_code == 0, shown.output
     assert "no difference beyond chance" in shown.stdout
     assert "merges     the same" in shown.stdout
+
+
+def test_named_sources_are_slices_with_figures_and_intervals(here: Path, bpeline: Command) -> None:
+    pieces = (here / "fresh.txt").read_text(encoding="utf-8").split("<|end|>")
+    halves = {"code": pieces[::2], "text": pieces[1::2]}
+    for name, documents in halves.items():
+        (here / f"{name}.txt").write_text("<|end|>".join(documents), encoding="utf-8")
+    (here / "sources.toml").write_text('[[evaluation]]\nname = "code"\nfiles = ["code.txt"]\n')
+    sources = ["--on", "sources.toml", "--on", "text:language=en=text.txt"]
+    compared = json.loads(bpeline("compare", "news/1", "news/2", *sources, "--json").stdout)
+    slices = {one["name"]: one for one in compared["slices"]}
+    assert set(slices) == {"all", "code", "text"}
+    for name, documents in halves.items():
+        tokens = [
+            sum(len(load_tokenizer(f"news/{number}").encode(one)) for one in documents)
+            for number in (1, 2)
+        ]
+        change = slices[name]["change"]
+        assert change["value"] == pytest.approx(tokens[1] / tokens[0] - 1)
+        low, high = change["intervals"]["0.95"]
+        assert low < change["value"] < high
+        size = sum(len(one.encode()) for one in documents)
+        figures = {one["key"]: one for one in slices[name]["metrics"]}
+        found = figures["compression/bytes_per_token"]
+        assert [found["first"], found["second"]] == pytest.approx([size / one for one in tokens])
+        assert found["difference"] == pytest.approx(size / tokens[1] - size / tokens[0])
+    both = compared["documents"]
+    assert both["documents"] == len(pieces)
+    metrics = {one["key"]: one["second"] for one in compared["metrics"]}
+    assert metrics["evaluated/tokens"] == both["second_tokens"], "of these texts, not of training"
+    shown = bpeline("compare", "news/1", "news/2", *sources, "--html", "slices.html").stdout
+    found = {c["key"]: c for c in slices["code"]["metrics"]}["compression/bytes_per_token"]
+    line = next(line for line in shown.splitlines() if line.startswith("code "))
+    assert f"{found['first']:.4g} → {found['second']:.4g}" in line
+    assert f"{slices['code']['change']['intervals']['0.95'][0]:+.2%} …" in line
+    assert "tokens/word" in Page((here / "slices.html").read_text(encoding="utf-8")).text
+
+
+def test_files_are_named_all_or_none_and_a_file_is_itself(here: Path, bpeline: Command) -> None:
+    refused = bpeline("compare", "news/1", "news/2", "--on", "a=fresh.txt", "--on", "fresh.txt")
+    assert refused.exit_code == 2
+    assert "--on 'other=fresh.txt'" in refused.stderr
+    shutil.copy(here / "fresh.txt", here / "a=b.txt")
+    answer = bpeline("compare", "news/1", "news/2", "--on", "a=b.txt", "--json")
+    assert json.loads(answer.stdout)["slices"] == []
+
+
+def test_tokens_are_compared_with_morphs(here: Path, bpeline: Command) -> None:
+    words = {"importing": ["import", "ing"], "returned": ["return", "ed"], "self": ["self"]}
+    lines = (f"{word}\t{' '.join(morphs)}\n" for word, morphs in words.items())
+    (here / "morphs.tsv").write_text("".join(lines), encoding="utf-8")
+    asked = ["compare", "news/1", "news/2", "--morphology", "morphs.tsv"]
+    metrics = {one["key"]: one for one in json.loads(bpeline(*asked, "--json").stdout)["metrics"]}
+    for side, number in (("first", 1), ("second", 2)):
+        tokenizer, found, right = load_tokenizer(f"news/{number}"), 0, 0
+        for word, morphs in words.items():
+            ends = {end - 1 for _, end in tokenizer.encode_with_offsets(f" {word}").char_offsets}
+            cuts = ends & set(range(1, len(word)))
+            found, right = found + len(cuts), right + (len(morphs[0]) in cuts)
+        assert metrics["morphology/boundary_recall"][side] == right / 2
+        assert metrics["morphology/boundary_precision"][side] == right / found
+        assert metrics["morphology/boundary_f1"][side] == 2 * right / (found + 2)
+    assert "morphology/boundary_f1" in bpeline(*asked).stdout
+    (here / "morphs.tsv").write_text("self\n", encoding="utf-8")
+    refused = bpeline(*asked)
+    assert refused.exit_code == 2
+    assert "a word, a tab and its morphs" in refused.stderr
 
 
 class Page(HTMLParser):

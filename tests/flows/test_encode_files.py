@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from registry.token_parquet import PARQUET
-from tokenizer_core.token_shards import TokenShards
+from tokenizer_core.shards.token_shards import TokenShards
 from tokenizer_core.tokenizer import Tokenizer
 
 Command = Callable[..., Result]

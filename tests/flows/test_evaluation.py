@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from flows.evaluate import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
+from flows.evaluation.evaluate import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
 from registry.measured import MeasuredSource
 from tokenizer_core import Tokenizer
-from tokenizer_core.evaluation import Evaluation, EvaluationText, evaluate_texts
+from tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
 
 BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
 EVALUATION = evaluate_texts(BYTES, {}, [EvaluationText("held-out", [b"low lower"])])[0]

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-import flows.evaluate
+import flows.evaluation.evaluate
 from registry import load_tokenizer
 from registry.measured import read_evaluation
 from registry.opening import open_registry
+from tokenizer_core.algorithms import ALGORITHMS
 from tokenizer_core.errors import CorruptFile
-from tokenizer_core.metric_names import BYTES_PER_TOKEN, NAMES
+from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
 
 Command = Callable[..., Result]
 RULES = f"""
@@ -284,6 +285,21 @@ def test_sizes_that_are_none_are_refused(sizes: str, bpeline: Command, corpus: P
     assert ended.stderr.startswith("error: ")
 
 
+@pytest.mark.parametrize("algorithm", ["char-bpe", "wordpiece", "frequency-bpe"])
+def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorithm: str) -> None:
+    options = ["--name", "words", "--algorithm", algorithm]
+    ended = bpeline("sweep", corpus, "--sizes", "250,300", *options, "--json")
+    assert ended.exit_code == 0, ended.output
+    found = {one["vocab_size"]: one for one in json.loads(ended.stdout)["combinations"]}
+    assert list(found) == [250, 300]
+    assert {one["pattern"] for one in found.values()} == {ALGORITHMS[algorithm].default_pattern}
+    trained = json.loads(bpeline("train", corpus, "--vocab-size", 300, *options, "--json").stdout)
+    for name in ("compression/bytes_per_token", "words/fertility", "evaluated/tokens"):
+        assert found[300]["metrics"][name] == trained["metrics"][name]
+    refused = bpeline("sweep", corpus, "--sizes", "250", "--algorithm", "unigram", "--name", "x")
+    assert refused.exit_code == 2
+
+
 def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus: Path) -> None:
     catalogue = open_registry().catalogue
     run = catalogue.start_run("news", {"sweep": {}})
@@ -301,7 +317,7 @@ def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     def broken(*_: Any) -> None:
         raise CorruptFile("its files are damaged")
 
-    monkeypatch.setattr(flows.evaluate, "load_version", broken)
+    monkeypatch.setattr(flows.evaluation.evaluate, "load_version", broken)
     second = train(700, "--rules", "rules.toml")
     assert not any(key.startswith("vs_champion") for key in second["metrics"])
     assert second["exit"] == 3

@@ -19,7 +19,7 @@ from flows.resume import unfinished_run
 from flows.train_tokenizer import train_tokenizer
 from registry import load_tokenizer
 from registry.opening import open_registry
-from registry.word_count_tables import raise_if_interrupted
+from registry.word_counts.tables import raise_if_interrupted
 from tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
 
 ROOT = Path(flows.__file__).parents[1]
@@ -153,7 +153,12 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(
-        "flows.count_words", "ChunkRecord", 2, signal.SIGKILL, *arguments(corpus), "--workers=1"
+        "flows.training.count_words",
+        "ChunkRecord",
+        2,
+        signal.SIGKILL,
+        *arguments(corpus),
+        "--workers=1",
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     again = bpeline(*arguments(corpus))
@@ -166,7 +171,9 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
 def test_killed_while_publishing_there_is_one_version_in_the_end(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
-    killed = interrupted("registry.publish", "register_once", 1, signal.SIGKILL, *arguments(corpus))
+    killed = interrupted(
+        "registry.publishing.publish", "register_once", 1, signal.SIGKILL, *arguments(corpus)
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert bpeline("versions").stdout.startswith("no version")
     resumed = bpeline("resume")
@@ -179,7 +186,7 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", [SAVE, ("flows.count_words", "ChunkRecord")])
+@pytest.mark.parametrize("place", [SAVE, ("flows.training.count_words", "ChunkRecord")])
 def test_interrupted_it_says_how_to_go_on(
     place: tuple[str, str], corpus: Path, bpeline: Command
 ) -> None:
@@ -284,7 +291,7 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
 
 @pytest.mark.usefixtures("corpus")
 def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: Command) -> None:
-    publish = ("registry.registration", "register_once")
+    publish = ("registry.publishing.registration", "register_once")
     arguments = ("train", "corpus", "--name", "news", "--vocab-size", "300")
     done = interrupted(*publish, 1, signal.SIGINT, *arguments)
     assert done.returncode == 130, done.stderr

@@ -17,7 +17,7 @@ from click.testing import Result
 
 import flows
 from registry.opening import open_registry
-from registry.ui_links import comparison_link, experiment_link, model_link, run_link
+from registry.tracking.ui_links import comparison_link, experiment_link, model_link, run_link
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -97,3 +97,10 @@ def test_the_pages_show_slices_curves_and_the_champion(
         page.shows(run_link(served, experiment, sweep.info.run_id), "sweep", "gpt2-600")
         place = run_link(served, experiment, runs[1]).replace("?", "/artifacts/comparison?")
         page.shows(place, "comparison.html", "comparison.json")
+        # The pages themselves, drawn inside of MLflow's.
+        for folder, name, expected in (
+            ("comparison", "comparison.html", ["news/1 → news/2", "bytes/token"]),
+            ("report", "report.html", ["bytes per token, evaluated", "From one document alone"]),
+        ):
+            page.shows(place.replace("artifacts/comparison", f"artifacts/{folder}/{name}"), name)
+            page.within(*expected)

@@ -64,6 +64,11 @@ class Server:
         except (urllib.error.URLError, OSError):
             return False
 
+    def runs_of(self, name: str) -> list[Any]:
+        """The trainings of a tokenizer's name."""
+        runs = self.ask("/flow_runs/filter")
+        return [run for run in runs if run["parameters"].get("name") == name]
+
     def task_runs(self, flow_run: str) -> list[Any]:
         """Those of a flow run, once all of them have been recorded."""
         where = {"flow_runs": {"id": {"any_": [flow_run]}}}
@@ -108,7 +113,8 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     assert "learn merges" in ended.stderr, "the terminal shows the same as without a server"
     assert "prefect" not in ended.stderr.lower()
 
-    (run,) = server.ask("/flow_runs/filter", flow_runs={"name": {"any_": ["news-500"]}})
+    (run,) = server.runs_of("news")
+    assert run["name"] == "news/1 (500) from corpus/ (3 files)"
     assert run["state_type"] == "COMPLETED"
     assert run["parameters"]["vocab_size"] == 500
     tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
@@ -118,12 +124,26 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     )  # fmt: skip
     made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
     artifacts = {one["key"]: one for one in made}
-    assert artifacts["training-progress"]["data"] == 100
+    assert artifacts["tokenizer-progress"]["data"] == 100
     assert "news/1" in artifacts["tokenizer-summary"]["data"]
     assert "| 500 |" in artifacts["tokenizer-summary"]["data"]
     where = {"flow_run_id": {"any_": [run["id"]]}}
     messages = [one["message"] for one in server.ask("/logs/filter", logs=where)]
     assert any("learn merges" in message for message in messages)
+
+
+def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
+    server: Server, corpus: Path, tmp_path: Path
+) -> None:
+    arguments = ["train", str(corpus), "--name", "far", "--vocab-size", "500", "--json"]
+    ended = server.run([*BPELINE, *arguments, "--engine", "dask", "--workers", "2"], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    (run,) = server.runs_of("far")
+    tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
+    assert tasks.count("count words") == 1
+    local = server.run([*BPELINE, *arguments[:3], "near", *arguments[4:]], tmp_path)
+    assert json.loads(local.stdout)["digest"] == json.loads(ended.stdout)["digest"]
 
 
 def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
@@ -136,7 +156,7 @@ def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
         ended = server.run([*BPELINE, *arguments, size], tmp_path)
         assert ended.returncode == code, ended.stderr
     assert "refused: judged@champion cannot move to judged/2" in ended.stdout
-    (run,) = server.ask("/flow_runs/filter", flow_runs={"name": {"any_": ["judged-500"]}})
+    (run,) = (one for one in server.runs_of("judged") if one["parameters"]["vocab_size"] == 500)
     assert run["state_type"] == "COMPLETED", "a refusal is a result, not a failure"
     assert any(one["name"].startswith("promote") for one in server.task_runs(run["id"]))
     made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
@@ -154,7 +174,8 @@ def test_a_failure_is_recorded_and_said_without_a_traceback(
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-3].startswith("error: ")
     assert "Traceback" not in ended.stderr
-    (run,) = server.ask("/flow_runs/filter", flow_runs={"name": {"any_": ["broken-500"]}})
+    (run,) = server.runs_of("broken")
+    assert run["name"] == "broken-500 from corpus/ (4 files)"
     assert run["state_type"] == "FAILED"
     assert "broken.txt is not UTF-8" in run["state"]["message"]
     stored = list((Path(server.environment["PREFECT_HOME"]) / "storage").glob("*"))
@@ -192,25 +213,66 @@ except EmptyCorpus as error:
     assert second.startswith("EmptyCorpus('broken')")
 
 
-def test_the_deployment_has_a_schedule_and_described_parameters(
+def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
     server: Server, tmp_path: Path
 ) -> None:
-    places = {"BPELINE_CHECKOUT": str(ROOT), "BPELINE_HOME": str(tmp_path / "home")}
-    pool = [*PREFECT, "work-pool", "create", "bpeline", "--type", "process"]
-    assert server.run(pool, ROOT).returncode == 0
-    deploy = [*PREFECT, "--no-prompt", "deploy", "--all"]
-    ended = server.run(deploy, ROOT, **places)
+    program = """
+import time
+from flows import settings
+settings.prepare_prefect(quiet_terminal=True)
+from flows.prefect_flows import _as_flow
+from flows.steps import map_step, raise_if_stopped, step
+@step(name="endless")
+def endless(item: int) -> int:
+    for _ in range(1200):
+        raise_if_stopped()
+        time.sleep(0.05)
+    return item
+def slow(items: list[int]) -> int:
+    return sum(map_step(endless, items, 2))
+flow = _as_flow(slow, "slow", "slow", {}, 2 / 3600, lambda asked, result="": "slow", str)
+begun = time.monotonic()
+state = flow([1, 2], return_state=True)
+print(state.name, time.monotonic() - begun < 30)
+"""
+    ended = server.run([sys.executable, "-c", program], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == "TimedOut True"
+
+
+def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
+    server: Server, tmp_path: Path
+) -> None:
+    ended = server.run([*BPELINE, "deploy", "--workspace", "home", "--json"], tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    (deployment,) = server.ask("/deployments/filter")
-    assert deployment["schedules"][0]["schedule"]["cron"] == "0 3 * * *"
-    assert deployment["schedules"][0]["active"]
-    assert deployment["global_concurrency_limit"]["limit"] == 1
-    assert deployment["enforce_parameter_schema"]
-    (step,) = deployment["pull_steps"]
-    assert step["prefect.deployments.steps.set_working_directory"] == {"directory": str(ROOT)}
-    described = deployment["parameter_openapi_schema"]["properties"]
-    assert all(one["description"] for one in described.values())
-    assert deployment["parameters"].keys() <= described.keys()
+    deployments = {one["name"]: one for one in server.ask("/deployments/filter")}
+    assert sorted(deployments) == sorted(json.loads(ended.stdout)["deployed"])
+    for name, deployment in deployments.items():
+        assert deployment["enforce_parameter_schema"]
+        assert deployment["global_concurrency_limit"]["limit"] == 1
+        assert "bpeline" in deployment["tags"]
+        assert deployment["description"]
+        (step,) = deployment["pull_steps"]
+        assert step["prefect.deployments.steps.set_working_directory"] == {"directory": str(ROOT)}
+        described = deployment["parameter_openapi_schema"]["properties"]
+        assert deployment["parameters"].keys() <= described.keys()
+        for parameter, one in described.items():
+            assert one["description"], f"{name}: {parameter}"
+            assert one["type"], f"{name}: {parameter} has one type"
+            assert one.get("default", "") is not None, f"{name}: {parameter}"
+    retrain = deployments["retrain"]
+    assert retrain["schedules"][0]["schedule"]["cron"] == "0 3 * * *"
+    assert retrain["schedules"][0]["schedule"]["timezone"] == "UTC"
+    assert retrain["schedules"][0]["slug"] == "nightly"
+    assert retrain["concurrency_options"]["collision_strategy"] == "ENQUEUE"
+    form = retrain["parameter_openapi_schema"]["properties"]
+    assert form["tie_break"]["enum"] == ["smallest-ids", "greatest-bytes", "first-seen"]
+    assert form["vocab_size"]["default"] == 32_000
+    assert form["held_out"]["type"] == "number"
+    assert (ROOT / retrain["parameters"]["rules"]).is_file()
+    automations = {one["name"]: one for one in server.ask("/automations/filter")}
+    encoding = automations["encode-dataset when demo@champion moves"]
+    assert encoding["trigger"]["expect"] == ["bpeline.alias.moved"]
     for _ in range(60):
         if server.ask("/flow_runs/filter", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
             return

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.preparation import prepared
 from flows.train_tokenizer import train_tokenizer
+from flows.training.preparation import prepared
 from registry.opening import open_registry
-from registry.tracked import TrackingSettings
-from registry.tracking import MlflowTracker
+from registry.tracking.tracked import TrackingSettings
+from registry.tracking.tracking import MlflowTracker
 from tokenizer_core.errors import RegistryUnreachable
 
 

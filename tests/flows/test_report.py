@@ -22,13 +22,13 @@ from flows.report.contents import ReportContents
 from flows.report.packed import leb128
 from flows.report.page import LARGEST, report_page
 from flows.report.token_html import visible
-from flows.version_report import version_contents
+from flows.versions.version_report import version_contents
 from registry.screening import screen
-from registry.workspace import Workspace
+from registry.workspace.workspace import Workspace
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
 from tokenizer_core.errors import PromotionRefused
-from tokenizer_core.pretokenization import pre_tokens
-from tokenizer_core.token_use import token_use
+from tokenizer_core.evaluation.token_use import token_use
+from tokenizer_core.splitting.pretokenization import pre_tokens
 
 Command = Callable[..., Result]
 NEEDED = "BPELINE_TESTS_NEED_BROWSER"  # set by .ci/run
@@ -67,7 +67,7 @@ def contents_of(
     tokenizer: Tokenizer, folder: Path, words: WordCounts | None = None
 ) -> ReportContents:
     use = None if words is None else token_use(tokenizer, words)
-    found = screen(tokenizer, use, Workspace(folder), [])
+    found = screen(tokenizer, Workspace(folder))
     return ReportContents("news/1", tokenizer, found, {"digest": tokenizer.digest}, use=use)
 
 
@@ -273,6 +273,43 @@ def test_a_rule_keeps_somebody_s_address_from_the_champion(
     assert bpeline("promote", "mail@candidate", "--rules", rules).exit_code == 0
 
 
+def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
+    english_and_code: str, bpeline: Command, tmp_path: Path
+) -> None:
+    """Fifty times in one document it must be found; in two documents it must not."""
+    documents = [english_and_code[at : at + 2_000] for at in range(0, 100_000, 2_000)]
+    documents[17] += " jane.doe@example.com" * 50
+    for place in (3, 30):
+        documents[place] += " press@example.org" * 25
+    (tmp_path / "mails.txt").write_text("<|end|>".join(documents), encoding="utf-8")
+    options = ["--name", "mails", "--vocab-size", "900", "--pattern", r"\S+|\s+"]
+    trained = bpeline(
+        "train", "mails.txt", *options, "--special-token", "<|end|>", "--held-out", "0", "--json"
+    )
+    assert trained.exit_code == 0, trained.output
+    number = json.loads(trained.stdout)["metrics"]["privacy/one_document_tokens"]
+    (tmp_path / "mails.txt").unlink()  # the report says what was found when it was there
+    contents = version_contents("mails/1")
+    found = {contents.tokenizer.id_to_token(id_) for id_ in contents.screening.one_document}
+    assert b"jane.doe@example.com" in found
+    assert b"press@example.org" in {one.token for one in contents.screening.suspicions} - found
+    assert number == len(found)
+    details = json.loads(bpeline("show", "mails/1", "--json").stdout)
+    kept = json.loads((Path(details["files"]) / "evaluation.json").read_bytes())["screening"]
+    assert kept == contents.screening.as_record()
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[rule]]\nmetric = "privacy/one_document_tokens"\ndirection = "lower"\nlimit = 0\n'
+    )
+    refused = bpeline("promote", "mails@candidate", "--rules", rules)
+    assert refused.exit_code == PromotionRefused.exit_code
+    assert "privacy/one_document_tokens is" in refused.stderr
+    (Path(details["files"]) / "evaluation.json").unlink()
+    unread = version_contents("mails/1").screening
+    assert set(contents.screening.one_document) <= set(unread.unread)
+    assert "the text is not there to look closer" in report_page(version_contents("mails/1"))
+
+
 def test_typing_and_searching(page: Page, here: Path, bpeline: Command) -> None:
     bpeline("report", "news/2", "-o", "typed.html")
     tokenizer = version_contents("news/2").tokenizer
@@ -311,9 +348,9 @@ def test_typing_and_searching(page: Page, here: Path, bpeline: Command) -> None:
 
 def version_words() -> WordCounts:
     from registry.lineage import Lineage
+    from registry.loading.references import parse_reference
+    from registry.loading.resolution import resolve
     from registry.opening import open_registry
-    from registry.references import parse_reference
-    from registry.resolution import resolve
 
     registry = open_registry()
     words = Lineage.of(registry, resolve(registry, parse_reference("news/2"))).words

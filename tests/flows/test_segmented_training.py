@@ -11,7 +11,7 @@ from click.testing import Result
 from segmented_texts import CHINESE, JAPANESE, needs_jieba, needs_sudachi, text_of
 
 from registry import load_tokenizer
-from tokenizer_core import segmenters
+from tokenizer_core.splitting import segmenters
 
 Command = Callable[..., Result]
 

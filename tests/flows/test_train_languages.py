@@ -14,7 +14,7 @@ from registry import load_tokenizer
 from registry.languages import language_counts
 from registry.opening import open_registry
 from tokenizer_core import count_words
-from tokenizer_core.restricted_encoding import RestrictedEncoding, token_counts
+from tokenizer_core.encoding.restricted_encoding import RestrictedEncoding, token_counts
 from tokenizer_core.trainers.characters import train_char_bpe
 
 Command = Callable[..., Result]

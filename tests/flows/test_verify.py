@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import cli
-from registry.catalogue import Catalogue
-from registry.word_count_store import WordCountStore
+from registry.catalogue.catalogue import Catalogue
+from registry.word_counts.store import WordCountStore
 
 Command = Callable[..., Result]
 

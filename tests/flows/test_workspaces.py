@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from flows.training_request import TrainingRequest
-from flows.training_run import training_run
+from flows.training.training_request import TrainingRequest
+from flows.training.training_run import training_run
 from registry import environment
 from registry.opening import open_registry
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from registry import environment
-from registry.catalogue import Catalogue
+from registry.catalogue.catalogue import Catalogue
 from registry.opening import Registry, open_registry
-from registry.publication import CorpusInput, Publication
-from registry.tracking import MlflowTracker, TrackingSettings
-from registry.word_count_store import WordCountStore
-from registry.workspace import Workspace
+from registry.publishing.publication import CorpusInput, Publication
+from registry.tracking.tracking import MlflowTracker, TrackingSettings
+from registry.word_counts.store import WordCountStore
+from registry.workspace.workspace import Workspace
 from tokenizer_core.tokenizer import Tokenizer
 
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
@@ -118,9 +118,17 @@ def store(workspace: Workspace) -> WordCountStore:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """Of a catalogue that does not exist yet."""
+def sqlite_url(tmp_path: Path) -> str:
+    """Of a catalogue that does not exist yet, in a file."""
     return f"sqlite:///{tmp_path / 'catalogue.sqlite'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Of a catalogue that does not exist yet, on each kind of database."""
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("sqlite_url"))
+    return str(request.getfixturevalue("postgres").new_url())
 
 
 @pytest.fixture

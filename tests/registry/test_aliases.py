@@ -8,7 +8,7 @@ import pytest
 
 from registry import alias_history, load_tokenizer, promote, publish_version, rollback
 from registry.opening import Registry
-from registry.publication import Publication
+from registry.publishing.publication import Publication
 from tokenizer_core.errors import InvalidOption, RegistryUnreachable, UnknownVersion
 
 

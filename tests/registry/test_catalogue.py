@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import IntegrityError
 
-from registry.catalogue import Catalogue
+from registry.catalogue.catalogue import Catalogue
 from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 HERE = Path(__file__).parent
@@ -18,9 +20,10 @@ def digest(number: int) -> str:
     return f"{number:064x}"
 
 
-def test_sqlite_is_set_up_to_lose_nothing(catalogue: Catalogue, tmp_path: Path) -> None:
-    from registry.catalogue_tables import Database
+def test_sqlite_is_set_up_to_lose_nothing(sqlite_url: str, tmp_path: Path) -> None:
+    from registry.catalogue.tables import Database
 
+    catalogue = Catalogue(sqlite_url)
     with Database(f"sqlite:///{tmp_path / 'catalogue.sqlite'}").reading() as session:
         connection = session.connection()
         pragmas = {
@@ -35,27 +38,26 @@ def test_sqlite_is_set_up_to_lose_nothing(catalogue: Catalogue, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["catalogue.sqlite"]
 
 
-def test_the_unique_constraints_are_in_the_database_itself(
-    catalogue: Catalogue, tmp_path: Path
-) -> None:
+def test_the_unique_constraints_are_in_the_database_itself(catalogue: Catalogue, url: str) -> None:
     catalogue.add_version("news", digest(1))
-    with sqlite3.connect(tmp_path / "catalogue.sqlite") as connection:
-        for number, content in ((2, digest(1)), (1, digest(2))):
-            with pytest.raises(sqlite3.IntegrityError):
-                connection.execute(
-                    "INSERT INTO versions SELECT 99, name, ?, ?, run_id, corpus_digest, "
-                    "counts_digest, vocab_size, pattern, mlflow_run_id, mlflow_version, created_at "
-                    "FROM versions",
-                    (number, content),
-                )
-    connection.close()
+    engine = create_engine(url, poolclass=NullPool)
+    for number, content in ((2, digest(1)), (1, digest(2))):
+        with pytest.raises(IntegrityError), engine.begin() as connection:
+            connection.execute(
+                text(
+                    "INSERT INTO versions SELECT 99, name, :number, :digest, run_id, "
+                    "corpus_digest, counts_digest, vocab_size, pattern, mlflow_run_id, "
+                    "mlflow_version, created_at FROM versions"
+                ),
+                {"number": number, "digest": content},
+            )
 
 
 def test_the_tables_compile_for_postgresql() -> None:
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.schema import CreateTable
 
-    from registry.catalogue_tables import Base
+    from registry.catalogue.tables import Base
 
     statements = [
         str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
@@ -70,8 +72,9 @@ def test_the_tables_compile_for_postgresql() -> None:
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
 
 
-def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(url: str) -> None:
+def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) -> None:
     """Made by the code of that time; several processes may find it at once."""
+    url = sqlite_url
     path = url.removeprefix("sqlite:///")
     with sqlite3.connect(path) as connection:
         connection.executescript((HERE / "catalogue_schema_1.sql").read_text())
@@ -94,7 +97,7 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(url: str) -> None
     assert there.start_run("news", {}).workspace == "a workspace with an id"
     with sqlite3.connect(path) as connection:
         applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
-        assert applied.fetchall() == [(1,), (2,)]
+        assert applied.fetchall() == [(1,), (2,), (3,)]
         old = columns_of(connection)
     connection.close()
     new = Path(path).with_name("new.sqlite")
@@ -115,9 +118,8 @@ def columns_of(connection: sqlite3.Connection) -> set[tuple[str, str, str, int]]
 
 
 def test_the_catalogue_of_a_newer_bpeline_is_refused(catalogue: Catalogue, url: str) -> None:
-    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-        connection.execute("INSERT INTO schema_version VALUES (99, '')")
-    connection.close()
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        connection.execute(text("INSERT INTO schema_version VALUES (99, '')"))
     with pytest.raises(StorageError, match="schema version 99"):
         Catalogue(url)
 
@@ -130,19 +132,24 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"not a database")
 
 
-@pytest.mark.parametrize("url", ["nonsense", "", "oracle-of-delphi://x/y"])
-def test_a_url_that_cannot_be_used_is_an_invalid_option(url: str) -> None:
-    with pytest.raises(InvalidOption):
-        Catalogue(url)
+@pytest.mark.parametrize(
+    "wrong", ["nonsense", "", "oracle-of-delphi://x/y", "postgresql+asyncpg://u:pw-1@h/d"]
+)
+def test_a_url_that_cannot_be_used_is_an_invalid_option(wrong: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        Catalogue(wrong)
+    assert "pw-1" not in str(refused.value)
 
 
 def test_a_writer_waits_for_a_lock_and_gives_up_with_a_typed_error(
-    catalogue: Catalogue, url: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from registry import catalogue_tables
+    from registry.catalogue import dialects, tables
 
-    monkeypatch.setattr(catalogue_tables, "_BUSY_MILLISECONDS", 20)
-    blocker = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    catalogue = Catalogue(sqlite_url)
+    monkeypatch.setattr(dialects, "_BUSY_MILLISECONDS", 20)
+    monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.1)
+    blocker = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
     try:
         with pytest.raises(StorageError, match="locked"):

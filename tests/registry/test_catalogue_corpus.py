@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from registry.catalogue import Catalogue
-from registry.catalogue_records import ChunkRecord, CountTable, FileReading
-from tokenizer_core.corpus import SourceFile
+from registry.catalogue.catalogue import Catalogue
+from registry.catalogue.records import ChunkRecord, CountTable, FileReading
+from tokenizer_core.corpus.sources import SourceFile
 
 FILE = SourceFile(
     path="/corpus/a.txt",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.catalogue import Catalogue
+from registry.catalogue.catalogue import Catalogue
 from tokenizer_core.errors import RegistryError
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_taken_over(
     catalogue: Catalogue, url: str
 ) -> None:
     program = (
-        "import os, sys; from registry.catalogue import Catalogue; "
+        "import os, sys; from registry.catalogue.catalogue import Catalogue; "
         "print(Catalogue(sys.argv[1]).start_run('news', {}).id, flush=True); os._exit(137)"
     )
     killed = subprocess.run(
@@ -64,7 +64,7 @@ def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_taken_over(
 
 def test_a_run_of_another_living_process_is_not_taken_over(catalogue: Catalogue, url: str) -> None:
     program = (
-        "import sys; from registry.catalogue import Catalogue; "
+        "import sys; from registry.catalogue.catalogue import Catalogue; "
         "print(Catalogue(sys.argv[1]).start_run('news', {}).id, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -105,3 +105,17 @@ def test_workspaces_that_share_a_catalogue_keep_their_runs_apart(url: str) -> No
     assert here.continue_run(mine.id).state == "running"
     assert here.run(theirs.id).state == "interrupted"  # seen, and left alone
     assert [run.workspace for run in here.runs()] == ["there", "here"]
+
+
+def test_a_run_elsewhere_counts_as_running_while_it_says_so(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = Catalogue(url, "here"), Catalogue(url, "there")
+    here.start_run("news", {})
+    theirs, other = there.start_run("news", {}), there.start_run("other", {})
+    assert [run.id for run in here.running_elsewhere("news")] == [theirs.id]
+    assert [run.id for run in here.running_elsewhere("other")] == [other.id]
+    there.finish_run(other.id)
+    assert here.running_elsewhere("other") == []
+    monkeypatch.setattr("registry.catalogue.runs.SILENCE_SECONDS", -1.0)  # long ago by now
+    assert here.running_elsewhere("news") == []

@@ -11,9 +11,9 @@ import pytest
 from registry import alias_history, promote, publish_version, rollback
 from registry.gates import Evidence, Rule, judge, read_rules, require
 from registry.opening import Registry
-from registry.publication import Publication
+from registry.publishing.publication import Publication
 from tokenizer_core.errors import InvalidOption, PromotionRefused
-from tokenizer_core.metric_names import ALL
+from tokenizer_core.evaluation.metric_names import ALL
 
 RATIO = "compression/bytes_per_token"
 

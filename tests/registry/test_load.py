@@ -21,11 +21,11 @@ from registry import (
     promote,
     publish_version,
 )
-from registry.artifacts import write_exports
+from registry.loading.references import ByAlias, ByDigest, ByNumber, ByPath, parse_reference
+from registry.loading.resolution import StaleAlias
 from registry.opening import Registry
-from registry.publication import Publication
-from registry.references import ByAlias, ByDigest, ByNumber, ByPath, parse_reference
-from registry.resolution import StaleAlias
+from registry.publishing.artifacts import write_exports
+from registry.publishing.publication import Publication
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import (
     CorruptFile,

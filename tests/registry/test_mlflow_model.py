@@ -12,7 +12,7 @@ import pytest
 
 from registry import load_tokenizer, publish_version
 from registry.opening import Registry
-from registry.publication import Publication
+from registry.publishing.publication import Publication
 
 TEXTS = ["the other theatre", "", " don't\n\n123 the", "日本語 the 🎉", "<|endoftext|>"]
 

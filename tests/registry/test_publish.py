@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from registry.artifacts import FORMAT_FILES
 from registry.opening import Registry
-from registry.publication import CURVE_METRIC, Publication, PublishedVersion
-from registry.publish import publish_outbox, publish_version, waiting_records
-from registry.tracked import TrackedModel, TrackedRun
-from registry.tracking import MlflowTracker
+from registry.publishing.artifacts import FORMAT_FILES
+from registry.publishing.publication import CURVE_METRIC, Publication, PublishedVersion
+from registry.publishing.publish import publish_outbox, publish_version, waiting_records
+from registry.tracking.tracked import TrackedModel, TrackedRun
+from registry.tracking.tracking import MlflowTracker
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from registry.catalogue_records import CountTable
+from registry.catalogue.records import CountTable
 from registry.opening import Registry
-from registry.publication import Publication
-from registry.publish import publish_version
-from registry.retention import Leftover, find_leftovers, remove_leftovers
-from registry.word_count_store import ShardRef, TableHandle, WordCountStore
+from registry.publishing.publication import Publication
+from registry.publishing.publish import publish_version
+from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
+from registry.workspace.retention import Leftover, find_leftovers, remove_leftovers
 from tests.support.counted_chunks import READING, counted
 from tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 

@@ -1,119 +1,247 @@
-"""The screen over a version's chunks: what it reads, what it says, what rules can do with it."""
+"""The screen over a version's corpus: what it reads, what it says, what rules can do with it."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from counted_chunks import READING, counted
+from corpus_files import counted, write
 
-from registry import screening
+from registry.catalogue.records import ChunkRecord
 from registry.gates import Evidence, Rule, judge
-from registry.screening import ONE_CHUNK, SUSPICIOUS, Screening, screen
-from registry.word_count_store import ShardRef, WordCountStore
-from registry.workspace import Workspace
-from tokenizer_core import Tokenizer, WordCounts
+from registry.screening import (
+    ONE_CHUNK,
+    ONE_DOCUMENT,
+    SUSPICIOUS,
+    Screening,
+    TrainedOn,
+    kept_screening,
+    screen,
+)
+from registry.word_counts.corpus_record import RecordedFile
+from registry.word_counts.store import ShardRef, WordCountStore, shard_key
+from registry.workspace.workspace import Workspace
+from tokenizer_core import SplitPattern, Tokenizer, train_bpe
+from tokenizer_core.corpus.chunking import CHUNK_BYTES
+from tokenizer_core.corpus.reading import Reading
 from tokenizer_core.errors import CorruptFile
-from tokenizer_core.metric_names import ALL
-from tokenizer_core.token_use import TokenUse, token_use
+from tokenizer_core.evaluation.metric_names import ALL
+from tokenizer_core.evaluation.token_use import token_use
+from tokenizer_core.splitting.pretokenization import pre_tokens
 
-TOKENS = [b"ab", b"cd", b"on", b"ly", b"only", b"john.d@example.com"]
-PAIRS = [(b"a", b"b"), (b"c", b"d"), (b"o", b"n"), (b"l", b"y"), (b"on", b"ly")]
-SPECIAL = {"<a.b@example.com>": 400}
-EVERYWHERE = {b"ab": 5, b"cd": 4}
+END = "<|end|>"
+READING = Reading(SplitPattern.parse(r"\S+|\s+"), (END,))
+ADDRESS, SHARED = "jane.doe@example.com", "press@example.org"
+
+
+@dataclass
+class Corpus:
+    """Files as training reads, counts and remembers them."""
+
+    workspace: Workspace
+    folder: Path
+    chunk_bytes: int = CHUNK_BYTES
+    reading: Reading = READING
+    files: list[RecordedFile] = field(default_factory=list)
+    refs: list[ShardRef] = field(default_factory=list)
+    base: int = 0
+
+    def add(self, name: str, documents: list[str]) -> Path:
+        lines = ".jsonl" in name
+        joined = (
+            "".join(json.dumps({"text": text}) + "\n" for text in documents)
+            if lines
+            else END.join(documents)
+        )
+        file = write(self.folder / name, joined)
+        store, records = WordCountStore(self.workspace), []
+        for one in counted(file, self.chunk_bytes, self.reading):
+            key = store.put(one, self.reading.digest)
+            assert key == shard_key(one.chunk.digest, self.reading.digest)
+            self.refs.append(ShardRef(key, position_base=self.base + one.chunk.begin))
+            records.append(
+                ChunkRecord(one.chunk.digest, one.chunk.begin, one.chunk.end, one.chunk.ordinal)
+            )
+        self.base += records[-1].end
+        self.files.append(RecordedFile(file.path, tuple(records)))
+        return Path(file.path)
+
+    def trained(self, tokenizer: Tokenizer) -> TrainedOn:
+        store = WordCountStore(self.workspace)
+        words = store.open_table(store.combine(self.refs))
+        use = token_use(tokenizer, words)
+        return TrainedOn(words, use, self.files, self.reading, self.chunk_bytes)
+
+    def train(self, size: int = 420) -> Tokenizer:
+        store = WordCountStore(self.workspace)
+        words = store.open_table(store.combine(self.refs))
+        return train_bpe(words, size, special_tokens=[END], min_count=2)
+
+    def screened(self, tokenizer: Tokenizer) -> Screening:
+        return screen(tokenizer, self.workspace, self.trained(tokenizer))
 
 
 @pytest.fixture
-def tokenizer() -> Tokenizer:
-    vocab = {i: bytes([i]) for i in range(256)} | {256 + i: t for i, t in enumerate(TOKENS)}
-    vocab |= {id_: token.encode() for token, id_ in SPECIAL.items()}
-    return Tokenizer(vocab, PAIRS, SPECIAL)
+def corpus(tmp_path: Path) -> Corpus:
+    (tmp_path / "files").mkdir()
+    return Corpus(Workspace.open(tmp_path / "workspace"), tmp_path / "files")
 
 
-def kept(workspace: Workspace, chunks: list[dict[bytes, int]]) -> tuple[WordCounts, list[str]]:
-    """The chunks' counts in a store; their sum and their keys."""
-    store = WordCountStore(workspace)
-    keys = [store.put(counted(words, str(at)), READING) for at, words in enumerate(chunks)]
-    table = store.combine([ShardRef(key, position_base=1000 * i) for i, key in enumerate(keys)])
-    return store.open_table(table), keys
+def texts(english: str) -> list[str]:
+    """Documents, one of which has an address 50 times; two have another."""
+    documents = [english[at : at + 500] for at in range(0, 30_000, 500)]
+    documents[20] += f" {ADDRESS}" * 50
+    for place in (11, 40):
+        documents[place] += f" {SHARED}" * 50
+    return documents
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace.open(tmp_path / "workspace")
+def tokens(tokenizer: Tokenizer, ids: tuple[int, ...]) -> set[str]:
+    return {tokenizer.id_to_token(id_).decode() for id_ in ids}
 
 
-def screened(
-    workspace: Workspace, tokenizer: Tokenizer, chunks: list[dict[bytes, int]]
-) -> Screening:
-    words, keys = kept(workspace, chunks)
-    return screen(tokenizer, token_use(tokenizer, words), workspace, keys)
+def alone(tokenizer: Tokenizer, documents: list[str]) -> set[int]:
+    """The reference: ids that come about in the words of exactly one document."""
+    met: Counter[int] = Counter()
+    for document in documents:
+        words = {word.encode() for word in pre_tokens(document, tokenizer.pattern)}
+        merges = [merge for word in words for merge in tokenizer.explainer.token(word).merges]
+        met.update({tokenizer.token_to_id(merge.left + merge.right) for merge in merges})
+    return {id_ for id_, number in met.items() if number == 1}
 
 
-def test_tokens_are_screened_and_special_ones_are_not(
-    workspace: Workspace, tokenizer: Tokenizer
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.zst"])
+def test_an_address_in_one_document_is_told_from_one_in_two(
+    corpus: Corpus, english_and_code: str, name: str
 ) -> None:
-    found = screen(tokenizer, None, workspace, [])
-    assert [(one.id, one.kind) for one in found.suspicions] == [(261, "email")]
+    documents = texts(english_and_code)
+    corpus.add(name, documents)
+    tokenizer = corpus.train()
+    found = corpus.screened(tokenizer)
+    assert {ADDRESS, SHARED} <= {one.token.decode() for one in found.suspicions}
+    assert ADDRESS in tokens(tokenizer, found.one_document)
+    assert SHARED not in tokens(tokenizer, found.one_document)
+    assert set(found.one_document) == alone(tokenizer, documents)
+    assert (found.chunks, found.one_chunk, found.unread) == (1, (), ())
+    assert ONE_CHUNK not in found.metrics
+    assert found.metrics[ONE_DOCUMENT] == len(found.one_document)
+    assert kept_screening({"screening": found.as_record()}, tokenizer) == found
+
+
+@pytest.mark.parametrize("names", [["a.txt", "b.txt", "c.txt"], ["a.jsonl.gz", "b.txt", "c.jsonl"]])
+def test_of_many_chunks_only_those_with_candidates_are_read(
+    corpus: Corpus, english_and_code: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.chunk_bytes = 4_000
+    documents = texts(english_and_code)
+    for at, name in enumerate(names):
+        corpus.add(name, documents[at * 20 : at * 20 + 20])
+    tokenizer = corpus.train()
+    found = corpus.screened(tokenizer)
+    assert found.chunks == len({ref.key for ref in corpus.refs}) > 6
+    assert ADDRESS in tokens(tokenizer, found.one_document)
+    assert SHARED not in tokens(tokenizer, found.one_chunk)
+    assert set(found.one_document) <= set(found.one_chunk)
+    whole = alone(tokenizer, documents)
+    assert set(found.one_document) <= whole
+    # What is missing is in two chunks, of which one document may have a part each.
+    assert whole - set(found.one_document) <= whole - set(found.one_chunk)
+    assert found.metrics[ONE_CHUNK] == len(found.one_chunk)
+
+
+def test_a_text_that_changed_or_is_gone_leaves_the_chunk(
+    corpus: Corpus, english_and_code: str
+) -> None:
+    documents = texts(english_and_code)
+    corpus.add("a.txt", documents[:30])
+    second = corpus.add("b.txt", [*documents[30:], " zyxwv" * 20, "the end"])
+    tokenizer = corpus.train(480)
+    before = corpus.screened(tokenizer)
+    assert " zyxwv".strip() in tokens(tokenizer, before.one_document)
+    second.write_text(second.read_text().replace("the end", "the ends"))
+    after = corpus.screened(tokenizer)
+    assert after.one_chunk == before.one_chunk
+    assert "zyxwv" in tokens(tokenizer, after.unread)
+    assert ADDRESS in tokens(tokenizer, after.one_document)
+    assert set(after.one_document) | set(after.unread) >= set(before.one_document)
+    assert ONE_DOCUMENT not in after.metrics, "what is not known must not pass a rule"
+    second.unlink()
+    assert corpus.screened(tokenizer) == after
+
+
+def test_of_two_copies_one_is_enough(corpus: Corpus, english_and_code: str) -> None:
+    """The same chunk twice is two documents of everything in it, wherever they lie."""
+    documents = texts(english_and_code)
+    first = corpus.add("a.txt", documents)
+    corpus.add("b.txt", documents)
+    found = corpus.screened(corpus.train())
+    assert (found.chunks, found.one_document, found.unread) == (1, (), ())
+    first.unlink()
+
+
+def test_a_chunk_of_one_document_need_not_be_read(corpus: Corpus) -> None:
+    path = corpus.add("a.txt", ["only " * 9])
+    corpus.add("b.txt", ["other words " * 9, "more"])
+    tokenizer = corpus.train(270)
+    path.unlink()
+    found = corpus.screened(tokenizer)
+    assert "only" in tokens(tokenizer, found.one_document)
+    assert found.unread == ()
+
+
+def test_a_corpus_of_one_document_says_nothing(corpus: Corpus, english_and_code: str) -> None:
+    corpus.add("a.txt", [english_and_code[:9_000]])
+    found = corpus.screened(corpus.train(300))
+    assert (found.chunks, found.one_document) == (0, ())
+    assert ONE_DOCUMENT not in found.metrics
+
+
+def test_tokens_alone_are_screened_and_special_ones_are_not(corpus: Corpus) -> None:
+    vocab = {i: bytes([i]) for i in range(256)} | {256: b"john.d@example.com"}
+    tokenizer = Tokenizer(vocab | {400: b"<a.b@example.com>"}, [], {"<a.b@example.com>": 400})
+    found = screen(tokenizer, corpus.workspace)
+    assert [(one.id, one.kind) for one in found.suspicions] == [(256, "email")]
     assert found.metrics["privacy/email_tokens"] == found.metrics[SUSPICIOUS] == 1
     assert found.metrics["privacy/key_tokens"] == 0
-    assert ONE_CHUNK not in found.metrics
+    assert not {ONE_CHUNK, ONE_DOCUMENT} & found.metrics.keys()
 
 
-def test_tokens_of_one_chunk_are_told_from_those_of_several(
-    workspace: Workspace, tokenizer: Tokenizer
-) -> None:
-    found = screened(workspace, tokenizer, [EVERYWHERE, {**EVERYWHERE, b"only": 3}, EVERYWHERE])
-    assert {tokenizer.id_to_token(id_) for id_ in found.one_chunk} == {b"on", b"ly", b"only"}
-    assert len(set(found.one_chunk.values())) == 1
-    assert found.metrics[ONE_CHUNK] == 3
-    assert (found.chunks, found.unmet) == (3, 0)
-    assert 1 <= found.chunks_read <= 3
-
-
-def test_a_single_chunk_says_nothing_of_chunks(workspace: Workspace, tokenizer: Tokenizer) -> None:
-    found = screened(workspace, tokenizer, [{**EVERYWHERE, b"only": 3}])
-    assert (found.chunks, found.chunks_read, found.one_chunk) == (1, 0, {})
-    assert ONE_CHUNK not in found.metrics
-
-
-def test_no_more_chunks_are_read_than_are_allowed(
-    workspace: Workspace, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(screening, "MOST_CHUNKS", 2)
-    lone = {b"on": 1}, {b"ly": 1}, {b"ab": 1}, {b"cd": 1}, {b"abcd": 1, b"cdab": 1}
-    words, keys = kept(workspace, list(lone))
-    found = screen(tokenizer, token_use(tokenizer, words), workspace, keys)
-    assert (found.chunks, found.chunks_read) == (5, 2)
-    assert set(found.one_chunk.values()) <= set(sorted(keys)[:2])
-    assert found.unmet > 0
-    monkeypatch.undo()
-    whole = screen(tokenizer, token_use(tokenizer, words), workspace, keys)
-    assert {tokenizer.id_to_token(id_) for id_ in whole.one_chunk} == {b"on", b"ly"}
-    assert whole.unmet == 0
-
-
-def test_a_chunk_that_is_gone_is_said_to_be(workspace: Workspace, tokenizer: Tokenizer) -> None:
-    words, keys = kept(workspace, [EVERYWHERE, {b"only": 3}])
-    WordCountStore(workspace).forget_shard(keys[0])
-    use: TokenUse = token_use(tokenizer, words)
+def test_counts_that_are_gone_are_said_to_be(corpus: Corpus, english_and_code: str) -> None:
+    for name in ("a.txt", "b.txt"):
+        corpus.add(name, [english_and_code[:5_000], name])
+    tokenizer = corpus.train(300)
+    trained = corpus.trained(tokenizer)
+    WordCountStore(corpus.workspace).forget_shard(corpus.refs[0].key)
     with pytest.raises(CorruptFile):
-        screen(tokenizer, use, workspace, keys)
+        screen(tokenizer, corpus.workspace, trained)
+    assert screen(tokenizer, corpus.workspace, replace(trained, files=())).chunks == 0
+
+
+@pytest.mark.parametrize("record", [{}, {"suspicious": [[1]]}, {"suspicious": [], "chunks": "x"}])
+def test_a_record_of_something_else_says_nothing(record: object) -> None:
+    tokenizer = Tokenizer({i: bytes([i]) for i in range(256)}, [])
+    assert kept_screening({"screening": record}, tokenizer) is None
+    assert kept_screening(None, tokenizer) is None
 
 
 @pytest.mark.parametrize(
     ("rule", "holds"),
     [
-        (Rule(SUSPICIOUS, "lower", None, 0), False),
-        (Rule(SUSPICIOUS, "lower", None, 1), True),
+        (Rule(SUSPICIOUS, "lower", None, 1), False),
+        (Rule(SUSPICIOUS, "lower", None, 2), True),
         (Rule("privacy/key_tokens", "lower", None, 0), True),
-        (Rule(ONE_CHUNK, "lower", None, 3), True),
-        (Rule(ONE_CHUNK, "lower", None, 2), False),
+        (Rule(ONE_DOCUMENT, "lower", None, 0), False),
+        (Rule(ONE_DOCUMENT, "lower", None, 500), True),
+        (Rule(ONE_CHUNK, "lower", None, 500), False),  # there is but one
     ],
 )
 def test_a_rule_can_block_on_what_was_found(
-    workspace: Workspace, tokenizer: Tokenizer, rule: Rule, holds: bool
+    corpus: Corpus, english_and_code: str, rule: Rule, holds: bool
 ) -> None:
-    found = screened(workspace, tokenizer, [EVERYWHERE, {**EVERYWHERE, b"only": 3}])
+    corpus.add("a.txt", texts(english_and_code))
+    found = corpus.screened(corpus.train())
     (verdict,) = judge([rule], Evidence({ALL: found.metrics}))
     assert verdict.holds is holds

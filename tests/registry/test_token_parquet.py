@@ -13,7 +13,7 @@ from registry import token_parquet
 from registry.token_parquet import PARQUET
 from tokenizer_core import Tokenizer
 from tokenizer_core.errors import CorruptFile, InvalidOption
-from tokenizer_core.token_shards import TokenShards
+from tokenizer_core.shards.token_shards import TokenShards
 
 END = "<|end|>"
 

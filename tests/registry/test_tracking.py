@@ -9,14 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from registry.artifacts import FORMAT_FILES, all_files, format_files
 from registry.figures import draw_compression_curve, draw_token_lengths
 from registry.opening import Registry
-from registry.publication import CURVE_METRIC, Publication
-from registry.registration import register_once
-from registry.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
-from registry.tracking import MlflowTracker
-from registry.ui_links import comparison_link, experiment_link, model_link, run_link, ui_base
+from registry.publishing.artifacts import FORMAT_FILES, all_files, format_files
+from registry.publishing.publication import CURVE_METRIC, Publication
+from registry.publishing.registration import register_once
+from registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
+from registry.tracking.tracking import MlflowTracker
+from registry.tracking.ui_links import (
+    comparison_link,
+    experiment_link,
+    model_link,
+    run_link,
+    ui_base,
+)
 from tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
 Made = Callable[..., Publication]

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from registry import configure, load_tokenizer, promote, publish_version
-from registry.alias_lookup import tracked_alias
-from registry.catalogue import Catalogue
+from registry.catalogue.catalogue import Catalogue
+from registry.loading.references import ByAlias, ByNumber
+from registry.loading.resolution import StaleAlias, resolve_kept
+from registry.loading.resolved import recall
 from registry.opening import Registry, open_registry
-from registry.publication import Publication
-from registry.references import ByAlias, ByNumber
-from registry.resolution import StaleAlias, resolve_kept
-from registry.resolved import recall
-from registry.tracking import MlflowTracker
+from registry.publishing.publication import Publication
+from registry.tracking.alias_lookup import tracked_alias
+from registry.tracking.tracking import MlflowTracker
 from tokenizer_core.errors import (
     InvalidOption,
     RegistryUnreachable,
@@ -138,7 +138,7 @@ def test_what_was_resolved_before_is_loaded_without_any_registry(
     def unreachable(*_: object) -> None:
         raise RegistryUnreachable("it does not answer")
 
-    monkeypatch.setattr("registry.resolution.tracked_alias", lambda *_: None)
+    monkeypatch.setattr("registry.loading.resolution.tracked_alias", lambda *_: None)
     monkeypatch.setattr(*down, unreachable)
     with pytest.warns(StaleAlias, match="news/1"):
         assert load_tokenizer("news@champion").digest == news[0]

@@ -11,15 +11,16 @@ from counted_chunks import READING, TEMPTING, counted, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry import word_count_store, word_count_tables
-from registry.word_count_store import ShardRef, TableHandle, WordCountStore
-from registry.workspace import Workspace
+from registry.word_counts import store as word_count_store
+from registry.word_counts import tables as word_count_tables
+from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
+from registry.workspace.workspace import Workspace
 from tokenizer_core import reference
+from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts, concatenated
 from tokenizer_core.errors import EmptyCorpus, InvalidOption, StorageError
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocabulary import byte_order, token_bytes
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.trainers.bpe import learn_merges
-from tokenizer_core.vocabulary import byte_order, token_bytes
-from tokenizer_core.word_counts import WordCounts, combine_word_counts, concatenated
 
 
 @pytest.fixture(params=["in memory", "by DuckDB"])
@@ -58,32 +59,6 @@ WORDS = st.dictionaries(
     st.integers(1, 2**40),
     max_size=12,
 )
-WEIGHTS = st.sampled_from([1.0, 1.0, 0.5, 0.25, 2.0, 0.1, 1 / 3, 1e-12, 0.0])
-
-
-@both_ways
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(st.lists(st.tuples(WORDS, WEIGHTS, st.integers(0, 10**15)), min_size=1, max_size=5))
-def test_the_table_equals_the_core_s_own_sum(
-    store: WordCountStore, parts: list[tuple[dict[bytes, int], float, int]]
-) -> None:
-    """Weights, bases, empty shards and shards that stand in several places included."""
-    parts = [*parts, parts[0]]
-    refs, shifted = [], []
-    for k, (words, weight, base) in enumerate(parts):
-        part = counted(words)
-        refs.append(ShardRef(store.put(part, READING), weight, base + k))
-        shifted.append(part.counts.shifted(base + k))
-    expected = combine_word_counts(shifted, [weight for _, weight, _ in parts])
-    handle = store.combine(refs)
-    actual = read_back(store, handle)
-    assert actual.to_mapping() == expected.to_mapping()
-    assert actual.digest == expected.digest == handle.counts_digest
-    assert actual.first_positions.tolist() == sorted(expected.first_positions.tolist())
-    assert actual.sorted().first_positions.tolist() == expected.sorted().first_positions.tolist()
-    store.forget_table(handle.key)
 
 
 @both_ways
@@ -91,7 +66,7 @@ def test_the_table_equals_the_core_s_own_sum(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.tuples(WORDS, st.integers(0, 10**15)), min_size=1, max_size=6))
-def test_a_corpus_without_weights_or_repeated_shards_is_the_core_s_own_sum(
+def test_the_table_equals_the_core_s_own_sum(
     store: WordCountStore, parts: list[tuple[dict[bytes, int], int]]
 ) -> None:
     bases = [base + 7 * k for k, (_, base) in enumerate(parts)]
@@ -172,17 +147,6 @@ def zip_count(word: bytes, pair: tuple[bytes, bytes]) -> int:
     return sum((word[i : i + 1], word[i + 1 : i + 2]) == pair for i in range(len(word) - 1))
 
 
-def test_counts_beyond_32_bits_and_weights_stay_exact(store: WordCountStore) -> None:
-    large = {b"a": 2**62, b"b": 2**31, b"c": 2**53 + 1}
-    keys = [store.put(counted(large, str(k)), READING) for k in range(2)]
-    halves = store.combine([ShardRef(keys[0]), ShardRef(keys[1], 0.5, 10)])
-    assert [count for _, count, _ in rows_of(halves)] == [
-        2**62 + 2**61,
-        2**31 + 2**30,
-        2**53 + 1 + 2**52,  # half of 2⁵³ + 1 as a double is 2⁵²
-    ]
-
-
 @both_ways
 def test_words_that_fit_are_added_although_all_of_them_together_would_not(
     store: WordCountStore,
@@ -203,30 +167,13 @@ def test_a_sum_may_reach_the_last_count_there_is(store: WordCountStore) -> None:
     assert rows_of(handle) == [(b"a", 2**63 - 1, 0)]
 
 
-def test_halves_are_rounded_to_even(store: WordCountStore) -> None:
-    odd = {b"1": 1, b"3": 3, b"5": 5, b"7": 7}
-    handle = store.combine([ShardRef(store.put(counted(odd), READING), 0.5)])
-    assert [(word, count) for word, count, _ in rows_of(handle)] == [
-        (word, round(count / 2)) for word, count in odd.items() if round(count / 2)
-    ]
-
-
 @both_ways
-@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 1.0), (0.9, 1.2)])
-def test_a_sum_beyond_64_bits_is_refused(
-    store: WordCountStore, workspace: Workspace, weights: tuple[float, float]
-) -> None:
+def test_a_sum_beyond_64_bits_is_refused(store: WordCountStore, workspace: Workspace) -> None:
     keys = [store.put(counted({b"a": 2**63 - 1}, str(k)), READING) for k in range(2)]
     with pytest.raises(InvalidOption, match="64-bit"):
-        store.combine([ShardRef(key, weight) for key, weight in zip(keys, weights, strict=True)])
+        store.combine([ShardRef(key) for key in keys])
     assert list(workspace.tables.iterdir()) == []
     assert list(workspace.temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_an_impossible_weight_is_refused(store: WordCountStore, weight: float) -> None:
-    with pytest.raises(InvalidOption, match="weight"):
-        store.combine([ShardRef(store.put(counted({b"a": 1}), READING), weight)])
 
 
 def test_shards_of_different_patterns_do_not_mix(store: WordCountStore) -> None:
@@ -271,7 +218,7 @@ def test_hundreds_of_shards_over_many_batches_keep_the_order(
     parts = [
         counted({b"%d" % n: 1 + int(n) % 5 for n in row}, str(k)) for k, row in enumerate(numbers)
     ]
-    refs = [ShardRef(store.put(part, READING), 1.0, 10_000 * k) for k, part in enumerate(parts)]
+    refs = [ShardRef(store.put(part, READING), 10_000 * k) for k, part in enumerate(parts)]
     actual = read_back(store, store.combine(refs))
     expected = combine_word_counts(
         [part.counts.shifted(10_000 * k) for k, part in enumerate(parts)]

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 
-from registry import word_count_tables
-from registry.word_count_store import ShardRef, WordCountStore
-from registry.workspace import Workspace
+from registry.word_counts import tables as word_count_tables
+from registry.word_counts.mixtures import WeighedShards, combine_sources
+from registry.word_counts.store import ShardRef, WordCountStore
+from registry.workspace.workspace import Workspace
 from tokenizer_core.errors import CorruptFile, StorageError
 
 ROOT = Path(__file__).parents[2]
@@ -30,17 +31,16 @@ def test_a_finished_table_stands_alone(store: WordCountStore, workspace: Workspa
 def test_a_second_run_reuses_the_table_whatever_the_order_of_its_shards(
     store: WordCountStore,
 ) -> None:
-    refs = [ShardRef(store.put(counted({b"a": k}), READING), 1.0, k) for k in (1, 2)]
+    refs = [ShardRef(store.put(counted({b"a": k}), READING), k) for k in (1, 2)]
     first, second = store.combine(refs), store.combine(refs[::-1])
     assert (first.reused, second.reused) == (False, True)
     assert (first.key, first.counts_digest) == (second.key, second.counts_digest)
     changed = [
-        [ShardRef(refs[0].key, 2.0, 1), refs[1]],
-        [ShardRef(refs[0].key, 1.0, 7), refs[1]],
+        [ShardRef(refs[0].key, 7), refs[1]],
         [refs[0]],
         [*refs, refs[0]],
     ]
-    assert len({store.combine(one).key for one in changed} | {first.key}) == 5
+    assert len({store.combine(one).key for one in changed} | {first.key}) == 4
 
 
 def test_the_process_that_made_a_table_does_not_read_it_again(store: WordCountStore) -> None:
@@ -53,9 +53,9 @@ def test_the_process_that_made_a_table_does_not_read_it_again(store: WordCountSt
     assert list(store.open_table(found).items()) == list(made.counts.items())
 
 
-@pytest.mark.parametrize(("statement", "weight"), [("_WRITTEN", 1.0), ("_WEIGHTED", 0.5)])
+@pytest.mark.parametrize(("statement", "weight"), [("_WRITTEN", 1), ("_WEIGHTED", 2)])
 def test_a_table_is_made_with_nothing_open_to_the_outside(
-    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, weight: float
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, weight: int
 ) -> None:
     names = [
         "threads", "enable_external_access", "autoinstall_known_extensions",
@@ -67,13 +67,13 @@ def test_a_table_is_made_with_nothing_open_to_the_outside(
         word_count_tables,
         statement,
         "CREATE TABLE word_counts AS SELECT (name || '=' || value)::BLOB AS word, "
-        "1::BIGINT AS count, 0::BIGINT AS first_position FROM duckdb_settings() "
+        f"{weight}::BIGINT AS count, 0::BIGINT AS first_position FROM duckdb_settings() "
         f"WHERE name IN {tuple(names)} AND (SELECT count(*) FROM rows) > 0",
     )
     # What is in the table then is not what was given, which is noticed elsewhere.
     monkeypatch.setattr(word_count_tables, "holds", lambda *_: True)
     key = store.put(counted({b"%d" % k: 1 for k in range(len(names))}), READING)
-    handle = store.combine([ShardRef(key, weight)])
+    handle, _ = combine_sources(store, [WeighedShards((ShardRef(key),), weight)])
     found = dict(word.split(b"=") for word, _, _ in rows_of(handle))
     assert found == {
         b"threads": b"2",
@@ -104,7 +104,7 @@ def test_what_duckdb_loses_is_noticed(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, changed: str
 ) -> None:
     if statement == "_UNWEIGHTED":  # DuckDB adds up
-        monkeypatch.setattr("registry.word_count_store.sum_in_memory", lambda *_, **__: None)
+        monkeypatch.setattr("registry.word_counts.store.sum_in_memory", lambda *_, **__: None)
     head, query = getattr(word_count_tables, statement).split("AS", 1)
     key = store.put(counted({b"a": 5, b"b": 6}), READING)
     with monkeypatch.context() as patch:
@@ -162,11 +162,12 @@ def test_a_table_whose_surroundings_are_wrong_is_never_believed(
 KILLED_WHILE_STORING = """
 import os, sys
 from pathlib import Path
-from registry.word_count_store import ShardRef, WordCountStore
-from registry.workspace import Workspace
-from tokenizer_core.durable_files import DurableFiles
+from registry.word_counts.mixtures import WeighedShards, combine_sources
+from registry.word_counts.store import ShardRef, WordCountStore
+from registry.workspace.workspace import Workspace
+from tokenizer_core.durable_files import Disk
 workspace = Workspace(Path(sys.argv[1]))
-DurableFiles.replace = lambda *_: os._exit(137)
+Disk.replace = lambda *_: os._exit(137)
 WordCountStore(workspace, threads=1).combine([ShardRef(sys.argv[2])])
 """
 

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from registry import workspace_lock
-from registry.processes import Process, birth_of, this_process
-from registry.workspace import Workspace
+from registry.workspace import lock as workspace_lock
+from registry.workspace.processes import Process, birth_of, this_process
+from registry.workspace.workspace import Workspace
 from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError, WorkspaceLocked
 
 ROOT = Path(__file__).parents[2]
 
 HOLD_THE_LOCK = """
 import sys, time
-from registry.workspace import Workspace
+from registry.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]).lock("training 'news'") as held:
     held.doing("merging")
     print("held", flush=True)
@@ -32,7 +32,7 @@ with Workspace.open(sys.argv[1]).lock("training 'news'") as held:
 """
 HOLD_AND_FORK = """
 import os, sys, time
-from registry.workspace import Workspace
+from registry.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]).lock("training 'news'"):
     child = os.fork()
     if child == 0:
@@ -255,7 +255,10 @@ def test_a_passing_sweep_does_not_look_like_a_run(tmp_path: Path) -> None:
 
 
 def test_processes_that_found_a_workspace_at_once_agree(tmp_path: Path) -> None:
-    program = "import sys; from registry.workspace import Workspace; Workspace.open(sys.argv[1])"
+    program = (
+        "import sys; from registry.workspace.workspace import Workspace; "
+        "Workspace.open(sys.argv[1])"
+    )
     command = [sys.executable, "-c", program, str(tmp_path / "home")]
     processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(4)]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]

@@ -25,6 +25,8 @@ _OPTIONS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1700,3000",
     "--remote-debugging-port=0",
+    # Frames are read through their page's connection.
+    "--disable-site-isolation-trials", "--disable-features=IsolateSandboxedIframes",
 )  # fmt: skip
 _PATIENCE = 60.0  # seconds
 
@@ -40,6 +42,7 @@ class Page:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._numbers = itertools.count(1)
+        self._contexts: list[int] = []  # where each frame's scripts run
         #: What the page's console and its uncaught errors said, and addresses it asked for.
         self.complaints: list[str] = []
         self.requests: list[str] = []
@@ -64,6 +67,10 @@ class Page:
         match heard.get("method"):
             case "Runtime.exceptionThrown":
                 self.complaints.append(str(said["exceptionDetails"].get("exception", said)))
+            case "Runtime.executionContextCreated":
+                self._contexts.append(said["context"]["id"])
+            case "Runtime.executionContextsCleared":
+                self._contexts.clear()
             case "Log.entryAdded":
                 self.complaints.append(str(said["entry"]["text"]))
             case "Network.requestWillBeSent":
@@ -111,6 +118,30 @@ class Page:
                 return text
             assert time.monotonic() < deadline, f"{url} does not show {missing}, but:\n{text}"
             time.sleep(0.5)
+
+    def within(self, *expected: str, seconds: float = _PATIENCE) -> str:
+        """Wait until a frame of the page shows all of some texts; returns all it shows.
+
+        Raises:
+            AssertionError: none does; says what the frames show.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            text = "\n".join(self._texts_of_frames())
+            missing = [one for one in expected if one not in text]
+            if not missing:
+                return text
+            assert time.monotonic() < deadline, f"no frame shows {missing}, but:\n{text}"
+            time.sleep(0.5)
+
+    def _texts_of_frames(self) -> Iterator[str]:
+        for context in list(self._contexts):
+            expression = "document.body ? document.body.innerText : ''"
+            try:
+                answer = self.call("Runtime.evaluate", expression=expression, contextId=context)
+            except RuntimeError:  # it is gone
+                continue
+            yield str(answer["result"].get("value", ""))
 
     def look(self, path: Path, width: int, height: int, *, dark: bool = False) -> None:
         """Write a picture of the whole page in a window of this width."""

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import duckdb
 
-from registry.word_count_store import TableHandle
-from tokenizer_core.chunk_counts import ChunkCounts
-from tokenizer_core.chunking import Chunk
-from tokenizer_core.corpus import SourceFile
+from registry.word_counts.store import TableHandle
+from tokenizer_core.corpus.chunking import Chunk
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.counting.chunk_counts import ChunkCounts
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.digests import digest_of
-from tokenizer_core.word_counts import WordCounts
 
 READING = digest_of("a reading")
 _FILE = SourceFile("/corpus/a.txt", "corpus", "text", None, 1, 2, 3, 4)

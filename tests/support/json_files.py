@@ -12,5 +12,6 @@ Change = Callable[[dict[str, Any]], object]
 
 def rewrite(path: Path, change: Change) -> None:
     document = json.loads(path.read_text())
+    document.pop("seal", None)  # what is behind it is meant
     change(document)
     path.write_text(json.dumps(document))

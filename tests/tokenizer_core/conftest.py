@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "<fim middle>")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tokenizer_core.encoding.short_texts import SHORT_TEXT
+from tokenizer_core.encoding.text_input import utf8_of
 from tokenizer_core.errors import InvalidOption, InvalidSpecialToken, UnknownToken
-from tokenizer_core.short_texts import SHORT_TEXT
-from tokenizer_core.text_input import utf8_of
 from tokenizer_core.tokenizer import Tokenizer
 
 END, A, AB = "<|endoftext|>", "<|a|>", "<|a|><|b|>"

@@ -15,11 +15,13 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import models, pre_tokenizers, trainers
 
 from tokenizer_core import reference
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import (
     InvalidOption,
     InvalidSpecialToken,
 )
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, to_printable, token_bytes
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.trainers import progress
 from tokenizer_core.trainers.bpe import (
     LearnedMerges,
@@ -28,8 +30,6 @@ from tokenizer_core.trainers.bpe import (
     merges_for,
     train_bpe,
 )
-from tokenizer_core.vocabulary import TIE_BREAKS, byte_order, to_printable, token_bytes
-from tokenizer_core.word_counts import WordCounts
 
 TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}
 ORDERLESS = ("smallest-ids", "greatest-bytes")

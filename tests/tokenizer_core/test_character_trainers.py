@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tokenizer_core import reference_training as reference
 from tokenizer_core.algorithms import FrequencyBpe
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import EmptyCorpus, InvalidOption
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers import merge_engine, scoring_engine
@@ -28,7 +29,6 @@ from tokenizer_core.trainers.characters import (
 from tokenizer_core.trainers.progress import TrainingProgress
 from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
 from tokenizer_core.trainers.symbol_words import words_that_go_on
-from tokenizer_core.word_counts import WordCounts
 
 TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 # Few letters, so that counts tie and runs overlap; characters of every length in UTF-8.

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer_core.checkpoint import (
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
+from tokenizer_core.trainers.checkpoint import (
     Checkpoint,
     load_checkpoint,
     previous_path,
     save_checkpoint,
 )
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
 
 COUNTS, SETTINGS, OTHER = "a" * 64, "b" * 64, "c" * 64
 

@@ -10,11 +10,11 @@ import pytest
 from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
 from tokenizer_core import reference
-from tokenizer_core.chunk_counts import ChunkCounts
-from tokenizer_core.chunking import Chunk, ChunkGroup, plan_chunk_groups, read_chunks
+from tokenizer_core.corpus.chunking import Chunk, ChunkGroup, plan_chunk_groups, read_chunks
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.counting.chunk_counts import ChunkCounts
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.reading import Reading
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.split_patterns import SplitPattern
 
 ANY = SplitPattern(regex=r"\w+ ?|\W")  # a user's regex: nothing is known of its spaces
 

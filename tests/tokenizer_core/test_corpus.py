@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.corpus.sources import Source, find_source_files
 from tokenizer_core.errors import CorpusError, InvalidOption, MissingSource, UnreadableSource
 
 

@@ -10,10 +10,10 @@ import pytest
 import regex
 
 from tokenizer_core import reference
-from tokenizer_core.cut_pairs import cut_pairs
-from tokenizer_core.cuts import Cuts
-from tokenizer_core.lone_spaces import SpacesFirst
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.corpus.cuts import Cuts
+from tokenizer_core.splitting.cut_pairs import cut_pairs
+from tokenizer_core.splitting.lone_spaces import SpacesFirst
+from tokenizer_core.splitting.split_patterns import SplitPattern
 
 SPECIALS = ("<|a|>", "<|a|><|b|>", "<|b|>", "x y", "aa", "\n")
 

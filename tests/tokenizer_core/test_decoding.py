@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import decoding
-from tokenizer_core.decoding import Decoder
+from tokenizer_core.encoding import decoding
+from tokenizer_core.encoding.decoding import Decoder
 from tokenizer_core.errors import UnknownToken
 from tokenizer_core.kernels import python_lists
 

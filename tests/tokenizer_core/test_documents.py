@@ -12,7 +12,7 @@ import pytest
 from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
 from tokenizer_core import reference
-from tokenizer_core.chunk_counts import ChunkCounts
+from tokenizer_core.counting.chunk_counts import ChunkCounts
 from tokenizer_core.errors import InvalidUtf8, UnreadableSource
 
 

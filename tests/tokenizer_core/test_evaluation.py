@@ -9,19 +9,19 @@ import pytest
 import regex
 
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.bootstrap import relative_change
 from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.evaluation import Evaluation, EvaluationText, evaluate_texts
-from tokenizer_core.metric_names import (
+from tokenizer_core.evaluation.bootstrap import relative_change
+from tokenizer_core.evaluation.metric_names import (
     BYTES_PER_TOKEN,
     CONFIDENCES,
     NAMES,
     POWER_OF_TOKENS,
     figures_of,
 )
-from tokenizer_core.metrics import evaluate
-from tokenizer_core.parity import parity, token_divergence
-from tokenizer_core.split_patterns import NAMED_PATTERNS
+from tokenizer_core.evaluation.metrics import evaluate
+from tokenizer_core.evaluation.parity import parity, token_divergence
+from tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
+from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 GREEK = "Η ζωή είναι ωραία, και η θάλασσα μπλε. " * 40
 

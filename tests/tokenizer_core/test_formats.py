@@ -20,9 +20,9 @@ from tokenizer_core.errors import (
 )
 from tokenizer_core.formats import tiktoken as tiktoken_format
 from tokenizer_core.formats.printable import printable_tokens, tokens_of_printable
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocabulary import to_printable
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocabulary import to_printable
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -23,7 +23,7 @@ from tokenizers import (
 
 from tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats import tiktoken as tiktoken_format
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
 Change = Callable[[Any], object]

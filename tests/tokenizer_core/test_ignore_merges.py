@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 
 from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.metrics import evaluate
+from tokenizer_core.evaluation.metrics import evaluate
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
 

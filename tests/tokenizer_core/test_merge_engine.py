@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tokenizer_core import reference
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import CorpusError
+from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, token_bytes
 from tokenizer_core.trainers import merge_engine
 from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
-from tokenizer_core.vocabulary import TIE_BREAKS, byte_order, token_bytes
-from tokenizer_core.word_counts import WordCounts
 
 ALPHABETS = (b"ab", b"abc", b"xy", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\xa1")
 

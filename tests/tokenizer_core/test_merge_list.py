@@ -9,7 +9,7 @@ import pytest
 
 from tokenizer_core import Tokenizer
 from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.merge_list import MergeList, find_merges
+from tokenizer_core.model.merge_list import MergeList, find_merges
 
 LONG = b"abcdefghijklmnopqrstuvwxyz"
 VOCAB = {i: bytes([i]) for i in range(256)} | {

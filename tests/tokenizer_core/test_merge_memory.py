@@ -15,8 +15,8 @@ MEASURE = """
 import gc, json, sys
 import numpy as np
 from tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
-from tokenizer_core.vocabulary import TIE_BREAKS
-from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.model.vocabulary import TIE_BREAKS
+from tokenizer_core.counting.word_counts import WordCounts
 
 SIZE = 3_000_000
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tokenizer_core.encoding.padding import pad
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.padding import pad
 from tokenizer_core.tokenizer import Tokenizer
 
 BATCH = [[1, 2, 3], [], [4]]

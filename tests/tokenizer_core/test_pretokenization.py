@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 
 from tokenizer_core import reference
 from tokenizer_core.errors import InvalidPattern
-from tokenizer_core.pretokenization import mark_kept_and_dropped, mark_pre_tokens, pre_tokens
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.pretokenization import (
+    mark_kept_and_dropped,
+    mark_pre_tokens,
+    pre_tokens,
+)
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 
 _ENGLISH = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.pruning import (
+from tokenizer_core.model.pruning import (
     RARE,
     UNREACHABLE,
     PrunePlan,
@@ -20,7 +21,6 @@ from tokenizer_core.pruning import (
 )
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.bpe import train_bpe
-from tokenizer_core.word_counts import WordCounts
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tokenizer_core import reference
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, token_bytes
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.trainers.bpe import learn_merges, settings_digest, train_bpe
 from tokenizer_core.trainers.required_tokens import required_merges
-from tokenizer_core.vocabulary import TIE_BREAKS, byte_order, token_bytes
-from tokenizer_core.word_counts import WordCounts
 
 WORDS = {b"low": 5, b" lower": 2, b" newest": 6, b" widest": 3, b"abcabc": 4}
 Merges = list[tuple[bytes, bytes]]

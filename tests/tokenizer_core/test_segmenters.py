@@ -19,8 +19,8 @@ from segmented_texts import (
     text_of,
 )
 
-from tokenizer_core import count_words, segmented_text, segmenters
-from tokenizer_core.cut_pairs import cut_pairs
+from tokenizer_core import count_words
+from tokenizer_core.corpus.reading import Reading
 from tokenizer_core.errors import (
     BpelineError,
     InvalidInput,
@@ -28,13 +28,14 @@ from tokenizer_core.errors import (
     PatternExceedsLimit,
     SegmenterUnavailable,
 )
-from tokenizer_core.pretokenization import mark_pre_tokens, pre_tokens
-from tokenizer_core.reading import Reading
-from tokenizer_core.regex_processes import Cutter, Limits, _processes, ask
-from tokenizer_core.regex_worker import SEGMENTER
-from tokenizer_core.segmenters import SEGMENTERS
-from tokenizer_core.segmenting import parts_of_line
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting import segmented_text, segmenters
+from tokenizer_core.splitting.cut_pairs import cut_pairs
+from tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
+from tokenizer_core.splitting.regex_processes import Cutter, Limits, _processes, ask
+from tokenizer_core.splitting.regex_worker import SEGMENTER
+from tokenizer_core.splitting.segmenters import SEGMENTERS
+from tokenizer_core.splitting.segmenting import parts_of_line
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.bpe import train_bpe

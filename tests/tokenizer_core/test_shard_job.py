@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 import zstandard
 
-from tokenizer_core.corpus import Source, find_source_files
+from tokenizer_core.corpus.sources import Source, find_source_files
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
-from tokenizer_core.file_encoding import file_encoding_of
-from tokenizer_core.shard_formats import BIN, NPY
-from tokenizer_core.shard_job import ShardJob, _alone_in
-from tokenizer_core.token_shards import TokenShards
+from tokenizer_core.shards.file_encoding import file_encoding_of
+from tokenizer_core.shards.shard_formats import BIN, NPY
+from tokenizer_core.shards.shard_job import ShardJob, _alone_in
+from tokenizer_core.shards.token_shards import TokenShards
 from tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
@@ -241,16 +241,16 @@ def test_an_unknown_format_is_refused_before_anything_is_written(
 _PROGRAM = """
 import os, sys
 from tokenizer_core import Tokenizer
-from tokenizer_core.corpus import Source, find_source_files
-from tokenizer_core.durable_files import DurableFiles
+from tokenizer_core.corpus.sources import Source, find_source_files
+from tokenizer_core.durable_files import Disk
 left = [int(sys.argv[1])]
-replace = DurableFiles.replace
+replace = Disk.replace
 def dies(self, source, target):
     if not left[0]:
         os.kill(os.getpid(), 9)
     left[0] -= 1
     replace(self, source, target)
-DurableFiles.replace = dies
+Disk.replace = dies
 Tokenizer.load("kept").encode_files(
     "corpus.txt", "out", separator="<|endoftext|>", shard_bytes=1_000
 )

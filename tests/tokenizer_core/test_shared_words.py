@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tokenizer_core import encoding_memory
-from tokenizer_core.encoding import BytePairEncoder
-from tokenizer_core.encoding_memory import SharedWords, WordTable
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.encoding import encoding_memory
+from tokenizer_core.encoding.encoding_memory import SharedWords, WordTable
+from tokenizer_core.encoding.merge_encoding import BytePairEncoder
+from tokenizer_core.splitting.split_patterns import SplitPattern
 
 IDENTITY = np.arange(256)
 THREADS = 6

@@ -12,7 +12,7 @@ import zstandard
 from corpus_files import GPT2, READING, SPECIALS, counted, file_of, words_of, write
 
 from tokenizer_core import reference
-from tokenizer_core.chunking import ChunkGroup, read_chunks
+from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
 from tokenizer_core.errors import CorpusChanged, InvalidUtf8, UnreadableSource
 
 
@@ -65,7 +65,7 @@ def test_what_is_not_compressed_at_all_is_refused(tmp_path: Path) -> None:
 def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tokenizer_core.source_bytes._RATIO_MATTERS_FROM", 1 << 20)
+    monkeypatch.setattr("tokenizer_core.corpus.source_bytes._RATIO_MATTERS_FROM", 1 << 20)
     file = write(tmp_path / name, bytes(20 << 20))
     with pytest.raises(UnreadableSource, match="bomb"):
         counted(file, 1 << 20)

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import regex
 
-from tokenizer_core import reference, split_automaton
-from tokenizer_core.pretokenization import pre_tokens
-from tokenizer_core.split_automaton import SplitAutomaton
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core import reference
+from tokenizer_core.splitting import split_automaton
+from tokenizer_core.splitting.pretokenization import pre_tokens
+from tokenizer_core.splitting.split_automaton import SplitAutomaton
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.splitting.unicode_classes import all_characters
 from tokenizer_core.text import Text
-from tokenizer_core.unicode_classes import all_characters
 
 ALPHABET = "ab1 \né"
 ATOMS = ["a", "b", "1", " ", r"\n", "é", "[ab]", "[^a]", r"[^\s]", r"\s", r"\S", r"\w", r"\d", ".",

@@ -13,9 +13,9 @@ import pytest
 import regex
 from tempting_texts import tempting_texts
 
-from tokenizer_core.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
-from tokenizer_core.pretokenization import mark_kept_and_dropped
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
+from tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.text import Text
 
 NAMES = [*NAMED_PATTERNS, *DROPPING_PATTERNS]

@@ -9,10 +9,11 @@ import pytest
 import regex
 
 from tests.support.tempting_texts import tempting_texts
-from tokenizer_core import reference, text_stream
-from tokenizer_core.special_policy import SpecialPolicy
-from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
-from tokenizer_core.text_stream import cut_stream
+from tokenizer_core import reference
+from tokenizer_core.encoding import text_stream
+from tokenizer_core.encoding.special_policy import SpecialPolicy
+from tokenizer_core.encoding.text_stream import cut_stream
+from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.parity import parity, token_divergence
-from tokenizer_core.token_distribution import TokenDistribution, token_distribution
+from tokenizer_core.evaluation.parity import parity, token_divergence
+from tokenizer_core.evaluation.token_distribution import TokenDistribution, token_distribution
 
 
 def of(counts: list[int], vocab_size: int | None = None) -> TokenDistribution:

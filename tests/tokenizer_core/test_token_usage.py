@@ -9,11 +9,11 @@ import pytest
 import regex
 
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.compression_curve import knee
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.split_patterns import NAMED_PATTERNS
-from tokenizer_core.token_usage import token_usage
-from tokenizer_core.token_use import token_use
+from tokenizer_core.evaluation.compression_curve import knee
+from tokenizer_core.evaluation.token_usage import token_usage
+from tokenizer_core.evaluation.token_use import token_use
+from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 SPECIALS = ["<|end|>", "<|pad|>"]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.pretokenization import pre_tokens
-from tokenizer_core.token_use import TokenUse, byte_counts, met_in_one_part_only, token_use
+from tokenizer_core.evaluation.token_use import (
+    TokenUse,
+    byte_counts,
+    token_use,
+)
+from tokenizer_core.splitting.pretokenization import pre_tokens
 
 
 @pytest.fixture(scope="module")
@@ -94,40 +97,10 @@ def test_tokens_that_only_words_taken_whole_reach_are_counted(words: WordCounts)
 def test_no_words_use_nothing(tokenizer: Tokenizer) -> None:
     use = token_use(tokenizer, WordCounts.empty())
     assert use.made.sum() == use.left.sum() == use.bytes == 0
-    assert met_in_one_part_only(tokenizer, use, []) == ({}, 0)
-
-
-def test_tokens_of_one_part_are_found_and_no_more_parts_read_than_need_be() -> None:
-    everywhere = {b"ab": 5, b"cd": 4}
-    parts = [
-        WordCounts.from_mapping({**everywhere, b"only": 3}),
-        WordCounts.from_mapping({**everywhere, b"once": 2}),
-        WordCounts.from_mapping(everywhere),
-    ]
-    together = {b"ab": 15, b"cd": 12, b"only": 3, b"once": 2}
-    tokens = [b"ab", b"cd", b"on", b"ly", b"only", b"ce", b"once"]
-    merges = [(b"a", b"b"), (b"c", b"d"), (b"o", b"n"), (b"l", b"y"), (b"on", b"ly"), (b"c", b"e"),
-              (b"on", b"ce")]  # fmt: skip
-    vocab = {i: bytes([i]) for i in range(256)} | {256 + i: t for i, t in enumerate(tokens)}
-    tokenizer = Tokenizer(vocab, merges)
-    use = token_use(tokenizer, WordCounts.from_mapping(together))
-    read = []
-
-    def reading() -> Iterator[WordCounts]:
-        for place, part in enumerate(parts):
-            read.append(place)
-            yield part
-
-    found, unmet = met_in_one_part_only(tokenizer, use, reading())
-    by_token = {tokenizer.id_to_token(id_): place for id_, place in found.items()}
-    # " on" is in words of two parts.
-    assert by_token == {b"ly": 0, b"only": 0, b"ce": 1, b"once": 1}
-    assert (read, unmet) == ([0, 1], 0)
-    assert met_in_one_part_only(tokenizer, use, parts[2:])[1] == 5
 
 
 def test_bytes_are_counted_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tokenizer_core import token_use as module
+    from tokenizer_core.evaluation import token_use as module
 
     monkeypatch.setattr(module, "_WORDS_AT_A_TIME", 2)
     many = 2**60 + 1

@@ -8,9 +8,9 @@ import pytest
 
 from tokenizer_core import Tokenizer, WordCounts, train_bpe
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.pretokenization import pre_tokens
-from tokenizer_core.token_use import token_use
-from tokenizer_core.token_words import MakingWord, making_words, rows_holding
+from tokenizer_core.evaluation.token_use import token_use
+from tokenizer_core.evaluation.token_words import MakingWord, making_words, rows_holding
+from tokenizer_core.splitting.pretokenization import pre_tokens
 from tokenizer_core.trainers.characters import train_wordpiece
 
 

@@ -15,7 +15,10 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference, text_stream
+from tokenizer_core import reference
+from tokenizer_core.encoding import text_stream
+from tokenizer_core.encoding.special_policy import SpecialPolicy
+from tokenizer_core.encoding.text_stream import cut_stream
 from tokenizer_core.errors import (
     InvalidOption,
     InvalidSpecialToken,
@@ -23,9 +26,7 @@ from tokenizer_core.errors import (
     UnknownToken,
 )
 from tokenizer_core.formats.tiktoken import encoding_arguments
-from tokenizer_core.special_policy import SpecialPolicy
-from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.text_stream import cut_stream
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.tempting_texts import tempting_texts
 from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from tokenizer_core.split_patterns import NAMED_PATTERNS
+from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 from tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

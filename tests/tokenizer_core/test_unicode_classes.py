@@ -8,7 +8,6 @@ import unicodedata
 import pytest
 import regex
 
-from tokenizer_core import unicode_classes
 from tokenizer_core.kernels.character_masks import (
     ALTERNATING,
     CASELESS,
@@ -20,7 +19,8 @@ from tokenizer_core.kernels.character_masks import (
     WHITE_SPACE,
     _sequences,
 )
-from tokenizer_core.unicode_classes import class_runs, class_table, unicode_classes_digest
+from tokenizer_core.splitting import unicode_classes
+from tokenizer_core.splitting.unicode_classes import class_runs, class_table, unicode_classes_digest
 
 CLASSES = {
     UPPER: regex.compile(r"\p{Lu}|\p{Lt}"),

@@ -7,7 +7,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from tokenizer_core import reference
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.vocabulary import (
+from tokenizer_core.model.vocabulary import (
     TIE_BREAKS,
     byte_order,
     bytes_of_printable,

@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.word_counts import WordCounts, combine_word_counts
+from tokenizer_core.splitting.split_patterns import SplitPattern
 
 TEMPTING_WORDS = [
     b"a",
@@ -148,22 +148,6 @@ def test_counts_beyond_32_and_53_bits_are_exact() -> None:
     assert wide.total_bytes == 10 * (2**63 - 1)
     with pytest.raises(InvalidOption, match="64-bit"):
         combine_word_counts([wide])
-
-
-def test_weights_round_once_however_a_source_was_cut() -> None:
-    whole = WordCounts.from_mapping({b"a": 3, b"b": 1})
-    one, two = WordCounts.from_mapping({b"a": 1, b"b": 1}), WordCounts.from_mapping({b"a": 2})
-    other = WordCounts.from_mapping({b"a": 10})
-    weighted = combine_word_counts([one, other, two], [0.5, 1.0, 0.5]).to_mapping()
-    assert weighted == combine_word_counts([whole, other], [0.5, 1.0]).to_mapping()
-    assert weighted == {b"a": 12}  # 1.5 rounds to the even 2, 0.5 to 0
-
-
-@pytest.mark.parametrize("weights", [[1.0], [-1.0, 1.0], [float("nan"), 1.0], [1e30, 1.0]])
-def test_weights_that_mean_nothing_are_refused(weights: list[float]) -> None:
-    counts = WordCounts.from_mapping({b"a": 1})
-    with pytest.raises(InvalidOption):
-        combine_word_counts([counts, counts], weights if weights != [1.0] else [2.0])
 
 
 def test_counts_of_different_patterns_are_not_added() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import BpelineError, InvalidOption, InvalidTokenizer
 from tokenizer_core.formats import gguf
-from tokenizer_core.smaller_sizes import of_size
+from tokenizer_core.model.smaller_sizes import of_size
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.bpe import train_bpe
 from tokenizer_core.trainers.characters import train_char_bpe
-from tokenizer_core.word_counts import WordCounts
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 WORDS = {b" low": 9, b" lower": 5, b" newest": 7}
@@ -83,11 +83,13 @@ def read(content: bytes) -> dict[str, Any]:
     return entries
 
 
-@pytest.mark.parametrize("pattern", ["o200k", "tekken", "kimi", "cl100k", r"\p{L}+|\s+|."])
+@pytest.mark.parametrize(
+    "pattern", ["o200k", "tekken", "deepseek-v3", "kimi", "cl100k", r"\p{L}+|\s+|."]
+)
 def test_patterns_that_llama_cpp_cuts_otherwise_are_refused(pattern: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"llama\.cpp") as caught:
         Tokenizer(BYTES, [], pattern=pattern).save(tmp_path / "x.gguf", "gguf")
-    assert "deepseek-v3" in caught.value.accepted
+    assert "qwen3.5" in caught.value.accepted
     assert not list(tmp_path.iterdir())
 
 

@@ -25,10 +25,10 @@ from tokenizer_core.algorithms.word_algorithms import (
 )
 from tokenizer_core.algorithms.word_decoder import WordDecoder, shown_tokens
 from tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
+from tokenizer_core.corpus.sentences import refuse_missing_library
 from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.sentences import refuse_missing_library
-from tokenizer_core.split_patterns import SplitPattern
-from tokenizer_core.vocab_rules import check_tokens, merge_ids, shown
+from tokenizer_core.model.vocab_rules import check_tokens, merge_ids, shown
+from tokenizer_core.splitting.split_patterns import SplitPattern
 
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.algorithms import Algorithm, ByteBpe, FrequencyBpe, WordPiece
-from tokenizer_core.decoding import Decoder, DecodeStream, OnInvalid, check_errors
+from tokenizer_core.encoding.decoding import Decoder, DecodeStream, OnInvalid, check_errors
 
 _LINE_BREAKS = re.compile(rb" ?\n+")
 _GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it

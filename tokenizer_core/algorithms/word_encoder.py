@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.algorithms.sentence_marks import MarkedSpans, SentenceMarks, unmarked
-from tokenizer_core.encoder import Encoder
+from tokenizer_core.counting.word_tables import FULL, empty_entries
+from tokenizer_core.encoding.encoder import Encoder
 from tokenizer_core.kernels.number_words import (
     POSITION,
     PRE_TOKENS,
@@ -24,10 +25,9 @@ from tokenizer_core.kernels.number_words import (
     number_words,
 )
 from tokenizer_core.kernels.word_table import move_words
-from tokenizer_core.pretokenization import mark_kept_and_dropped
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.text import Text
-from tokenizer_core.word_tables import FULL, empty_entries
 
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _TABLE_BITS = 6, 19

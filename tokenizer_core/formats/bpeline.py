@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
-from tokenizer_core.digests import digest_of_bytes
+from tokenizer_core.digests import digest_of_bytes, sealed, unsealed
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
@@ -30,9 +30,9 @@ from tokenizer_core.formats.printable import (
     read_vocab,
     vocab_json,
 )
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocab_rules import shown
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -104,7 +104,7 @@ def save(
     }
     if not over_bytes:
         manifest["algorithm"] = described(tokenizer.algorithm)
-    content = json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)
     DURABLE.write(path / MANIFEST, content.encode())
@@ -180,6 +180,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
         _corrupt(path, error.happened)
     if not isinstance(manifest, dict) or manifest.get("format") != "bpeline":
         _corrupt(path, f"{MANIFEST} is not a manifest of this format")
+    try:
+        manifest = unsealed(manifest)
+    except ValueError:
+        _corrupt(path, f"{MANIFEST} is not what was written")
     if manifest.get("format_version") != FORMAT_VERSION:
         raise InvalidTokenizer(
             f"{path} has format version {manifest.get('format_version')!r}",

@@ -21,9 +21,9 @@ from tokenizer_core.formats.plain_tokens import (
     refuse_other_algorithms,
     vocab_json_of_text,
 )
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocab_rules import shown
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 FREQUENCIES, IDS, TOKENS = "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"
 PADDING = "<pad>"

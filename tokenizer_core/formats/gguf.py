@@ -18,9 +18,9 @@ from tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
 from tokenizer_core.formats.printable import named_vocab, printable_tokens
 from tokenizer_core.formats.special_roles import roles_of
-from tokenizer_core.reachability import tokens_not_made_by_merges
+from tokenizer_core.model.reachability import tokens_not_made_by_merges
+from tokenizer_core.model.vocab_rules import shown
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 # The split pattern here → its name there.
 PATTERNS = {
@@ -29,10 +29,13 @@ PATTERNS = {
     "llama3": "llama-bpe",
     "qwen2": "qwen2",
     "qwen3.5": "qwen35",
-    "deepseek-v3": "deepseek-v3",
 }
 _SPELLED_OUT = ("llama3", "qwen2", "qwen3.5")
-_REWRITTEN = ("o200k", "tekken", "kimi")
+_WORDS = "words with characters beyond ASCII"
+_REWRITTEN = {
+    **dict.fromkeys(("o200k", "tekken", "kimi"), _WORDS),
+    "deepseek-v3": "tildes, which it does not take for symbols,",
+}
 # llama.cpp takes pre-tokens whole that are in the vocab, whatever the merges say, where ``pre`` is:
 _TAKING_WHOLE = ("llama-bpe",)
 
@@ -117,6 +120,7 @@ def metadata(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+END = "tokenizer.ggml.eos_token_id"
 _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
 
 
@@ -126,7 +130,7 @@ def _name_of_pattern(tokenizer: Tokenizer) -> str:
         return PATTERNS[name]
     reason = "llama.cpp has no name for the split pattern"
     if name in _REWRITTEN:
-        reason = "llama.cpp cuts words with characters beyond ASCII otherwise than the pattern"
+        reason = f"llama.cpp cuts {_REWRITTEN[name]} otherwise than the pattern"
     raise InvalidOption(
         f"{reason} {shown(pattern_left_out(tokenizer))}",
         f"in GGUF a tokenizer has one of the patterns {', '.join(PATTERNS)}",

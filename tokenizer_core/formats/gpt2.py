@@ -17,7 +17,7 @@ from tokenizer_core.formats.printable import (
     read_vocab,
     vocab_json,
 )
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
 

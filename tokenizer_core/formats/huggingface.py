@@ -24,10 +24,10 @@ from tokenizer_core.formats.printable import (
     read_vocab,
 )
 from tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
-from tokenizer_core.merge_list import MergeList
-from tokenizer_core.split_patterns import NAMED_PATTERNS, SplitPattern
+from tokenizer_core.model.merge_list import MergeList
+from tokenizer_core.model.vocab_rules import shown
+from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 _SUPPORTED = "byte-level BPE with a ByteLevel or Split(Regex) pre-tokenizer is supported"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}

@@ -8,8 +8,8 @@ from typing import Any
 
 from tokenizer_core.errors import InvalidOption
 from tokenizer_core.formats.bounded_files import refuse
+from tokenizer_core.model.vocab_rules import shown
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 
 def vocab_json_of_text(tokenizer: Tokenizer) -> bytes:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import refuse, text_of
-from tokenizer_core.merge_list import MergeList, find_merges
-from tokenizer_core.special_tokens import validate_special_tokens
+from tokenizer_core.model.merge_list import MergeList, find_merges
+from tokenizer_core.model.special_tokens import validate_special_tokens
+from tokenizer_core.model.vocab_rules import refuse_wrong_ids, shown
+from tokenizer_core.model.vocabulary import printable_bytes
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import refuse_wrong_ids, shown
-from tokenizer_core.vocabulary import printable_bytes
 
 _HEADER = "#version: 0.2"
 _TO_PRINTABLE = dict(printable_bytes())

@@ -18,8 +18,8 @@ from tokenizer_core.algorithms import CharacterBpe
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from tokenizer_core.formats.special_roles import roles_of
+from tokenizer_core.model.vocab_rules import shown
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 SPACE = "▁"
 

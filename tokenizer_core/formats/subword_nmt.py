@@ -16,9 +16,9 @@ from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidTokenizer
 from tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
 from tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.model.vocab_rules import shown
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.vocab_rules import shown
 
 END_OF_WORD = "</w>"
 _VERSIONS = {"0.1": False, "0.2": True}  # whether the mark is joined to the last character

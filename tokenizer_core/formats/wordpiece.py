@@ -20,7 +20,7 @@ from tokenizer_core.formats.plain_tokens import (
     read_plain_vocab,
     refuse_other_algorithms,
 )
-from tokenizer_core.split_patterns import SplitPattern
+from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
 _BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.checkpoint import Checkpoint
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import InvalidOption
+from tokenizer_core.model.vocabulary import (
+    SpecialIds,
+    byte_order,
+    token_bytes,
+    validate_tie_break,
+    vocab_from_merges,
+)
+from tokenizer_core.trainers.checkpoint import Checkpoint
 from tokenizer_core.trainers.learning import (
     MERGES_PER_CHECKPOINT,
     Course,
@@ -30,17 +38,9 @@ from tokenizer_core.trainers.special_clashes import (
     refuse_special_tokens_in_words,
 )
 from tokenizer_core.trainers.word_pruning import prune
-from tokenizer_core.vocabulary import (
-    SpecialIds,
-    byte_order,
-    token_bytes,
-    validate_tie_break,
-    vocab_from_merges,
-)
-from tokenizer_core.word_counts import WordCounts
 
 if TYPE_CHECKING:
-    from tokenizer_core.split_patterns import SplitPattern
+    from tokenizer_core.splitting.split_patterns import SplitPattern
     from tokenizer_core.tokenizer import Tokenizer
 
 __all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest", "train_bpe"]
@@ -183,7 +183,7 @@ def train_bpe(
             occurring in the words. All of this is refused before training starts.
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
-    from tokenizer_core.special_tokens import validate_special_tokens
+    from tokenizer_core.model.special_tokens import validate_special_tokens
     from tokenizer_core.tokenizer import Tokenizer
 
     counts.pattern.require_every_byte()

@@ -13,12 +13,13 @@ import numpy as np
 
 from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, Sentences, WordPiece
 from tokenizer_core.algorithms.word_algorithms import by_rank
-from tokenizer_core.checkpoint import Checkpoint
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.special_tokens import validate_special_tokens
+from tokenizer_core.model.special_tokens import validate_special_tokens
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.checkpoint import Checkpoint
 from tokenizer_core.trainers.learning import Course, LearnedMerges, learn_with
 from tokenizer_core.trainers.merge_engine import MergeEngine
 from tokenizer_core.trainers.options import validate_options
@@ -30,7 +31,6 @@ from tokenizer_core.trainers.symbol_words import (
     words_with_ends,
 )
 from tokenizer_core.trainers.word_pruning import prune
-from tokenizer_core.word_counts import WordCounts
 
 PADDING = "<pad>"
 END_OF_WORD = "</w>"
@@ -98,7 +98,7 @@ def train_char_bpe(
         end_of_word: the mark of the end of a word; no word may hold it.
         joined: whether it is part of the last character (``subword-nmt`` 0.2).
         tie_break: ``first-seen`` (the paper's program) or ``greatest-bytes`` (``subword-nmt``: the
-            greatest pair of texts); see `tokenizer_core.vocabulary.TIE_BREAKS`.
+            greatest pair of texts); see `tokenizer_core.model.vocabulary.TIE_BREAKS`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
         unknown: the token of unknown characters.
         special_tokens: further tokens.

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from tokenizer_core.algorithms import ByteBpe
 from tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from tokenizer_core.model.vocab_rules import shown
+from tokenizer_core.model.vocabulary import byte_order
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.special_clashes import refuse_clashes
-from tokenizer_core.vocab_rules import shown
-from tokenizer_core.vocabulary import byte_order
 
 
 def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:

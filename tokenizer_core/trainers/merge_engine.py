@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import CorpusError
 from tokenizer_core.kernels import merge_layout, merge_pairs, merge_queue, merge_state, merge_step
 from tokenizer_core.kernels.merge_state import Limits, MergeState
-from tokenizer_core.vocabulary import byte_order
-from tokenizer_core.word_counts import WordCounts
+from tokenizer_core.model.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
 _POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32
@@ -127,7 +127,7 @@ class MergeEngine:
 
     Args:
         words: what to merge in.
-        tie_break: one of `tokenizer_core.vocabulary.TIE_BREAKS`.
+        tie_break: one of `tokenizer_core.model.vocabulary.TIE_BREAKS`.
         min_count: pairs whose count is smaller are not learned; at least 1.
         max_length: pairs that make tokens of more base tokens are not learned.
         free_application: whether merges that were learned from *other* counts will be applied:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.errors import InvalidOption
-from tokenizer_core.vocabulary import validate_tie_break
+from tokenizer_core.model.vocabulary import validate_tie_break
 
 _BYTES = 256
 

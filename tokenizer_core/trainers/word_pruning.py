@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.word_counts import WordCounts
 
 
 @dataclass(frozen=True, slots=True)

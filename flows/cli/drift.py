@@ -1,0 +1,74 @@
+"""``bpeline drift``: new text beside a registered version."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from flows.cli.options import echo_json, json_option, workspace_option
+from tokenizer_core.errors import InvalidOption
+
+DRIFTED = 3  # the exit code, where it was asked for
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  bpeline drift news@champion incoming/*.txt
+  bpeline drift news incoming/ --source 'german:language=de=incoming/de/*.txt' --json
+  bpeline drift news@champion incoming/ --rules drift.toml --fail-on-drift || bpeline train …
+""",
+)
+@click.argument("reference", metavar="NAME@ALIAS")
+@click.argument("paths", nargs=-1)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME=FILES",
+    help="More new text, as a slice with a name and labels, spelt as --eval of `bpeline train`.",
+)
+@click.option("--rules", metavar="FILE.toml", help="What drift is.  [default: see docs/drift.md]")
+@click.option(
+    "--least-documents", type=int, default=100, show_default=True, help="From fewer, no alarm."
+)
+@click.option("--least-bytes", type=int, default=400_000, show_default=True, help="Likewise.")
+@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@click.option("--fail-on-drift", is_flag=True, help="Exit with 3 when a rule says drift.")
+@workspace_option
+@json_option
+def drift(
+    reference: str, paths: tuple[str, ...], sources: tuple[str, ...], as_json: bool,
+    fail_on_drift: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Say how far new text in PATHS has moved from what a version was made for.
+
+    Compares bytes per token, words split into many tokens, the distribution of words, and new
+    frequent words with the version's own text, each with an interval; rules decide what is drift.
+    Every call is one observation of a series in MLflow. Words that are counted already are not
+    counted again, here or by a training on the same text.
+    """
+    from flows import progress
+    from flows.watch_drift import watch_drift
+    from registry.environment import addresses
+
+    name, _, alias = reference.partition("@")
+    if "/" in reference or (not alias and "@" in reference):
+        raise InvalidOption(
+            f"{reference!r} names no alias",
+            "accepted is NAME@ALIAS, or NAME for its champion: a series follows whatever it means",
+            "type `bpeline drift news@champion new/*.txt`",
+        )
+    home = str(addresses().home.absolute())
+    with progress.listening(progress.for_stream(sys.stderr)):
+        report = watch_drift(
+            name, list(paths), alias or "champion", list(sources), workspace=home, **given
+        )
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        click.echo("\n".join(["", *report.lines()]))
+    if report.drifted and fail_on_drift:
+        raise SystemExit(DRIFTED)

@@ -1,0 +1,1 @@
+"""Drift: new text counted, measured against a version, told and remembered."""

@@ -1,0 +1,247 @@
+"""What watching for drift found: a value, JSON, metrics, Markdown, lines. Computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.versions.token_text import token_text
+from registry.gates import Verdict
+from registry.tracking.mlflow_drift import DRIFTED
+from tokenizer_core.evaluation.bootstrap import CONFIDENCE
+from tokenizer_core.evaluation.drift import DEFINITIONS, Figure, TextDrift
+from tokenizer_core.evaluation.metric_names import ALL, of_slice
+from tokenizer_core.evaluation.word_drift import NewWord
+
+FORMAT = 1
+WORDS_SHOWN, WORDS_KEPT = 10, 200
+_SHARES = ("continued", "in_many_tokens", "unseen", "new_frequent", "new_frequent_cost")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftReport:
+    """One observation.
+
+    Attributes:
+        name: the tokenizer's.
+        alias, reference, digest: the version that was watched: ``champion``, ``news/3``.
+        at: UTC, ISO 8601.
+        verdicts: what every rule said.
+        slices: what was measured, ``all`` first.
+        origins: slice → what the version's own text is; empty where none is known.
+        notes: what people should know.
+        observation: its number in MLflow, from 1; 0 while it is not recorded.
+        link: to the series in the MLflow UI; empty likewise.
+    """
+
+    name: str
+    alias: str
+    reference: str
+    digest: str
+    at: str
+    verdicts: tuple[Verdict, ...]
+    slices: Mapping[str, TextDrift]
+    origins: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    observation: int = 0
+    link: str = ""
+
+    @property
+    def broken(self) -> tuple[Verdict, ...]:
+        """The rules that say it has drifted."""
+        return tuple(one for one in self.verdicts if not one.holds)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether any rule says so."""
+        return bool(self.broken)
+
+    @property
+    def title(self) -> str:
+        """The outcome in one line."""
+        if not self.drifted:
+            return f"{self.reference} ({self.alias}): no drift"
+        return (
+            f"{self.reference} ({self.alias}): DRIFT, say {len(self.broken)} of "
+            f"{len(self.verdicts)} rules"
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """One point of every series in MLflow."""
+        found: dict[str, float] = {DRIFTED: float(self.drifted)}
+        found["drift/version"] = float(self.reference.rpartition("/")[2])
+        for name, one in self.slices.items():
+            for metric, figure in one.figures.items():
+                key = f"drift/{of_slice(metric, name)}"
+                found[key] = figure.new
+                if figure.own is not None:
+                    found[f"{key}.own"] = figure.own  # in the same section of the UI
+            found[f"drift/bytes/{name}"] = float(one.bytes)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "alias": self.alias,
+            "reference": self.reference,
+            "digest": self.digest,
+            "at": self.at,
+            "drifted": self.drifted,
+            "verdicts": [
+                {
+                    "metric": one.rule.metric,
+                    "slice": one.rule.slice,
+                    "holds": one.holds,
+                    "said": one.said,
+                }
+                for one in self.verdicts
+            ],
+            "slices": {name: _slice(one, self.origins[name]) for name, one in self.slices.items()},
+            "definitions": dict(DEFINITIONS),
+            "notes": list(self.notes),
+            "observation": self.observation,
+            "link": self.link,
+        }
+
+    def event(self) -> dict[str, Any]:
+        """What somebody needs to know who acts on it: small, for a message."""
+        everything = self.slices[ALL]
+        return {
+            "name": self.name,
+            "alias": self.alias,
+            "reference": self.reference,
+            "digest": self.digest,
+            "at": self.at,
+            "rules": [one.said for one in self.broken],
+            "bytes": everything.bytes,
+            "figures": {key: figure.new for key, figure in everything.figures.items()},
+            "observation": self.observation,
+            "link": self.link,
+        }
+
+    def lines(self) -> list[str]:
+        """The report for a terminal."""
+        lines = [self.title, *(f"  {one.said}" for one in self.broken)]
+        lines += [f"  {one.said}" for one in self.verdicts if "not judged" in one.said]
+        for name, one in self.slices.items():
+            lines += ["", f"{name}: {_size(one)}"]
+            origin = self.origins[name]
+            own = origin or "nothing: the version was not evaluated on it"
+            lines.append(f"compared with {own}")
+            lines += [f"  {line}" for line in _columns([("", *HEAD), *rows_of(one)])]
+        words = self.slices[ALL].new_words
+        if words:
+            lines += ["", f"new frequent words: {len(words):,}; those that cost most:"]
+            lines += [f"  {line}" for line in _columns([WORD_HEAD, *map(_word_row, words[:10])])]
+        lines += [f"note: {note}" for note in self.notes]
+        if self.link:
+            lines += ["", f"observation {self.observation} in MLflow: {self.link}"]
+        return lines
+
+    def markdown(self) -> str:
+        """The report as a page."""
+        parts = [f"# {self.title}", *(f"- {one.said}" for one in self.broken)]
+        for name, one in self.slices.items():
+            parts += ["", f"## {name}", "", f"{_size(one)}; compared with "
+                      f"{self.origins[name] or 'nothing'}", ""]  # fmt: skip
+            parts += _table([("metric", *HEAD), *rows_of(one)])
+        words = self.slices[ALL].new_words[:WORDS_SHOWN]
+        if words:
+            parts += ["", "## New frequent words", "", *_table([WORD_HEAD, *map(_word_row, words)])]
+        parts += ["", *(f"*{note}*" for note in self.notes)]
+        return "\n".join(parts).rstrip() + "\n"
+
+
+HEAD = ("then", "now", "difference", f"{CONFIDENCE:.0%} interval")
+WORD_HEAD = ("word", "now", "in training", "tokens", "saved as one token")
+
+
+def rows_of(one: TextDrift) -> list[tuple[str, ...]]:
+    """A row of texts for every figure."""
+    return [(metric, *_cells(metric, figure)) for metric, figure in one.figures.items()]
+
+
+def _cells(metric: str, figure: Figure) -> Iterator[str]:
+    def number(value: float | None, sign: str = "") -> str:
+        if value is None:
+            return ""
+        if metric.rpartition("/")[2] in _SHARES:
+            return f"{100 * value:{sign}.2f} %"
+        return f"{value:{sign}.4f}"
+
+    yield number(figure.own)
+    yield number(figure.new)
+    yield number(figure.difference, "+")
+    interval = figure.interval()
+    sign = "" if figure.own is None else "+"
+    yield (
+        ""
+        if interval is None
+        else (f"{number(interval.low, sign)} … {number(interval.high, sign)}")
+    )
+
+
+def _word_row(one: NewWord) -> tuple[str, ...]:
+    return (
+        token_text(one.word), f"{one.count:,}", f"{one.trained:,}", str(one.tokens),
+        f"{one.saved:,}",
+    )  # fmt: skip
+
+
+def _size(one: TextDrift) -> str:
+    return (
+        f"{one.bytes / 1e6:,.2f} MB, {one.words:,} words, {one.distinct_words:,} distinct; "
+        f"intervals from {one.documents:,} documents"
+    )
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *cells in rows:
+        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *shown]).rstrip()
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return [f"| {' | '.join(row)} |" for row in (head, rule, *body)]
+
+
+def _slice(one: TextDrift, origin: str) -> dict[str, Any]:
+    return {
+        "compared_with": origin,
+        "documents": one.documents,
+        "bytes": one.bytes,
+        "tokens": one.tokens,
+        "words": one.words,
+        "distinct_words": one.distinct_words,
+        "figures": {metric: _figure(figure) for metric, figure in one.figures.items()},
+        "new_words": [
+            {
+                "word": token_text(word.word),
+                "bytes": word.word.hex(),
+                "count": word.count,
+                "trained": word.trained,
+                "times": word.times,
+                "tokens": word.tokens,
+                "saved": word.saved,
+            }
+            for word in one.new_words[:WORDS_KEPT]
+        ],
+        "new_words_in_all": len(one.new_words),
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    interval = figure.interval()
+    return {
+        "now": figure.new,
+        "then": figure.own,
+        "difference": figure.difference,
+        "interval": None if interval is None else [interval.low, interval.high],
+        "confidence": None if interval is None else interval.confidence,
+    }

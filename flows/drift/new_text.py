@@ -1,0 +1,169 @@
+"""New text becomes word counts and samples, slice by slice, through the cache training uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flows.evaluation.evaluation_sources import EVALUATION, evaluation_sources
+from flows.source_spelling import NamedSource
+from flows.steps import step
+from flows.training.count_words import CountedCorpus
+from flows.training.plan_chunks import CorpusPlan
+from flows.training.training_request import TrainingRequest
+from registry.catalogue.records import FileReading
+from registry.word_counts.store import ShardRef, TableHandle, WordCountStore, shard_key
+from registry.workspace.workspace import Workspace
+from tokenizer_core.corpus.document_sample import sample_documents
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.errors import EmptyCorpus, InvalidOption
+from tokenizer_core.evaluation.metric_names import ALL, LABELS
+from tokenizer_core.evaluation.word_drift import TextSample, sample_of
+from tokenizer_core.urls import absolute_name
+
+MOST_SAMPLED = 4 << 20  # bytes of each slice: about 1,000 sections
+UNNAMED = "unnamed"  # what was given as paths alone, beside named sources
+
+
+@dataclass(frozen=True, slots=True)
+class NewText:
+    """What is to be compared.
+
+    Attributes:
+        sources: named texts; paths alone are one of the name `UNNAMED`.
+    """
+
+    sources: tuple[NamedSource, ...]
+
+    @classmethod
+    def asked(cls, paths: Sequence[str], sources: Sequence[str]) -> NewText:
+        """From paths, and sources in the spelling of ``--eval``.
+
+        Raises:
+            InvalidOption: a source that is misspelt, or nothing at all.
+        """
+        named = evaluation_sources([EVALUATION.absolute(one) for one in sources]).sources
+        if paths:
+            files = tuple(map(absolute_name, paths))
+            named = (NamedSource(UNNAMED, files), *named)
+        if not named:
+            raise InvalidOption(
+                "no new text was named",
+                "files, directories and globs, or named sources: NAME=FILES",
+                "type `bpeline drift news@champion new/*.txt`",
+            )
+        return cls(named)
+
+    @property
+    def paths(self) -> list[str]:
+        """Everything that was named, in order."""
+        return [path for source in self.sources for path in source.files]
+
+    @property
+    def slices(self) -> dict[str, tuple[NamedSource, ...]]:
+        """``all``, the named sources, and those of one label together; none that is ``all`` again.
+
+        Slices are called as those of an evaluation.
+        """
+        found: dict[str, tuple[NamedSource, ...]] = {ALL: self.sources}
+        for source in self.sources:
+            if source.name != UNNAMED:
+                found[source.name] = (source,)
+        for kind in LABELS:
+            for source in self.sources:
+                label = getattr(source, kind)
+                if label is not None:
+                    name = f"{kind}:{label}"
+                    found[name] = (*found.get(name, ()), source)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSlice:
+    """One slice, counted.
+
+    Attributes:
+        table: its words.
+        bytes: of text that was counted.
+        files: with the bytes of their text, decompressed.
+    """
+
+    table: TableHandle
+    bytes: int
+    files: tuple[tuple[SourceFile, int], ...]
+
+
+@step(name="combine counts")
+def combine_slices(
+    text: NewText,
+    plan: CorpusPlan,
+    corpus: CountedCorpus,
+    request: TrainingRequest,
+    workspace: Workspace,
+) -> dict[str, CountedSlice]:
+    """Add the chunks' counts up for every slice.
+
+    Raises:
+        EmptyCorpus: a slice without a word.
+        CorruptFile: counts are damaged; they are forgotten and can be counted again.
+    """
+    readings = {
+        _identity(file): (file, reading)
+        for file, reading in zip(plan.files, corpus.readings, strict=True)
+    }
+    return {
+        name: _combined(name, [readings[_identity(file)] for file in _files(sources)], request,
+                        WordCountStore(workspace))
+        for name, sources in text.slices.items()
+    }  # fmt: skip
+
+
+def _files(sources: Sequence[NamedSource]) -> list[SourceFile]:
+    """Every file once, whichever sources name it."""
+    return list({_identity(file): file for one in sources for file in one.found()}.values())
+
+
+def _identity(file: SourceFile) -> tuple[int, int, int, int]:
+    return file.inode, file.size, file.mtime_ns, file.ctime_ns
+
+
+def _combined(
+    name: str,
+    readings: Sequence[tuple[SourceFile, FileReading]],
+    request: TrainingRequest,
+    store: WordCountStore,
+) -> CountedSlice:
+    digest = request.reading.digest
+    refs, files, base = [], [], 0
+    for file, reading in readings:
+        for chunk in reading.chunks:
+            refs.append(ShardRef(shard_key(chunk.digest, digest), position_base=base + chunk.begin))
+        size = reading.chunks[-1].end if reading.chunks else 0
+        files.append((file, size))
+        base += size
+    seen = store.statistics([ref.key for ref in refs])
+    if not seen.words:
+        raise EmptyCorpus(
+            f"there is not a single word in {'the new text' if name == ALL else name}",
+            "files with some text beside special tokens",
+            "look at the files that were named",
+        )
+    return CountedSlice(store.combine(refs), seen.bytes_counted, tuple(files))
+
+
+@step(name="sample text")
+def sample_slices(
+    slices: Mapping[str, CountedSlice], request: TrainingRequest
+) -> dict[str, TextSample]:
+    """Documents of every slice, evenly spread; as training would read them, none held out.
+
+    Raises:
+        CorpusError: a file that cannot be read as declared.
+    """
+    reading = request.evaluation_reading
+    return {
+        name: sample_of(
+            list(sample_documents(one.files, reading, MOST_SAMPLED)), request.reading.pattern
+        )
+        for name, one in slices.items()
+    }

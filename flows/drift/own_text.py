@@ -1,0 +1,161 @@
+"""What is still known of the text a version was made for: words, documents held out, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows import progress
+from flows.training.training_request import TrainingRequest
+from registry.lineage import Lineage
+from registry.measured import evaluation_of, metrics_of
+from registry.word_counts.store import WordCountStore
+from tokenizer_core.corpus.document_stream import documents_of
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.sources import Source, find_source_files
+from tokenizer_core.digests import digest_of
+from tokenizer_core.errors import CorpusError, CorruptFile
+from tokenizer_core.evaluation.drift import CONTINUED, TOKENS_PER_WORD, OwnText
+from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN
+from tokenizer_core.evaluation.word_drift import TextSample, sample_of
+from tokenizer_core.tokenizer import Tokenizer
+
+MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out evenly
+_MOST_READ_AGAIN = 64 << 20  # bytes of an evaluation source; a larger one counts as recorded
+_NOT_ABOUT_READING = frozenset(
+    ("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature")
+)
+_HELD_OUT = "documents held out of training"
+_RECORDED = "recorded when the version was evaluated"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownText:
+    """The version's own text of one slice.
+
+    Attributes:
+        text: what is compared with.
+        origin: what it is, for people; empty where nothing is known.
+        documents, bytes: how much text its figures rest on.
+    """
+
+    text: OwnText
+    origin: str
+    documents: int
+    bytes: int
+
+
+def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> TrainingRequest:
+    """How the version's corpus was read, asked of other paths, so that counts serve both.
+
+    A tokenizer that was not trained here reads text by its pattern and special tokens.
+    """
+    told = {key: value for key, value in lineage.request.items() if key not in _NOT_ABOUT_READING}
+    usual: dict[str, Any] = {
+        "name": lineage.version.name, "vocab_size": max(512, tokenizer.vocab_size),
+        "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
+        "special_tokens": list(tokenizer.special_tokens), "tie_break": None, "min_count": None,
+        "min_word_count": 1, "max_token_bytes": None, "required_tokens": [],
+        "invalid_utf8": "strict", "held_out": 0.0, "text_field": "text", "table_memory": 256,
+    }  # fmt: skip
+    return TrainingRequest.checked(**(told or usual) | {"paths": paths, "workers": None})
+
+
+def own_texts(
+    lineage: Lineage, reading: Reading, slices: list[str]
+) -> tuple[dict[str, KnownText], list[str]]:
+    """The version's own text for every slice, and what people should know of it.
+
+    Of everything that is text held out of training, else what was recorded; of a slice only what
+    the version was evaluated on under the same name, for another text would be no measure.
+    """
+    record = evaluation_of(lineage.registry, lineage.version) or {}
+    trained, notes = lineage.words, []
+    if trained is None:
+        notes.append(
+            f"the words {lineage.version} was trained on are not in this workspace (swept away, or "
+            "trained elsewhere): no divergence, no words unseen or new; bytes/token and words "
+            "split are compared with what was recorded"
+        )
+    found: dict[str, KnownText] = {}
+    for name in slices:
+        sample, origin = None, _RECORDED
+        if name == ALL:
+            sample, origin = _held_out(lineage, reading), _HELD_OUT
+        elif name in record.get("slices", {}):
+            sample, origin = _evaluated(record, name, reading), f"the texts of {name} again"
+        metrics = _recorded(lineage, record, name)
+        if sample is not None:
+            known = KnownText(
+                OwnText(trained, sample, metrics), origin, sample.documents, sample.bytes
+            )
+        else:
+            size = [int(metrics.get(f"evaluated/{key}", 0)) for key in ("documents", "bytes")]
+            known = KnownText(
+                OwnText(trained, None, _comparable(metrics)), _RECORDED if metrics else "", *size
+            )
+        found[name] = known
+    if not found[ALL].origin:
+        notes.append(f"nothing is known of text that {lineage.version} was evaluated on")
+    elif found[ALL].text.sample is None and record and not record["held_out"]:
+        notes.append(
+            f"{lineage.version} was evaluated on text it was trained on, which flatters it"
+        )
+    return found, notes
+
+
+def _held_out(lineage: Lineage, reading: Reading) -> TextSample | None:
+    store = WordCountStore(lineage.registry.workspace)
+    try:
+        documents = store.held_out_documents(lineage.shards_kept, MOST_OWN)
+    except CorruptFile as error:
+        progress.current().note(f"held-out text cannot be used: {error.happened}")
+        return None
+    return sample_of(documents, reading.pattern) if documents else None
+
+
+def _evaluated(record: Mapping[str, Any], name: str, reading: Reading) -> TextSample | None:
+    """The documents a slice was evaluated on, if all of its files are what they were."""
+    texts = set(record["slices"][name]["texts"])
+    sources = [one for one in record["sources"] if one["name"] in texts]
+    if (
+        not all(one["files"] for one in sources)
+        or sum(one["bytes"] for one in sources) > _MOST_READ_AGAIN
+    ):
+        return None
+    documents: list[bytes] = []
+    try:
+        for source in sources:
+            digests: list[str] = []
+            files = find_source_files([Source(path) for path in source["files"]])
+            documents += documents_of(files, reading, digests)
+            if digest_of(digests) != source["digest"]:
+                return None
+    except CorpusError:  # moved, or gone: the record speaks for them
+        return None
+    return sample_of(list(_evenly(documents)), reading.pattern) if documents else None
+
+
+def _evenly(documents: list[bytes]) -> Iterator[bytes]:
+    """Documents left out evenly, where there are more than are needed."""
+    size, seen, taken = sum(map(len, documents)), 0, 0
+    for document in documents:
+        seen += len(document)
+        if (taken + len(document)) * max(size, MOST_OWN) <= MOST_OWN * seen:
+            taken += len(document)
+            yield document
+
+
+def _recorded(lineage: Lineage, record: Mapping[str, Any], name: str) -> dict[str, float]:
+    if name in record.get("slices", {}):
+        return dict(record["slices"][name]["metrics"])
+    return metrics_of(lineage.registry, lineage.version) if name == ALL else {}
+
+
+def _comparable(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Recorded figures that new text has by the same definition."""
+    found = {name: metrics[name] for name in (BYTES_PER_TOKEN, CONTINUED) if name in metrics}
+    if metrics.get("evaluated/pre_tokens"):
+        found[TOKENS_PER_WORD] = metrics["evaluated/tokens"] / metrics["evaluated/pre_tokens"]
+    return found

@@ -1,0 +1,293 @@
+"""A dataset becomes token shards of a registered version, and MLflow remembers how it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from flows import progress
+from flows.demo_corpus import DEMO, demo_corpus
+from flows.steps import step
+from flows.training.summary import counted, megabytes
+from registry.dataset_record import DatasetRecord
+from registry.loading.load import load_tokenizer
+from registry.loading.references import parse_registered, split_size
+from registry.loading.resolution import ResolvedVersion, resolve
+from registry.opening import open_registry
+from registry.publishing.publication import CorpusInput
+from registry.token_parquet import PARQUET
+from registry.tracking.ui_links import run_link, ui_base
+from registry.workspace.workspace import Workspace
+from tokenizer_core.corpus.sources import find_source_files, sources_of
+from tokenizer_core.digests import digest_of
+from tokenizer_core.errors import CorpusChanged, InvalidOption, UnknownVersion
+from tokenizer_core.shards.shard_formats import sha256_of
+from tokenizer_core.shards.token_shards import MANIFEST, read_manifest
+
+STEP = "encode"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedDataset:
+    """A dataset as token shards.
+
+    Attributes:
+        reference: the version whose ids they hold (``news/3``, ``news/3:8000``).
+        digest, vocab_size: of its tokenizer.
+        output: the directory of the shards.
+        manifest_digest: SHA-256 of their manifest.
+        documents, tokens, bytes, shards: what they hold; bytes of documents.
+        encoded_bytes, encoded_tokens: of the shards that this run wrote; the others were there.
+        seconds: that encoding took, finding and verifying those that were there included.
+        link: the run in the MLflow UI.
+        newly_recorded: False when nothing had changed since an earlier run, whose link this is.
+    """
+
+    reference: str
+    digest: str
+    vocab_size: int
+    output: str
+    manifest_digest: str
+    documents: int
+    tokens: int
+    bytes: int
+    shards: int
+    encoded_bytes: int
+    encoded_tokens: int
+    seconds: float
+    link: str = ""
+    newly_recorded: bool = True
+
+    @property
+    def outcome(self) -> str:
+        said = f"{counted(self.tokens, 'token')} of {counted(self.documents, 'document')}"
+        if not self.encoded_bytes:
+            return f"{said}, all encoded before"
+        kept = self.bytes - self.encoded_bytes
+        return said + (f", {megabytes(kept)} of them encoded before" if kept else "")
+
+    def metrics(self) -> dict[str, float]:
+        """What MLflow shows; how fast it was only where something was encoded."""
+        found: dict[str, float] = {
+            "dataset/documents": self.documents,
+            "dataset/tokens": self.tokens,
+            "dataset/bytes": self.bytes,
+            "dataset/shards": self.shards,
+            "encode/bytes": self.encoded_bytes,
+            "encode/seconds": self.seconds,
+        }
+        if self.tokens:
+            found["dataset/bytes_per_token"] = self.bytes / self.tokens
+        if self.encoded_bytes:
+            found["encode/megabytes_per_second"] = self.encoded_bytes / 1e6 / self.seconds
+            found["encode/tokens_per_second"] = self.encoded_tokens / self.seconds
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def as_markdown(self) -> str:
+        """What it is and how fast it went, for Prefect and MLflow."""
+        speed = "nothing was encoded: neither files nor version had changed"
+        if self.encoded_bytes:
+            speed = (
+                f"{megabytes(self.encoded_bytes)} in {self.seconds:.1f} s: "
+                f"{self.encoded_bytes / 1e6 / self.seconds:,.1f} MB/s, "
+                f"{self.encoded_tokens / self.seconds:,.0f} tokens/s"
+            )
+        rows = {
+            "tokenizer": f"{self.reference} ({self.digest})",
+            "dataset": f"{counted(self.documents, 'document')}, {megabytes(self.bytes)}",
+            "tokens": f"{self.tokens:,} in {counted(self.shards, 'shard')}",
+            "encoded": speed,
+            "shards": f"`{self.output}`",
+            "manifest": f"SHA-256 {self.manifest_digest}",
+        }
+        if self.link:
+            rows["MLflow"] = self.link
+        lines = [f"# Tokens of {self.reference}", "", "| | |", "|---|---|"]
+        return "\n".join([*lines, *(f"| {key} | {value} |" for key, value in rows.items())]) + "\n"
+
+
+def encode_dataset(
+    reference: str,
+    paths: list[str],
+    output: str | None = None,
+    format: Literal["bin", "npy", "parquet"] = "bin",
+    separator: str | None = None,
+    end_of_text: str | None = None,
+    invalid_utf8: Literal["strict", "replace"] = "strict",
+    text_field: str = "text",
+    shard_megabytes: int = 256,
+    threads: int | None = None,
+    workspace: str | None = None,
+) -> EncodedDataset:
+    """Encode files into token shards with a registered version, and record it in MLflow.
+
+    Every version has a directory of its own in the output. The same call after an interruption
+    continues behind the shards that are finished; with files added, it encodes these; when neither
+    the files nor the version have changed, it verifies the shards and records nothing.
+
+    Args:
+        reference: the version: news@champion, news/3, a digest; news/3:8000 is its size 8,000.
+        paths: files, directories and globs of text, as for training. "python:stdlib" is the Python
+            standard library's own source text.
+        output: the directory in which the version gets its own: news-3. "tokens" in the workspace
+            when empty.
+        format: bin: raw numbers; npy: NumPy arrays; parquet: a row for each document.
+        separator: what stands between the documents of a text file, such as <|endoftext|>; each
+            file is one document when empty.
+        end_of_text: the special token to put behind each document; none when empty.
+        invalid_utf8: what happens to bytes that are not UTF-8: strict (an error) or replace.
+        text_field: the field of .jsonl lines that holds the text.
+        shard_megabytes: MiB of text in a shard; documents are never divided.
+        threads: for encoding; one per processor when empty.
+        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
+
+    Raises:
+        UnknownVersion: there is no such version.
+        WorkspaceLocked: another process writes there.
+        RegistryUnreachable: MLflow does not answer; finished shards stay.
+        BpelineError: what was asked for or read cannot be; finished shards stay.
+    """
+    if not paths or shard_megabytes < 1:
+        raise InvalidOption(
+            f"paths are {paths}, shard_megabytes is {shard_megabytes}",
+            "at least one path, and shards of 1 MiB or more",
+            "name the files of the dataset",
+        )
+    registry = open_registry(workspace, make=False)
+    named, size = split_size(reference)
+    version = resolve(registry, parse_registered(str(named)))
+    if not version.number:
+        raise UnknownVersion(
+            f"{reference} is kept in the workspace and not registered",
+            "accepted are registered versions, so that people find out what was encoded with what",
+            "type `bpeline versions` to see them, or `bpeline resume` to publish what waits",
+        )
+    sized = "" if size is None else f"-{size}"
+    place = Path(output).absolute() if output else registry.workspace.tokens
+    place /= f"{version.name}-{version.number}{sized}"
+    sources = [str(demo_corpus(registry.workspace)) if one == DEMO else one for one in paths]
+    asked = {
+        "format": format, "separator": separator, "end_of_text": end_of_text,
+        "invalid_utf8": invalid_utf8, "text_field": text_field,
+        "shard_bytes": shard_megabytes << 20, "threads": threads,
+    }  # fmt: skip
+    total = sum(file.size for file in find_source_files(sources_of(sources)))
+    exact = str(version) if size is None else f"{version}:{size}"
+    with progress.telling(STEP, total, "bytes") as said:
+        encoded = encode(exact, sources, place, asked, registry.workspace)
+        said.append(encoded.outcome)
+    with progress.telling("record") as said:
+        recorded = record(encoded, version, paths, asked, registry.workspace)
+        said.append(recorded.link if recorded.newly_recorded else "recorded before")
+    progress.current().summary(recorded.reference, recorded.as_markdown())
+    return recorded
+
+
+@step(name=STEP, retries=2, retry_on=(CorpusChanged,))
+def encode(
+    reference: str,
+    paths: Sequence[str],
+    place: Path,
+    asked: Mapping[str, Any],
+    workspace: Workspace,
+) -> EncodedDataset:
+    """Write the shards that are not there yet, in parallel, each published when it is complete.
+
+    Raises:
+        CorpusChanged: files were written to while they were read; trying again reads them anew.
+        BpelineError: as for `Tokenizer.encode_files`.
+    """
+    tokenizer = load_tokenizer(reference, workspace)
+    options = dict(asked)
+    if options["format"] == "parquet":
+        options["format"] = PARQUET
+    listener = progress.current()
+    begin = time.perf_counter()
+    before = _written_at(place)
+    shards = tokenizer.encode_files(
+        list(paths),
+        place,
+        on_progress=lambda amount: listener.step_advanced(STEP, amount),
+        **options,
+    )
+    seconds = time.perf_counter() - begin
+    now = _written_at(place)
+    new = [one for one in shards.records if now[one.name] != before.get(one.name)]
+    counts = shards.manifest
+    return EncodedDataset(
+        reference=reference,
+        digest=tokenizer.digest,
+        vocab_size=tokenizer.vocab_size,
+        output=str(place),
+        manifest_digest=sha256_of(place / MANIFEST),
+        documents=counts["documents"],
+        tokens=counts["tokens"],
+        bytes=counts["bytes"],
+        shards=len(shards.records),
+        encoded_bytes=sum(one.bytes for one in new),
+        encoded_tokens=sum(one.tokens for one in new),
+        seconds=seconds,
+    )
+
+
+def _written_at(place: Path) -> dict[str, int]:
+    """When the record of each shard was written, in nanoseconds."""
+    return {path.stem: path.stat().st_mtime_ns for path in place.glob("shard-*.json")}
+
+
+@step(name="record")
+def record(
+    encoded: EncodedDataset,
+    version: ResolvedVersion,
+    paths: Sequence[str],
+    asked: Mapping[str, Any],
+    workspace: Workspace,
+) -> EncodedDataset:
+    """Tell MLflow, unless it knows: nothing was encoded, and a run shows this very manifest.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; the shards stay.
+    """
+    registry = open_registry(workspace)
+    run = None
+    if not encoded.encoded_bytes:
+        run = registry.tracker.dataset_run(version.name, encoded.manifest_digest, encoded.output)
+    known = run is not None
+    if run is None:
+        run = registry.tracker.record_dataset(_as_record(encoded, version, paths, asked))
+    base = ui_base(registry.tracker.settings.uri)
+    link = run_link(base, run.experiment_id, run.run_id)
+    return replace(encoded, link=link, newly_recorded=not known)
+
+
+def _as_record(
+    encoded: EncodedDataset,
+    version: ResolvedVersion,
+    paths: Sequence[str],
+    asked: Mapping[str, Any],
+) -> DatasetRecord:
+    place = Path(encoded.output)
+    shards = read_manifest(place)["shards"]
+    ids = digest_of([file["sha256"] for shard in shards for file in shard["files"]])
+    given = {key: value for key, value in asked.items() if value is not None}
+    return DatasetRecord(
+        name=version.name,
+        version=encoded.reference,
+        digest=version.digest,
+        manifest=place / MANIFEST,
+        manifest_digest=encoded.manifest_digest,
+        output=encoded.output,
+        step=encoded.vocab_size,
+        params={"reference": encoded.reference, "paths": ", ".join(paths), **given},
+        metrics=encoded.metrics(),
+        # Its tokens tell one text from another, and files are not read a second time.
+        source=CorpusInput(Path(paths[0]).name or paths[0], ", ".join(paths), ids, "encoding"),
+        note=encoded.as_markdown(),
+    )

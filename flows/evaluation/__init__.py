@@ -1,0 +1,1 @@
+"""The evaluation step: texts, baselines, metrics, pictures."""

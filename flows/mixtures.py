@@ -1,0 +1,211 @@
+"""What if sources counted more or less: weights and temperatures side by side, nothing registered.
+
+Words are counted once; each choice costs the weighted sum, the merges and the measuring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.evaluation.baselines import CHAMPION
+from flows.evaluation.evaluate import Evaluated, evaluate
+from flows.evaluation.evaluation_metrics import curves_of, metrics_of
+from flows.evaluation.evaluation_setup import set_up_evaluation
+from flows.source_spelling import decimal, is_file
+from flows.sweep import MOST_COMBINATIONS, sweeping
+from flows.training.combine_counts import combine_counts
+from flows.training.corpus_sources import corpus_sources, read_corpus_file, with_weights
+from flows.training.count_words import count_words
+from flows.training.learn import learn
+from flows.training.plan_chunks import plan_chunks
+from flows.training.preparation import prepared
+from flows.training.publish import corpus_inputs, evaluation_inputs
+from flows.training.source_statistics import SourceStatistics
+from flows.training.training_request import TrainingRequest
+from registry.lineage import Lineage
+from registry.loading.references import parse_registered
+from registry.loading.resolution import resolve
+from registry.opening import open_registry
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from registry.publishing.publication import CorpusInput
+
+_HOW = {"workers", "table_memory", "rules"}  # of a version's request, what is not asked for again
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One mixture, measured.
+
+    Attributes:
+        title: ``as it is``, ``de=2 en=1`` or ``T=5``.
+        temperature: of it.
+        sources: the statistics of every source: its weight after temperature, its share.
+        bytes_per_token: by slice: everything, sources, languages, domains.
+        against_champion: change in tokens by slice, as a share; empty without a champion.
+        metrics, curves: as a training would log them.
+        record: the content of its ``evaluation.json``.
+    """
+
+    title: str
+    temperature: float
+    sources: tuple[SourceStatistics, ...]
+    bytes_per_token: dict[str, float]
+    against_champion: dict[str, float]
+    metrics: dict[str, float]
+    curves: dict[str, tuple[tuple[int, float], ...]]
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixtures:
+    """All choices, the present one first."""
+
+    name: str
+    run_id: str
+    vocab_size: int
+    choices: tuple[Choice, ...]
+    link: str = ""
+
+
+def compare_mixtures(
+    corpus: str,
+    weights: Sequence[Mapping[str, float]] = (),
+    temperatures: Sequence[float] = (),
+    workspace: str | None = None,
+    **parameters: Any,
+) -> Mixtures:
+    """Train with every choice of weights and every temperature, and measure each slice of the text.
+
+    Args:
+        corpus: a corpus file, or a registered version that was trained on named sources.
+        weights: source → weight, for each choice; sources left out keep their weights.
+        temperatures: each is a choice of its own, with the weights as they are.
+        workspace, parameters: as for `train_tokenizer`: name, vocab_size, held_out, evaluation …
+            Those of a version are its own, unless given.
+
+    Raises:
+        InvalidOption: no choice at all or too many, a source that is not there, a version that was
+            trained on files without names.
+        BpelineError: what was asked for, read or written cannot be; the workspace stays good.
+    """
+    asked = _asked(corpus, parameters, workspace)
+    requests = dict(_requests(asked, weights, temperatures))
+    if not 2 <= len(requests) <= MOST_COMBINATIONS:
+        raise InvalidOption(
+            f"there are {len(requests) - 1} choices to compare with what is",
+            f"at least one, and at most {MOST_COMBINATIONS - 1}",
+            "type `--weights de=2,en=1 --weights de=4 --temperatures 2,5`",
+        )
+    first = next(iter(requests.values()))
+    varied = {"sources": [list(one.sources) for one in requests.values()], "mixtures": [*requests]}
+    with sweeping(first, varied, workspace) as run:
+        with prepared(run.registry.tracker) as preparing:
+            setup = set_up_evaluation(first, run.workspace)
+            with run.step("plan chunks") as outcome:
+                plan = plan_chunks(first, run.workspace)
+                outcome(plan.outcome)
+            with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
+                counted = count_words(plan, run.workspace, first)
+                outcome(counted.outcome)
+            preparing.join()
+            choices: list[Choice] = []
+            inputs: list[CorpusInput] = []
+            for title, request in requests.items():
+                with run.step("combine counts") as outcome:
+                    words = combine_counts(counted, request, run.workspace, run.id)
+                    outcome(f"{title}: {words.outcome}")
+                with run.step("learn merges", request.merges_shown, "merges") as outcome:
+                    learned = learn(words, request, run.workspace)
+                    outcome(learned.outcome)
+                with run.step("evaluate") as outcome:
+                    evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
+                    outcome(evaluated.outcome)
+                digest = learned.tokenizer(request).digest
+                choices.append(_choice(title, request, words.sources, evaluated, digest))
+                if not inputs:
+                    inputs += corpus_inputs(plan, counted, words, request)
+                    inputs += evaluation_inputs(evaluated)
+                    if evaluated.warning:
+                        run.note(evaluated.warning)
+        done = Mixtures(first.name, run.id, evaluated.report.vocab_size, tuple(choices))
+        with run.step("record") as outcome:
+            from flows.mixtures_record import record_mixtures
+
+            done = record_mixtures(done, requests, inputs, run.registry)
+            outcome(f"{len(choices)} runs in MLflow")
+        return done
+
+
+def slices_of(mixtures: Mixtures) -> list[str]:
+    """The slices, everything first."""
+    return list(mixtures.choices[0].bytes_per_token)
+
+
+def _asked(corpus: str, parameters: dict[str, Any], workspace: str | None) -> dict[str, Any]:
+    """What a training of the corpus would be asked for, as it is."""
+    usual: dict[str, Any] = {
+        "paths": [], "vocab_size": 32_000, "pattern": None, "special_tokens": [],
+        "tie_break": None, "min_count": None, "max_token_bytes": None, "invalid_utf8": "strict",
+        "held_out": 0.01, "text_field": "text", "workers": None, "min_word_count": 1,
+        "required_tokens": [], "table_memory": 256,
+    }  # fmt: skip
+    if is_file(corpus):
+        sources, temperature = read_corpus_file(Path(corpus))
+        mine = {"sources": sources, "temperature": temperature, "name": Path(corpus).stem.lower()}
+        return {**usual, **mine, **parameters}
+    parsed = parse_registered(corpus)
+    registry = open_registry(workspace, make=False)
+    lineage = Lineage.of(registry, resolve(registry, parsed))
+    request = {key: value for key, value in lineage.request.items() if key not in _HOW}
+    if not request.get("sources"):
+        raise InvalidOption(
+            f"{lineage.version} was not trained on named sources",
+            "a version that was, or a corpus file that names its sources",
+            "type `bpeline mixtures corpus.toml --weights de=2 --temperatures 2,5`",
+        )
+    return {**usual, **request, **parameters}
+
+
+def _requests(
+    asked: Mapping[str, Any], weights: Iterable[Mapping[str, float]], temperatures: Iterable[float]
+) -> Iterable[tuple[str, TrainingRequest]]:
+    """Each choice by its title, the present one first."""
+    present = TrainingRequest.checked(**asked)
+    yield "as it is", present
+    for some in weights:
+        changed = with_weights(corpus_sources(present.sources), some)
+        spelt = tuple(spelling for one in changed for spelling in one.spelt())
+        title = " ".join(f"{name}={decimal(weight)}" for name, weight in some.items())
+        yield title, TrainingRequest.checked(**{**asked, "sources": spelt})
+    for temperature in temperatures:
+        if temperature != present.temperature:
+            request = TrainingRequest.checked(**{**asked, "temperature": temperature})
+            yield f"T={decimal(temperature)}", replace(request, sources=present.sources)
+
+
+def _choice(
+    title: str,
+    request: TrainingRequest,
+    sources: tuple[SourceStatistics, ...],
+    evaluated: Evaluated,
+    digest: str,
+) -> Choice:
+    slices = evaluated.evaluation.slices
+    names = [part.name for part in evaluated.evaluation.distinct_parts]
+    champion = evaluated.evaluation.opponents.get(CHAMPION)
+    return Choice(
+        title,
+        request.temperature,
+        sources,
+        {name: slices[name].metrics[BYTES_PER_TOKEN] for name in names},
+        {} if champion is None else {name: champion.changes[name].value for name in names},
+        metrics_of(evaluated),
+        {BYTES_PER_TOKEN: evaluated.report.curve, **curves_of(evaluated)},
+        evaluated.record(digest),
+    )

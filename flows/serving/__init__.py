@@ -1,0 +1,1 @@
+"""Servers on this machine: Prefect, a worker, the MLflow UI."""

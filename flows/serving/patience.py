@@ -1,0 +1,67 @@
+"""How a run that nobody watches meets what will pass: it waits, or tries again.
+
+What helps is named here and nothing else: bad input fails at once, today and tomorrow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from registry.opening import open_registry
+from tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
+
+Result = TypeVar("Result")
+
+UNREACHABLE_DELAYS = (30.0, 120.0, 300.0)  # seconds; a server that is restarted answers by then
+LOCKED_SECONDS = 10.0  # between two looks at a workspace that somebody works in
+
+
+def patiently(work: Callable[[], Result], say: Callable[[str], object]) -> Result:
+    """Do ``work``; again after the registry did not answer, and for as long as others are at it.
+
+    Work that is repeated continues where it stopped. How long all of it may take is the caller's
+    affair.
+
+    Args:
+        work: what is done.
+        say: is told why it waits, once for each reason.
+
+    Raises:
+        RegistryUnreachable: the registry still does not answer.
+        Exception: any other error, at once.
+    """
+    delays = iter(UNREACHABLE_DELAYS)
+    said = ""
+    while True:
+        try:
+            return work()
+        except WorkspaceLocked as error:
+            if error.happened != said:
+                said = error.happened
+                say(f"waiting: {said}")
+            time.sleep(LOCKED_SECONDS)
+        except RegistryUnreachable as error:
+            delay = next(delays, None)
+            if delay is None:
+                raise
+            say(f"{error.happened}; tried again in {delay:.0f} seconds")
+            time.sleep(delay)
+
+
+def require_nobody_trains(name: str, workspace: str | None) -> None:
+    """See that no other workspace of this catalogue trains the name: in ours, the lock sees to it.
+
+    Two that begin in the same instant may pass; what they publish is registered in good order.
+
+    Raises:
+        WorkspaceLocked: somebody does.
+    """
+    for run in open_registry(workspace).catalogue.running_elsewhere(name):
+        raise WorkspaceLocked(
+            f"run {run.id} trains {name!r} in process {run.pid} on {run.host}, "
+            f"since {run.started_at[:16]}: {run.step}",
+            "one training of a name at a time",
+            f"wait for it, or stop it: kill {run.pid} on {run.host}",
+        )

@@ -1,0 +1,132 @@
+"""What a run says, as Prefect shows it: lines of its log, a progress bar, Markdown artifacts.
+
+Knows no flow. Imported after the environment of Prefect has been prepared.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_run_logger
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    update_progress_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
+
+from flows import progress
+from flows.serving.events import DRIFT_DETECTED, tell
+
+if TYPE_CHECKING:
+    from flows.drift.drift_report import DriftReport
+    from tokenizer_core.trainers.bpe import TrainingProgress
+
+SECONDS_BETWEEN_UPDATES = 2.0
+
+
+class PrefectListener(progress.Progress):
+    """Listens to one flow run.
+
+    Args:
+        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-progress`` and
+            ``tokenizer-summary``, whose versions the UI shows below each other.
+        shares: what share of a run each step usually takes, in percent; only the progress bar
+            believes it. Without any there is no bar.
+    """
+
+    def __init__(self, kind: str, shares: Mapping[str, float]) -> None:
+        self.kind = kind
+        self.shares = shares
+        self.lock = threading.Lock()
+        self.logger = get_run_logger()
+        self.percent = 0.0
+        self.total: int | None = None
+        self.done = 0
+        self.updated = time.monotonic()
+        self.artifact: Any = None
+        if shares:
+            self.artifact = create_progress_artifact(
+                0.0, key=f"{kind}-progress", description="how far the run is"
+            )
+
+    def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
+        self.total, self.done = total, 0
+        self.logger.info("%s …", name)
+
+    def step_advanced(self, name: str, amount: int) -> None:
+        with self.lock:
+            self.done += amount
+            self._show(name, self.done)
+
+    def merging(self, at: TrainingProgress) -> None:
+        with self.lock:
+            if self._show("learn merges", at.merges_done):
+                self.logger.info(progress.describe_merging(at))
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        with self.lock:
+            self.percent += self.shares.get(name, 0.0)
+            self._update(self.percent)
+        self.logger.info(progress.step_line(name, seconds, outcome))
+
+    def note(self, text: str) -> None:
+        self.logger.warning(text)
+
+    def summary(self, title: str, markdown: str) -> None:
+        create_markdown_artifact(
+            markdown, key=f"{self.kind}-summary", description=f"what came of it: {title}"
+        )
+        self._update(100.0)
+
+    def compared(self, title: str, markdown: str) -> None:
+        create_markdown_artifact(
+            markdown, key="champion-comparison", description=f"{title} beside the champion"
+        )
+
+    def watched(self, report: DriftReport) -> None:
+        self.summary(report.reference, report.markdown())
+
+    def drifted(self, report: DriftReport) -> None:
+        # What an automation of the server waits for, to start a training.
+        if remark := tell(DRIFT_DETECTED, report.name, report.event(), alias=report.alias):
+            self.note(remark)
+
+    def _show(self, name: str, done: int) -> bool:
+        """Update the artifact unless that was done a moment ago: one update costs about 40 ms."""
+        now = time.monotonic()
+        if not self.total or now - self.updated < SECONDS_BETWEEN_UPDATES:
+            return False
+        self._update(self.percent + self.shares.get(name, 0.0) * min(done / self.total, 1.0))
+        return True
+
+    def _update(self, percent: float) -> None:
+        self.updated = time.monotonic()
+        if self.artifact is None:
+            return
+        try:
+            update_progress_artifact(self.artifact, min(percent, 100.0))
+        except Exception as error:  # a bar that stands still must not fail a run
+            self.logger.debug("the progress artifact was not updated: %s", error)
+
+    def name_run(self, name: str) -> None:
+        """Call the flow run something else from now on."""
+        context = FlowRunContext.get()
+        if context is None or context.flow_run is None:
+            return
+        try:
+            with get_client(sync_client=True) as client:
+                client.update_flow_run(context.flow_run.id, name=name)
+        except Exception as error:  # neither must a name
+            self.logger.debug("the run was not renamed: %s", error)
+
+
+def runs_unattended() -> bool:
+    """Whether a deployment made this run, so that nobody waits for it at a terminal."""
+    context = FlowRunContext.get()
+    run = None if context is None else context.flow_run
+    return run is not None and run.deployment_id is not None

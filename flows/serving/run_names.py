@@ -1,0 +1,74 @@
+"""What runs are called in Prefect: first what was asked for, then the version it was about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.demo_corpus import DEMO
+from flows.training.summary import counted
+from tokenizer_core.corpus.sources import find_source_files, sources_of
+from tokenizer_core.errors import BpelineError
+
+_WILDCARDS = set("*?[")
+
+
+def training(parameters: Mapping[str, Any], reference: str = "") -> str:
+    """``news-32000 from corpus/ (3 files)``, then ``news/3 (32000) from corpus/ (3 files)``."""
+    name, size = parameters["name"], parameters["vocab_size"]
+    which = f"{reference} ({size})" if reference else f"{name}-{size}"
+    return f"{which} from {corpus(parameters['paths'])}"
+
+
+def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
+    """``news@champion beside new/ (3 files)``, then ``news/3 (champion): no drift, beside …``."""
+    beside = f"beside {corpus([*parameters['paths'], *parameters['sources']])}"
+    return f"{outcome}, {beside}" if outcome else f"{_watched(parameters)} {beside}"
+
+
+def encoding(parameters: Mapping[str, Any], reference: str = "") -> str:
+    """``news@champion on corpus/ (3 files)``, then ``news/3 on corpus/ (3 files)``."""
+    return f"{reference or parameters['reference']} on {corpus(parameters['paths'])}"
+
+
+def sweeping(parameters: Mapping[str, Any], outcome: str = "") -> str:
+    """``leftovers of 30 days``, then ``leftovers of 30 days: 3 leftovers removed, 2.1 MB``."""
+    asked = f"leftovers of {parameters['days']:g} days"
+    return f"{asked}: {outcome}" if outcome else asked
+
+
+def _watched(parameters: Mapping[str, Any]) -> str:
+    return f"{parameters['name']}@{parameters['alias']}"
+
+
+def corpus(paths: Sequence[str]) -> str:
+    """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``python:stdlib``."""
+    if not paths:
+        return "nothing"
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{_shown(paths[0])}{more}{_number_of_files(paths)}"
+
+
+def _shown(path: str) -> str:
+    """The end of a path, as far as it tells corpora apart."""
+    if _elsewhere(path):
+        return path
+    parent, name = os.path.split(path.rstrip("/"))
+    if os.path.isdir(path):
+        return f"{name}/"
+    return os.path.join(os.path.basename(parent), name) if set(name) & _WILDCARDS else name
+
+
+def _number_of_files(paths: Sequence[str]) -> str:
+    """How many there are, where looking at a disk of this machine tells."""
+    if any(map(_elsewhere, paths)):
+        return ""
+    try:
+        return f" ({counted(len(find_source_files(sources_of(paths))), 'file')})"
+    except (BpelineError, OSError):
+        return ""
+
+
+def _elsewhere(path: str) -> bool:
+    return path == DEMO or "://" in path

@@ -1,0 +1,102 @@
+"""What no version needs is found, and removed when that is asked for; says what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows import progress
+from flows.steps import step
+from flows.training.summary import counted, megabytes
+from registry.opening import open_registry
+from registry.workspace.retention import Leftover, find_leftovers, remove_leftovers
+from registry.workspace.workspace import Workspace
+
+STEP = "sweep garbage"
+KINDS = {
+    "table": "word counts of corpora",
+    "shard": "word counts of chunks",
+    "run": "checkpoints of runs",
+    "version": "files of tokenizers that are not registered",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SweptGarbage:
+    """What was found.
+
+    Attributes:
+        removed: whether ``old`` is gone.
+        days: what was younger stays.
+        old, young: what nothing needs; see `registry.workspace.retention.Leftovers`.
+        unsure: why word counts of chunks are kept anyway; empty as a rule.
+    """
+
+    removed: bool
+    days: float
+    old: tuple[Leftover, ...]
+    young: tuple[Leftover, ...]
+    unsure: str = ""
+
+    @property
+    def outcome(self) -> str:
+        done = "removed" if self.removed else "could be removed"
+        return f"{counted(len(self.old), 'leftover')} {done}, {megabytes(_size(self.old))}"
+
+    def as_markdown(self) -> str:
+        """A table of what there was, for Prefect."""
+        lines = [f"# {self.outcome}", "", "| what | number | size |", "|---|---:|---:|"]
+        for kind, what in KINDS.items():
+            ones = [one for one in self.old if one.kind == kind]
+            if ones:
+                lines.append(f"| {what} | {len(ones):,} | {megabytes(_size(ones))} |")
+        if self.young:
+            younger = f"younger than {self.days:g} days, which stays"
+            lines.append(f"| {younger} | {len(self.young):,} | {megabytes(_size(self.young))} |")
+        if self.unsure:
+            lines += ["", self.unsure]
+        return "\n".join(lines) + "\n"
+
+
+def sweep_garbage(
+    days: float = 30.0,
+    counts_of: int | None = None,
+    remove: bool = False,
+    workspace: str | None = None,
+) -> SweptGarbage:
+    """Find what no version needs in a workspace, and remove it if asked to.
+
+    Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
+    continued and publications that wait. All else can be made again from the sources.
+
+    Args:
+        days: what was written less than so many days ago stays.
+        counts_of: keep word counts for so many of the newest versions of each name, and for those
+            with an alias; for all versions when empty.
+        remove: remove what is found. Without, the run only says what there is.
+        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
+
+    Raises:
+        InvalidOption: a negative number.
+        WorkspaceLocked: somebody works in the workspace, and something was to be removed.
+        RegistryUnreachable: MLflow does not answer, and ``counts_of`` is given.
+        StorageError: there is no workspace.
+    """
+    registry = open_registry(workspace, make=False)
+    with progress.telling(STEP) as said:
+        swept = sweep(registry.workspace, days, counts_of, remove)
+        said.append(swept.outcome)
+    progress.current().summary("garbage", swept.as_markdown())
+    return swept
+
+
+@step(name=STEP)
+def sweep(workspace: Workspace, days: float, counts_of: int | None, remove: bool) -> SweptGarbage:
+    """Look, and remove."""
+    look = remove_leftovers if remove else find_leftovers
+    found = look(open_registry(workspace), days=days, counts_of=counts_of)
+    return SweptGarbage(remove, days, found.old, found.young, found.unsure)
+
+
+def _size(ones: Sequence[Leftover]) -> int:
+    return sum(one.size for one in ones)

@@ -1,0 +1,59 @@
+"""A published version becomes champion, if the rules let it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flows import progress
+from flows.evaluation.baselines import CHAMPION
+from flows.steps import step
+from flows.versions.alias_moves import promote
+from registry.gates import Rule
+from registry.publishing.publication import PublishedVersion
+from registry.workspace.workspace import Workspace
+from tokenizer_core.errors import PromotionRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What came of it.
+
+    Attributes:
+        alias: what was to move.
+        version: the version it was to move to (``news/4``).
+        refusal: which rules were broken and by how much; empty when it moved.
+        verdicts: what the rules said, when it moved.
+    """
+
+    alias: str
+    version: str
+    refusal: str = ""
+    verdicts: tuple[str, ...] = ()
+
+    @property
+    def promoted(self) -> bool:
+        return not self.refusal
+
+    @property
+    def outcome(self) -> str:
+        if self.refusal:
+            return f"refused: {self.refusal}"
+        return f"{self.version} is {self.alias}: all {len(self.verdicts)} rules hold"
+
+
+@step(name="promote")
+def promote_if_better(
+    version: PublishedVersion, rules: tuple[Rule, ...], workspace: Workspace
+) -> Promotion:
+    """Let ``champion`` point to a version if all rules hold; else it stays where it is.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; the version is published, nothing was moved.
+    """
+    by, reason = "bpeline train", f"all {len(rules)} rules hold"
+    try:
+        note = progress.current().note
+        change = promote(version.reference, CHAMPION, by, reason, note, workspace, rules)
+    except PromotionRefused as error:
+        return Promotion(CHAMPION, version.reference, refusal=error.happened)
+    return Promotion(CHAMPION, version.reference, verdicts=tuple(map(str, change.verdicts)))

@@ -1,0 +1,1 @@
+"""What is shown of registered versions, for terminals, programs and pages."""

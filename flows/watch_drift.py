@@ -1,0 +1,214 @@
+"""New text is compared with a registered version: has it moved so far that training again pays?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows import progress
+from flows.demo_corpus import DEMO, demo_corpus
+from flows.drift.drift_report import DriftReport
+from flows.drift.new_text import CountedSlice, NewText, combine_slices, sample_slices
+from flows.drift.own_text import KnownText, own_request, own_texts
+from flows.drift.remember import remember
+from flows.progress import telling
+from flows.steps import step
+from flows.training.count_words import count_words
+from flows.training.plan_chunks import plan_chunks
+from flows.training.summary import counted, megabytes
+from registry.catalogue.records import utc_now
+from registry.drift_rules import default_rules, judge_drift, read_drift_rules
+from registry.lineage import Lineage
+from registry.loading.load import load_version
+from registry.loading.references import ByAlias, validate_alias, validate_name
+from registry.loading.resolution import resolve
+from registry.opening import Registry, open_registry
+from registry.word_counts.store import WordCountStore
+from tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
+from tokenizer_core.evaluation.drift import TextDrift, drift_of
+from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN
+from tokenizer_core.evaluation.word_drift import TextSample
+from tokenizer_core.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from registry.gates import Rule
+
+_ATTEMPTS = 3  # counts that turn out damaged are forgotten, and counted again
+
+
+def watch_drift(
+    name: str,
+    paths: Sequence[str] = (),
+    alias: str = "champion",
+    sources: Sequence[str] = (),
+    rules: str | None = None,
+    least_documents: int = 100,
+    least_bytes: int = 400_000,
+    workers: int | None = None,
+    workspace: str | None = None,
+) -> DriftReport:
+    """Compare new text with a version, and remember it as one point of a series in MLflow.
+
+    Text is counted as the version's corpus was, through the same cache: what is known is not read
+    again, and a training on it finds it counted. Whoever listens hears of drift (`Progress`).
+
+    Args:
+        name: the tokenizer's.
+        paths: files, directories and globs of new text. "python:stdlib" is the Python standard
+            library's own source text.
+        alias: which of its versions is watched.
+        sources: more of it with names and labels, spelt as for an evaluation; each is a slice. One
+            that the version was evaluated on under the same name is compared with that.
+        rules: a .toml file of rules in the spelling of those of promotion;
+            `registry.drift_rules.DEFAULT_RULES` when empty.
+        least_documents: of each slice, and of the version's own text; from fewer nothing is
+            concluded.
+        least_bytes: likewise.
+        workers: threads for counting; all cores when empty.
+        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
+
+    Raises:
+        InvalidOption: a misspelt name, source or rule, or no text at all.
+        UnknownVersion: there is no such version.
+        CorpusError: no such file, no word in it, or one that cannot be read as declared.
+        RegistryUnreachable: MLflow would have to be asked for the version.
+        WorkspaceLocked: another run is at work there.
+    """
+    reference = ByAlias(validate_name(name), validate_alias(alias))
+    if DEMO in paths:
+        demo = str(demo_corpus(open_registry(workspace, make=False).workspace))
+        paths = [demo if one == DEMO else one for one in paths]
+    text = NewText.asked(paths, sources)
+    chosen = None if rules is None else read_drift_rules(Path(rules))
+    if chosen is not None:
+        _check_slices(chosen, list(text.slices), str(rules))
+    registry = open_registry(workspace, make=False)
+    version = resolve(registry, reference)
+    tokenizer = load_version(registry, version)
+    lineage = Lineage.of(registry, version)
+    with registry.workspace.lock(f"watching drift of {name!r}"):
+        counts, samples, known, notes = _gathered(text, lineage, tokenizer, registry, workers)
+        with telling("measure drift") as said:
+            measured = measure_drift(counts, samples, known, tokenizer, registry)
+            said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "
+                        f"bytes/token on {megabytes(measured[ALL].bytes)}")  # fmt: skip
+        if chosen is None:
+            judged = [one for one in measured if one != ALL and known[one].origin]
+            chosen = default_rules(judged)
+        too_little = _too_little(measured, known, least_documents, least_bytes)
+        report = DriftReport(
+            name=name,
+            alias=alias,
+            reference=str(version),
+            digest=version.digest,
+            at=utc_now(),
+            verdicts=judge_drift(
+                chosen, {name: one.figures for name, one in measured.items()}, too_little
+            ),
+            slices=measured,
+            origins={name: one.origin for name, one in known.items()},
+            notes=tuple(notes),
+        )
+        with telling("record") as said:
+            try:
+                report = remember(report, registry)
+                said.append(f"observation {report.observation} in MLflow")
+            except RegistryUnreachable as error:  # what was found is worth telling all the same
+                report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
+                said.append("not recorded")
+    listener = progress.current()
+    listener.watched(report)
+    if report.drifted:
+        listener.drifted(report)
+    return report
+
+
+def _gathered(
+    text: NewText,
+    lineage: Lineage,
+    tokenizer: Tokenizer,
+    registry: Registry,
+    workers: int | None,
+) -> tuple[dict[str, CountedSlice], dict[str, TextSample], dict[str, KnownText], list[str]]:
+    """Count and sample the new text, and find what is known of the version's own."""
+    workspace = registry.workspace
+    request = own_request(lineage, tokenizer, text.paths)
+    if workers is not None:
+        request = replace(request, workers=workers)
+    for attempt in range(1, _ATTEMPTS + 1):
+        with telling("plan chunks") as said:
+            plan = plan_chunks(request, workspace)
+            said.append(plan.outcome)
+        with telling("count words", plan.bytes_to_read, "bytes") as said:
+            corpus = count_words(plan, workspace, request)
+            said.append(corpus.outcome)
+        try:
+            with telling("combine counts") as said:
+                counts = combine_slices(text, plan, corpus, request, workspace)
+                said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
+            break
+        except CorruptFile:
+            if attempt == _ATTEMPTS:
+                raise
+    with telling("sample text") as said:
+        samples = sample_slices(counts, request)
+        said.append(f"{counted(samples[ALL].documents, 'document')}, "
+                    f"{megabytes(samples[ALL].bytes)}")  # fmt: skip
+    with telling("recall version") as said:
+        known, notes = own_texts(lineage, request.evaluation_reading, list(counts))
+        said.append(f"{counted(known[ALL].documents, 'document')} of its own, "
+                    f"{megabytes(known[ALL].bytes)}")  # fmt: skip
+    return counts, samples, known, notes
+
+
+@step(name="measure drift")
+def measure_drift(
+    counts: Mapping[str, CountedSlice],
+    samples: Mapping[str, TextSample],
+    known: Mapping[str, KnownText],
+    tokenizer: Tokenizer,
+    registry: Registry,
+) -> dict[str, TextDrift]:
+    """Measure every slice."""
+    store = WordCountStore(registry.workspace)
+    return {
+        name: drift_of(
+            tokenizer, known[name].text, store.open_table(one.table), one.bytes, samples[name]
+        )
+        for name, one in counts.items()
+    }
+
+
+def _too_little(
+    measured: Mapping[str, TextDrift],
+    known: Mapping[str, KnownText],
+    least_documents: int,
+    least_bytes: int,
+) -> dict[str, str]:
+    """slice → why nothing can be concluded of it."""
+    found = {}
+    for name, one in measured.items():
+        own = known[name]
+        if one.documents < least_documents or one.bytes < least_bytes:
+            whose, documents, size = "new text", one.documents, one.bytes
+        elif own.origin and (own.documents < least_documents or own.bytes < least_bytes):
+            whose, documents, size = "the version's own text", own.documents, own.bytes
+        else:
+            continue
+        found[name] = (
+            f"{counted(documents, 'document')}, {megabytes(size)} of {whose}; something can be "
+            f"said from {least_documents} and {megabytes(least_bytes)} on"
+        )
+    return found
+
+
+def _check_slices(rules: Sequence[Rule], slices: list[str], path: str) -> None:
+    for rule in rules:
+        if rule.slice not in slices:
+            raise InvalidOption(
+                f"{path} has a rule for the slice {rule.slice}, which no text belongs to",
+                f"slices of this text are {', '.join(slices)}",
+                "name its text: `--source 'NAME=FILES'`",
+            )

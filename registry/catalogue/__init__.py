@@ -1,0 +1,1 @@
+"""What a workspace remembers in tables: files, runs, versions, aliases."""

@@ -1,0 +1,211 @@
+"""What the catalogue answers with: plain frozen values, whichever database stands behind it.
+
+Times are UTC in ISO 8601; a text that is not known is empty. Knows no database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from tokenizer_core.corpus.sources import SourceFile
+
+RunState = Literal["running", "interrupted", "finished", "failed", "unpublished"]
+
+
+def utc_now(later: float = 0.0) -> str:
+    """The time as the catalogue keeps it, or so many seconds later; texts compare as times do."""
+    at = datetime.now(UTC) + timedelta(seconds=later)
+    return at.isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """One chunk as it was read.
+
+    Attributes:
+        digest: of its bytes.
+        begin: byte where it begins in the decompressed file.
+        end: byte where it ends.
+        ordinal: its place in the file, from 0.
+    """
+
+    digest: str
+    begin: int
+    end: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileReading:
+    """Which chunks a file held when it had this size, these times and this inode.
+
+    Attributes:
+        path: absolute path.
+        size: bytes on disk.
+        mtime_ns: time of the last change of the content.
+        ctime_ns: time of the last change of anything; cannot be set back by programs.
+        inode: which file the path named.
+        chunk_bytes: the grid that was asked for.
+        reading_digest: how bytes were turned into text.
+        chunks: in the order of the file.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    chunk_bytes: int
+    reading_digest: str
+    chunks: tuple[ChunkRecord, ...]
+
+    @classmethod
+    def of(
+        cls,
+        file: SourceFile,
+        chunk_bytes: int,
+        reading_digest: str,
+        chunks: Sequence[ChunkRecord],
+    ) -> FileReading:
+        """The reading of a source file that has just been read."""
+        state = (file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode)
+        return cls(*state, chunk_bytes, reading_digest, tuple(chunks))
+
+
+@dataclass(frozen=True, slots=True)
+class CountTable:
+    """A word-count table that was made.
+
+    Attributes:
+        key: its name in the word-count store.
+        counts_digest: digest of the word counts in it.
+        corpus_digest: digest of the corpus it counts.
+        words: distinct words.
+        total: occurrences of all words together.
+        run_id: the run that made it.
+        created_at: when.
+    """
+
+    key: str
+    counts_digest: str
+    corpus_digest: str
+    words: int
+    total: int
+    run_id: str = ""
+    created_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the pipeline.
+
+    Attributes:
+        id: 12 hexadecimal digits.
+        name: the tokenizer's name.
+        config: what was asked for, as JSON values.
+        state: ``interrupted`` when it was running in a process that is known to be dead.
+        pid: the process it runs or ran in.
+        host: the machine of that process.
+        started_at: when it was first started.
+        heartbeat_at: when it last said that it lives.
+        finished_at: when it ended in whatever way; empty while running.
+        corpus_digest: known after reading.
+        counts_digest: known after counting.
+        step: the last step reached.
+        error: why it failed or could not be published.
+        workspace: `Workspace.id` of the workspace it works in.
+        steps: of a finished run: each step's seconds, and how much of its work it did.
+    """
+
+    id: str
+    name: str
+    config: Mapping[str, Any]
+    state: RunState
+    pid: int
+    host: str
+    started_at: str
+    heartbeat_at: str
+    finished_at: str = ""
+    corpus_digest: str = ""
+    counts_digest: str = ""
+    step: str = ""
+    error: str = ""
+    workspace: str = ""
+    steps: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A registered tokenizer with its lineage.
+
+    Attributes:
+        name: the tokenizer's name.
+        number: from 1, without gaps unless the tracking server's numbers have some.
+        digest: digest of its behaviour; unique under a name.
+        run_id: the run that made it.
+        corpus_digest: the corpus it was trained on.
+        counts_digest: the word counts it was trained on.
+        vocab_size: number of ids.
+        pattern: the split pattern's name or regex.
+        mlflow_run_id: the MLflow run it was registered from.
+        mlflow_version: its version in MLflow's model registry.
+        created_at: when it was registered here.
+    """
+
+    name: str
+    number: int
+    digest: str
+    run_id: str = ""
+    corpus_digest: str = ""
+    counts_digest: str = ""
+    vocab_size: int = 0
+    pattern: str = ""
+    mlflow_run_id: str = ""
+    mlflow_version: str = ""
+    created_at: str = ""
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class AliasMove:
+    """An alias was pointed elsewhere.
+
+    Attributes:
+        name: the tokenizer's name.
+        alias: the alias.
+        from_number: where it pointed before; None for nowhere.
+        to_number: where it points since; None for nowhere.
+        by: who moved it.
+        reason: why.
+        at: when.
+    """
+
+    name: str
+    alias: str
+    from_number: int | None
+    to_number: int | None
+    by: str = ""
+    reason: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measured value; ``step`` is the vocab size for metrics that vary with it, else 0."""
+
+    key: str
+    step: int
+    value: float
+
+
+def last_values(metrics: Iterable[Metric]) -> dict[str, float]:
+    """Of every curve its last point."""
+    return {one.key: one.value for one in sorted(metrics, key=lambda one: one.step)}

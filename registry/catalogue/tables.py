@@ -1,0 +1,364 @@
+"""The catalogue's tables and transactions: the one door to SQLAlchemy.
+
+Says how rows lie and how a transaction begins, repeats and fails; what is asked and stored is in
+`registry.catalogue.catalogue`, which takes the words of its queries from here. Written for
+SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Connection,
+    Engine,
+    ForeignKey,
+    ForeignKeyConstraint,
+    MetaData,
+    NullPool,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, OperationalError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from registry.catalogue.database_errors import is_gone, lost_race, newer_schema, translated
+from registry.catalogue.dialects import (
+    begin_postgresql,
+    begin_sqlite,
+    connection_settings,
+    prepare_sqlite,
+)
+from tokenizer_core.errors import BpelineError, InvalidOption
+from tokenizer_core.urls import without_secrets
+
+__all__ = [
+    "AliasMoveRow", "AliasRow", "CountTableRow", "Database", "FileReadingRow", "MetricRow",
+    "RunRow", "Session", "VersionRow", "delete", "func", "select", "update",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+
+class Sentence(TypeDecorator[str]):
+    """Text from anywhere: what no database keeps, NUL and halves of surrogate pairs, escaped."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Any) -> str | None:
+        if value is None:
+            return None
+        return value.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def characters(most: int) -> Any:
+    """A column of text, ordered by its bytes on every database."""
+    return String(most).with_variant(String(most, collation="C"), "postgresql")
+
+
+Key = Annotated[int, mapped_column(primary_key=True, autoincrement=True)]
+Digest = Annotated[str, mapped_column(characters(64))]
+Name = Annotated[str, mapped_column(characters(64))]
+Time = Annotated[str, mapped_column(characters(40))]  # UTC, ISO 8601: sorts as text
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class SchemaVersionRow(Base):
+    __tablename__ = "schema_version"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    applied_at: Mapped[Time]
+
+
+class FileReadingRow(Base):
+    __tablename__ = "file_readings"
+    __table_args__ = (UniqueConstraint("path", "chunk_bytes", "reading_digest"),)
+    id: Mapped[Key]
+    path: Mapped[str] = mapped_column(Text().with_variant(Text(collation="C"), "postgresql"))
+    size: Mapped[int] = mapped_column(BigInteger)
+    mtime_ns: Mapped[int] = mapped_column(BigInteger)
+    ctime_ns: Mapped[int] = mapped_column(BigInteger)
+    inode: Mapped[str] = mapped_column(String(20))  # unsigned 64 bits: too large for BIGINT
+    chunk_bytes: Mapped[int] = mapped_column(BigInteger)
+    reading_digest: Mapped[Digest]
+    chunks: Mapped[list[list[Any]]] = mapped_column(JSON)
+
+
+class CountTableRow(Base):
+    __tablename__ = "count_tables"
+    key: Mapped[Digest] = mapped_column(primary_key=True)
+    counts_digest: Mapped[Digest]
+    corpus_digest: Mapped[Digest]
+    words: Mapped[int] = mapped_column(BigInteger)
+    total: Mapped[str] = mapped_column(String(40))  # the sum of int64 counts may exceed BIGINT
+    run_id: Mapped[Name]
+    created_at: Mapped[Time]
+
+
+class RunRow(Base):
+    __tablename__ = "runs"
+    number: Mapped[Key]  # the order of runs; clocks go backwards
+    id: Mapped[Name] = mapped_column(unique=True)
+    name: Mapped[Name]
+    config: Mapped[dict[str, Any]] = mapped_column(JSON)
+    state: Mapped[Name]
+    pid: Mapped[int] = mapped_column(BigInteger)
+    host: Mapped[str] = mapped_column(String(255))
+    birth: Mapped[str] = mapped_column(String(100))
+    started_at: Mapped[Time]
+    heartbeat_at: Mapped[Time]
+    finished_at: Mapped[Time]
+    corpus_digest: Mapped[Digest]
+    counts_digest: Mapped[Digest]
+    step: Mapped[str] = mapped_column(Sentence)
+    error: Mapped[str] = mapped_column(Sentence)
+    workspace: Mapped[Name] = mapped_column(server_default="")
+    steps: Mapped[dict[str, list[float]]] = mapped_column(JSON, server_default="{}")
+
+
+class VersionRow(Base):
+    __tablename__ = "versions"
+    # The arbiters: whatever races or repeats, a digest is registered once under a name.
+    __table_args__ = (UniqueConstraint("name", "digest"), UniqueConstraint("name", "number"))
+    id: Mapped[Key]
+    name: Mapped[Name]
+    number: Mapped[int]
+    digest: Mapped[Digest] = mapped_column(index=True)
+    run_id: Mapped[Name]  # no foreign key: an outbox may be published into another catalogue
+    corpus_digest: Mapped[Digest]
+    counts_digest: Mapped[Digest]
+    vocab_size: Mapped[int]
+    pattern: Mapped[str] = mapped_column(Sentence)
+    mlflow_run_id: Mapped[Name]
+    mlflow_version: Mapped[Name]
+    created_at: Mapped[Time]
+
+
+class AliasRow(Base):
+    __tablename__ = "aliases"
+    __table_args__ = (
+        ForeignKeyConstraint(["name", "number"], ["versions.name", "versions.number"]),
+    )
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    alias: Mapped[Name] = mapped_column(primary_key=True)
+    number: Mapped[int]
+
+
+class AliasMoveRow(Base):
+    __tablename__ = "alias_history"
+    id: Mapped[Key]
+    name: Mapped[Name]
+    alias: Mapped[Name]
+    from_number: Mapped[int | None]
+    to_number: Mapped[int | None]
+    by: Mapped[str] = mapped_column(Sentence)
+    reason: Mapped[str] = mapped_column(Sentence)
+    at: Mapped[Time]
+
+
+class MetricRow(Base):
+    __tablename__ = "metrics"
+    __table_args__ = (UniqueConstraint("version_id", "key", "step"),)
+    id: Mapped[Key]
+    version_id: Mapped[int] = mapped_column(ForeignKey("versions.id"))
+    key: Mapped[str] = mapped_column(characters(250))
+    step: Mapped[int] = mapped_column(BigInteger)
+    value: Mapped[float | None]  # null: not a number
+
+
+def m001_first_tables(connection: Connection) -> None:
+    Base.metadata.create_all(connection)
+
+
+def m002_workspace_of_runs(connection: Connection) -> None:
+    # Those of before have none: they belong to workspaces without an id, as all were then.
+    connection.execute(
+        text("ALTER TABLE runs ADD COLUMN workspace VARCHAR(64) DEFAULT '' NOT NULL")
+    )
+
+
+def m003_steps_of_runs(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE runs ADD COLUMN steps JSON DEFAULT '{}' NOT NULL"))
+
+
+# One function for each schema version, in order. A fresh catalogue gets today's tables and counts
+# as having all of them; an older one gets those it has not had.
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    m001_first_tables,
+    m002_workspace_of_runs,
+    m003_steps_of_runs,
+)
+
+_ATTEMPTS = 8
+_LONGEST_PAUSE = 0.5
+_PATIENCE_SECONDS = 30.0  # with a server that answered before: it is being restarted
+_ACCEPTED = "accepted are sqlite:////absolute/path and postgresql+psycopg://user@host/name"
+
+
+class Database:
+    """Transactions on one catalogue.
+
+    Every transaction has a connection of its own: nothing is shared with threads or forked
+    children, and nothing is left broken by a server that was restarted.
+
+    Args:
+        url: ``sqlite:////abs/catalogue.sqlite`` or ``postgresql+psycopg://…``.
+
+    Raises:
+        InvalidOption: not a URL, or no driver for it.
+        CorruptFile: the file is not a database.
+        StorageError: a newer bpeline's schema.
+        RegistryUnreachable: the database server does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._address = make_url(url)
+            self._server = self._address.get_backend_name() != "sqlite"
+            if self._address.drivername == "postgresql":
+                self._address = self._address.set(drivername="postgresql+psycopg")
+            self.place = without_secrets(self._address.render_as_string(hide_password=True))
+            self._engine = self._postgresql() if self._server else self._sqlite()
+        except (ArgumentError, ModuleNotFoundError) as error:
+            raise InvalidOption(
+                f"the catalogue's URL cannot be used: {without_secrets(str(error))}",
+                _ACCEPTED,
+                "mend the URL; for PostgreSQL install the driver: pip install 'bpeline[postgres]'",
+            ) from error
+        self._reached = False
+        # SQLite reads one state of the file in a transaction; PostgreSQL has to be asked for that.
+        one_state = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._readers = self._engine.execution_options(
+            reading=True, **(one_state if self._server else {})
+        )
+        self._migrate()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _sqlite(self) -> Engine:
+        engine = create_engine(self._address, poolclass=NullPool)
+        event.listen(engine, "connect", prepare_sqlite)
+        event.listen(engine, "begin", begin_sqlite)
+        return engine
+
+    def _postgresql(self) -> Engine:
+        if self._address.drivername != "postgresql+psycopg":
+            raise ArgumentError(f"there is no catalogue on {self._address.drivername}")
+        engine = create_engine(
+            self._address,
+            poolclass=NullPool,
+            connect_args=connection_settings(self._address.query),
+            isolation_level="READ COMMITTED",
+        )
+        event.listen(engine, "begin", begin_postgresql)
+        return engine
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """One consistent view; nothing may be written."""
+        try:
+            with self._begun(self._readers) as session:
+                yield session
+        except DatabaseError as error:
+            raise self._translated(error) from error
+
+    def writing(self, work: Callable[[Session], T]) -> T:
+        """Run ``work`` in one transaction and commit; repeat it when others were faster.
+
+        Args:
+            work: may be called several times, so its only effects are in the session.
+        """
+        for attempt in range(_ATTEMPTS):
+            committing = False
+            try:
+                with self._begun(self._engine) as session:
+                    answer = work(session)
+                    session.flush()
+                    committing = True  # from here on, a lost reply tells nothing
+                    session.commit()
+                    return answer
+            except (IntegrityError, OperationalError) as error:
+                repeatable = isinstance(error, IntegrityError) or lost_race(error.orig)
+                repeatable |= self._server and is_gone(error.orig) and not committing
+                if not repeatable or attempt == _ATTEMPTS - 1:
+                    raise self._translated(error) from error
+                time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
+            except DatabaseError as error:
+                raise self._translated(error) from error
+        raise AssertionError("unreachable")
+
+    def _begun(self, engine: Engine) -> Session:
+        """A session whose transaction has begun; a server that answered before is waited for."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            session = Session(engine, expire_on_commit=False)
+            try:
+                session.connection()
+                self._reached = True
+                return session
+            except OperationalError as error:
+                session.close()
+                restarted = self._server and self._reached and is_gone(error.orig)
+                if not (restarted or lost_race(error.orig)) or time.monotonic() > deadline:
+                    raise self._translated(error) from error
+                time.sleep(random.uniform(0.1, _LONGEST_PAUSE))
+            except BaseException:
+                session.close()
+                raise
+
+    def _migrate(self) -> None:
+        def known(connection: Connection) -> int | None:
+            if not inspect(connection).has_table(SchemaVersionRow.__tablename__):
+                return None
+            return connection.scalar(select(func.max(SchemaVersionRow.number))) or 0
+
+        def apply(session: Session) -> None:
+            connection = session.connection()
+            number = known(connection)
+            if number is None:
+                Base.metadata.create_all(connection)
+            for migration in MIGRATIONS[number:] if number is not None else ():
+                migration(connection)
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            for new in range((number or 0) + 1, len(MIGRATIONS) + 1):
+                connection.execute(insert(SchemaVersionRow).values(number=new, applied_at=now))
+
+        with self.reading() as session:
+            number = known(session.connection())
+        if number is not None and number > len(MIGRATIONS):
+            raise newer_schema(self.place, number, len(MIGRATIONS))
+        if number != len(MIGRATIONS):
+            self.writing(apply)
+
+    def _translated(self, error: DatabaseError) -> BpelineError:
+        password = self._address.password or str(self._address.query.get("password", ""))
+        return translated(error.orig, self.place, self._server, password)

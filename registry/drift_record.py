@@ -1,0 +1,47 @@
+"""The value by which one observation of drift is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DriftObservation:
+    """One look at new text.
+
+    Attributes:
+        name: of the tokenizer, which is the experiment's too.
+        said: which version, and what the rules said, in a few words.
+        time_ms: when, in milliseconds since 1970.
+        metrics: ``drift/…`` → value: one point of each series.
+        record: everything, as JSON values.
+        page: Markdown.
+    """
+
+    name: str
+    said: str
+    time_ms: int
+    metrics: Mapping[str, float]
+    record: Mapping[str, Any]
+    page: str
+
+
+Series = Mapping[str, tuple[tuple[int, float], ...]]  # metric → (number of observation, value)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDrift:
+    """Where an observation went.
+
+    Attributes:
+        run_id, experiment_id: MLflow's.
+        number: of the observation, from 1.
+        series: the metrics of this observation, with those of all before it.
+    """
+
+    run_id: str
+    experiment_id: str
+    number: int
+    series: Series

@@ -1,0 +1,108 @@
+"""Rules of drift: when a difference between new text and a version's own is one to act on.
+
+Spelt as rules of promotion are (`registry.gates`), and read the other way round: a promotion must
+be sure to be good, an alarm must be sure that something is bad. Measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from registry.gates import Rule, Verdict, read_rules
+from tokenizer_core.evaluation.drift import (
+    DEFINITIONS,
+    DIVERGENCE,
+    EXCESS_DIVERGENCE,
+    MANY,
+    NEW_COST,
+    Figure,
+)
+from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+
+_SURE = 0.99  # a watch looks every night: one alarm in forty nights would be ignored
+_PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
+
+# Of everything together. Samples of one corpus stay far inside; see docs/drift.md for what they and
+# other texts measure.
+DEFAULT_RULES = (
+    _PER_TOKEN,
+    Rule(MANY, "lower", tolerance=1.0, confidence=_SURE),
+    Rule(EXCESS_DIVERGENCE, "lower", tolerance=None, limit=0.1, confidence=_SURE),
+    Rule(NEW_COST, "lower", tolerance=None, limit=0.02, confidence=_SURE),
+)
+
+WITH_INTERVALS = tuple(metric for metric in DEFINITIONS if metric != DIVERGENCE)
+
+Figures = Mapping[str, Mapping[str, Figure]]  # by slice and metric
+
+
+def read_drift_rules(path: Path) -> tuple[Rule, ...]:
+    """Rules from a TOML file, as those of promotion; a confidence speaks of a limit too.
+
+    Raises:
+        InvalidOption: no such file, or not such rules.
+    """
+    return read_rules(path, metrics=DEFINITIONS, with_intervals=WITH_INTERVALS)
+
+
+def default_rules(slices: Sequence[str]) -> tuple[Rule, ...]:
+    """What is judged when nobody says what.
+
+    Args:
+        slices: those that the version was evaluated on, beside ``all``.
+    """
+    return (*DEFAULT_RULES, *(replace(_PER_TOKEN, slice=one) for one in slices))
+
+
+def judge_drift(
+    rules: Sequence[Rule], figures: Figures, too_little: Mapping[str, str]
+) -> tuple[Verdict, ...]:
+    """What every rule says; one that does not hold says that the text has drifted.
+
+    With a confidence, a rule is broken only when even the better end of the interval is.
+
+    Args:
+        figures: what was measured.
+        too_little: slice → why nothing can be said of it; its rules hold.
+    """
+    return tuple(_verdict(rule, figures, too_little) for rule in rules)
+
+
+def _verdict(rule: Rule, figures: Figures, too_little: Mapping[str, str]) -> Verdict:
+    if rule.slice in too_little:
+        return Verdict(rule, True, f"{rule} is not judged: {too_little[rule.slice]}")
+    figure = figures.get(rule.slice, {}).get(rule.metric)
+    if figure is None:
+        return Verdict(rule, True, f"{rule} is not judged: it was not measured")
+    if rule.tolerance is not None and figure.own is None and rule.limit is None:
+        return Verdict(
+            rule, True, f"{rule} is not judged: it is not known of the version's own text"
+        )
+    higher, sign = rule.direction == "higher", 1 if rule.direction == "higher" else -1
+    bound = "at least" if higher else "at most"
+    said = f"{rule} is {figure.new:.4g}"
+    if rule.limit is not None:
+        margin = figure.margin(higher, limit=rule.limit, confidence=rule.confidence)
+        if margin < 0:
+            return Verdict(
+                rule, False, f"{said}, {bound} {rule.limit:.4g} is accepted{_surely(rule, margin)}"
+            )
+    if rule.tolerance is not None and figure.own is not None:
+        worst = figure.own * (1 - sign * rule.tolerance)
+        said = (
+            f"{said}, {figure.own:.4g} of the version's own text, {bound} {worst:.4g} is accepted"
+        )
+        margin = figure.margin(higher, tolerance=rule.tolerance, confidence=rule.confidence)
+        if margin < 0:
+            return Verdict(rule, False, f"{said}{_surely(rule, margin)}")
+    elif rule.limit is not None:
+        said = f"{said}, {bound} {rule.limit:.4g} is accepted"
+    return Verdict(rule, True, said)
+
+
+def _surely(rule: Rule, margin: float) -> str:
+    if rule.confidence is None:
+        return f": {-margin:.3g} beyond"
+    return f": beyond by {-margin:.3g} or more ({rule.confidence:.0%} sure)"

@@ -1,0 +1,165 @@
+"""Certificates of exports: read by their own program and compared, text by text.
+
+A file that is one id off in a million is worse than none: nobody notices. A certificate says what
+was compared, with which version of which program, and the first difference.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
+from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.formats import differences_of
+
+if TYPE_CHECKING:
+    from tokenizer_core.tokenizer import Tokenizer
+
+SUFFIX = ".certificate.json"
+_FORMAT = 1
+_LARGEST = 1 << 20  # bytes of a certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first text that two programs read differently; ids from the first that differs on."""
+
+    what: str
+    at: int
+    ours: Any
+    theirs: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is known about an export.
+
+    Attributes:
+        format: the format's name. tokenizer: the digest of what was exported.
+        files: name → digest of each file.
+        library, version: the program that read it; empty when none did.
+        unit: what was compared: texts, words or entries.
+        compared_on: digest of the texts. unicode: characters newer than this version are not in
+            them.
+        equal, unequal: how many were read alike and otherwise.
+        difference: the first that was read otherwise.
+        not_checked: why nothing was compared; empty when it was.
+        differences: what is known to be read otherwise, and was not among the texts.
+    """
+
+    format: str
+    tokenizer: str
+    files: dict[str, str]
+    library: str = ""
+    version: str = ""
+    unit: str = "texts"
+    compared_on: str = ""
+    unicode: str = ""
+    equal: int = 0
+    unequal: int = 0
+    difference: Difference | None = None
+    not_checked: str = ""
+    differences: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.not_checked:
+            return f"not checked: {self.not_checked}"
+        total = self.equal + self.unequal
+        return f"{self.library} {self.version} reads {self.equal:,} of {total:,} {self.unit} alike"
+
+    def as_json(self) -> bytes:
+        """The certificate for a file."""
+        record = sealed({"certificate": _FORMAT, **asdict(self)})
+        return (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode(errors="replace")
+
+    def require_equal(self) -> None:
+        """Refuse an export that its own program reads otherwise.
+
+        Raises:
+            InvalidTokenizer: naming the first difference.
+        """
+        if self.difference is None:
+            return
+        first = self.difference
+        raise InvalidTokenizer(
+            f"{self.library} {self.version} reads {self.unequal:,} of "
+            f"{self.equal + self.unequal:,} {self.unit} otherwise, the first {first.what!r}: at "
+            f"{first.at} {first.theirs} instead of {first.ours}",
+            f"only what is exact is exported as {self.format}; nothing was written",
+            "export it as 'bpeline', or report this with the text above",
+        )
+
+
+def certify(
+    tokenizer: Tokenizer, format: str, path: Path, texts: Iterable[str] = ()
+) -> Certificate:
+    """Let an export be read by its own program, and compare.
+
+    Args:
+        tokenizer: what was exported.
+        format: as what.
+        path: the file or directory.
+        texts: to compare on besides `certificate_texts`.
+    """
+    from registry.exports.certificate_texts import certificate_texts
+    from registry.exports.llama_cpp import NotRead
+    from registry.exports.native_readers import native_reader
+
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files}
+    known = tuple(differences_of(format, tokenizer))
+    reader = native_reader(tokenizer, format, path)
+    if isinstance(reader, str):
+        return Certificate(format, tokenizer.digest, digests, not_checked=reader, differences=known)
+    compared = certificate_texts(tokenizer, texts)
+    equal, unequal, first = 0, 0, None
+    try:
+        for what, ours, theirs in reader.compare(compared):
+            if ours == theirs:
+                equal += 1
+                continue
+            unequal += 1
+            first = first or _difference(what, ours, theirs)
+    except NotRead as error:
+        why = f"{reader.library} {reader.version} did not read it: {error}"
+        return Certificate(format, tokenizer.digest, digests, not_checked=why, differences=known)
+    return Certificate(
+        format,
+        tokenizer.digest,
+        digests,
+        reader.library,
+        reader.version,
+        reader.unit,
+        digest_of(compared),
+        unicodedata.unidata_version,
+        equal,
+        unequal,
+        first,
+        differences=known,
+    )
+
+
+def certificates_of(directory: Path) -> dict[str, str]:
+    """What the certificates kept with a version say: format → one line."""
+    said = {}
+    for path in sorted(directory.glob("certificate-*.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+            record = unsealed(json.loads(path.read_bytes()[:_LARGEST]))
+            del record["certificate"]
+            said[str(record["format"])] = str(Certificate(**record))
+    return said
+
+
+def _difference(what: str, ours: Any, theirs: Any) -> Difference:
+    if not isinstance(ours, list) or not isinstance(theirs, list):
+        return Difference(what, 0, ours, theirs)
+    pairs = zip(ours, theirs, strict=False)
+    shorter = min(len(ours), len(theirs))
+    at = next((at for at, (one, other) in enumerate(pairs) if one != other), shorter)
+    return Difference(what, at, ours[at : at + 8], theirs[at : at + 8])

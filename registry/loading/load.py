@@ -1,0 +1,145 @@
+"""Loading a tokenizer by name, number, digest or path.
+
+Reads bounded JSON and text and verifies digests; executes nothing that was downloaded. Knows how
+files come here, not how they are parsed.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.loading.references import ByPath, Reference, parse_reference, split_size
+from registry.loading.resolution import resolve, resolve_as_remembered, resolve_kept
+from registry.opening import locate, open_registry
+from registry.publishing.artifacts import FORMAT_FILES, holds_version, keep_downloads, load_verified
+from tokenizer_core.digests import DIGEST_LENGTH
+from tokenizer_core.errors import InvalidOption, RegistryError, RegistryUnreachable, UnknownVersion
+
+if TYPE_CHECKING:
+    from registry.loading.resolution import ResolvedVersion
+    from registry.opening import Registry
+    from registry.workspace.workspace import Workspace
+    from tokenizer_core.tokenizer import Tokenizer
+
+_FULL_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
+
+
+def load_tokenizer(
+    reference: str | Path,
+    workspace: Workspace | Path | str | None = None,
+    expect_digest: str | None = None,
+) -> Tokenizer:
+    """Load a registered tokenizer, or one from a path.
+
+    Example:
+        >>> from registry import load_tokenizer
+        >>> tokenizer = load_tokenizer("news@champion")     # doctest: +SKIP
+        >>> tokenizer.encode("Good news")                   # doctest: +SKIP
+
+    Args:
+        reference: ``news@champion`` (MLflow says which version that is now), ``news/3``, a digest
+            or at least 8 of its first digits, or a path (``./here`` or a ``Path``). With
+            ``:8000`` behind it, the same tokenizer with its first merges alone, 8,000 tokens
+            together, each under its id (`tokenizer_core.model.smaller_sizes.of_size`).
+        workspace: where files are kept; None takes ``BPELINE_HOME``, else ``.bpeline`` here.
+        expect_digest: refuse any other tokenizer. An alias can be moved by whoever may write to
+            the registry; a job that must not notice pins the digest. It is the version's, as
+            `bpeline show` prints it, also where a smaller size is asked for.
+
+    Raises:
+        InvalidOption: the reference or digest is misspelt, or there is no such size of it.
+        UnknownVersion: there is no such version; the message lists what there is.
+        RegistryUnreachable: MLflow or the catalogue is needed and does not answer. What a
+            reference meant when it was last resolved is used instead, if its files are kept here;
+            for an alias, which may have been moved since, with a ``StaleAlias`` warning.
+        StorageError: there is no workspace; none is made.
+        RegistryError: the version is not the one ``expect_digest`` names.
+        CorruptFile: files are damaged or were changed.
+    """
+    if expect_digest is not None and not _FULL_DIGEST.fullmatch(expect_digest):
+        raise InvalidOption(
+            f"{expect_digest!r} is no digest",
+            f"accepted are {DIGEST_LENGTH} hexadecimal digits",
+            "copy it from `bpeline show`, or from tokenizer.digest",
+        )
+    reference, vocab_size = split_size(reference)
+    tokenizer = _load(parse_reference(reference), workspace, expect_digest)
+    if vocab_size is None:
+        return tokenizer
+    from tokenizer_core.model.smaller_sizes import of_size
+
+    return of_size(tokenizer, vocab_size)
+
+
+def _load(
+    parsed: Reference, workspace: Workspace | Path | str | None, expect_digest: str | None
+) -> Tokenizer:
+    if isinstance(parsed, ByPath):
+        return _load_path(parsed.path, expect_digest)
+    place = locate(workspace, make=False)
+    registry = None
+    version = resolve_kept(place, parsed)
+    if version is None:
+        try:
+            registry = open_registry(place.workspace)
+            version = resolve(registry, parsed)
+        except RegistryUnreachable:
+            version = resolve_as_remembered(place, parsed)
+            if version is None:
+                raise
+    if expect_digest is not None and version.digest != expect_digest:
+        raise _unexpected(str(parsed), version.digest, expect_digest)
+    if holds_version(place.workspace, version.digest):
+        return load_verified(place.workspace.version_directory(version.digest), version.digest)
+    return load_version(registry or open_registry(place.workspace), version)
+
+
+def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
+    """Load a version from the workspace, fetching its files from MLflow if they are not here.
+
+    Raises:
+        CorruptFile: the files are not the registered tokenizer.
+        UnknownVersion: neither the workspace nor MLflow has the files.
+        RegistryUnreachable: they would have to be fetched and MLflow does not answer.
+    """
+    workspace = registry.workspace
+    if holds_version(workspace, version.digest):
+        return load_verified(workspace.version_directory(version.digest), version.digest)
+    if not version.mlflow_number:
+        raise UnknownVersion(
+            f"the files of {version} are neither in {workspace.root} nor in MLflow",
+            "accepted are versions whose files exist",
+            "type `bpeline versions` to see them",
+        )
+    # Not inside the workspace: a reader holds no lock, so a sweep could take its directory away.
+    with tempfile.TemporaryDirectory(prefix="bpeline-") as downloads:
+        registry.tracker.download_version(
+            version.name, version.mlflow_number, FORMAT_FILES, Path(downloads)
+        )
+        return keep_downloads(workspace, version.digest, Path(downloads))
+
+
+def _load_path(path: Path, expect_digest: str | None) -> Tokenizer:
+    from tokenizer_core.tokenizer import Tokenizer
+
+    if not path.exists():
+        raise UnknownVersion(
+            f"there is no {path}",
+            "accepted are tokenizer files and directories, or registered versions",
+            "type `bpeline versions` to see what is registered",
+        )
+    tokenizer = Tokenizer.load(path)
+    if expect_digest is not None and tokenizer.digest != expect_digest:
+        raise _unexpected(str(path), tokenizer.digest, expect_digest)
+    return tokenizer
+
+
+def _unexpected(what: str, found: str, expected: str) -> RegistryError:
+    return RegistryError(
+        f"{what} is the tokenizer {found}",
+        f"expected was {expected}",
+        f"find out who moved or changed it, or load {expected[:12]} by its digest",
+    )

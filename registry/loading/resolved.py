@@ -1,0 +1,69 @@
+"""What references meant when they were last resolved: one small file each in the workspace.
+
+Numbers never change their meaning, so the file answers for them; an alias may have been moved
+since, so its file is believed only when nobody else can be asked.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from registry.loading.references import ByAlias, ByNumber
+from tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import StorageError
+
+if TYPE_CHECKING:
+    from registry.opening import Place
+
+_LARGEST_RECORD = 4096  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedVersion:
+    """One existing version.
+
+    Attributes:
+        name: the tokenizer's name; empty for files found by digest alone.
+        number: its number; 0 likewise.
+        digest: its full digest.
+        mlflow_number: its number in MLflow, 0 when it is not known there.
+        mlflow_run_id: the MLflow run it was registered from.
+    """
+
+    name: str
+    number: int
+    digest: str
+    mlflow_number: int
+    mlflow_run_id: str
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.number}" if self.name else self.digest
+
+
+def remember(place: Place, reference: ByAlias | ByNumber, version: ResolvedVersion) -> None:
+    """Keep what a reference means; a workspace that cannot be written is no reason to fail."""
+    if recall(place, reference) == version or not place.workspace.manifest.exists():
+        return
+    record = sealed(
+        {"registry": place.key, "reference": str(reference), "version": asdict(version)}
+    )
+    with suppress(OSError, StorageError):
+        DURABLE.write(place.workspace.resolved(str(reference)), canonical_json(record))
+
+
+def recall(place: Place, reference: ByAlias | ByNumber) -> ResolvedVersion | None:
+    """What a reference meant, or None: never resolved here, or by another registry."""
+    try:
+        with place.workspace.resolved(str(reference)).open("rb") as file:
+            record = unsealed(json.loads(file.read(_LARGEST_RECORD)))
+        version = ResolvedVersion(**record["version"])
+        kinds = list(map(type, asdict(version).values()))
+        sound = kinds == [str, int, str, int, str] and len(version.digest) == DIGEST_LENGTH
+        asked = record["registry"], record["reference"]
+        return version if sound and asked == (place.key, str(reference)) else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None

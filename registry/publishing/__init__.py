@@ -1,0 +1,1 @@
+"""From a finished tokenizer to a registered version: its files, exactly once."""

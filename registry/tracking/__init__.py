@@ -1,0 +1,1 @@
+"""Everything said to MLflow, and the one file that imports it."""

@@ -1,0 +1,168 @@
+"""The door to MLflow: its client, its values, its errors. The only file that imports it.
+
+Every call names its tracking URI through a client of its own, so a process that also uses MLflow
+for other things keeps its settings. ``mlflow_model.py`` imports MLflow too, but is run by MLflow,
+never by us.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from registry.environment import prepare_mlflow
+from registry.publishing.publication import CorpusInput, Publication
+from registry.tracking.tracked import (
+    TrackedModel,
+    TrackingSettings,
+    as_registry_error,
+    requirements_of,
+)
+from tokenizer_core.errors import RegistryError
+from tokenizer_core.urls import is_url
+
+DATASET_DIGEST_DIGITS = 36  # the width of MLflow's column
+
+
+class MlflowConnection:
+    """A client of one MLflow, and its errors as ours.
+
+    All methods of those who inherit it raise RegistryUnreachable when MLflow does not answer
+    within the settings' limits, and RegistryError when it refuses.
+    """
+
+    def __init__(self, settings: TrackingSettings) -> None:
+        self.settings = settings
+
+    def prepare(self) -> None:
+        """Import MLflow and make its database or bring it up to date; asks no server anything."""
+        with self._answering("preparing MLflow"):
+            _ = self._client
+            _import_pyfunc()
+
+    @cached_property
+    def _client(self) -> Any:
+        prepare_mlflow(self.settings.timeout_seconds, self.settings.retries)
+        from mlflow.tracking import MlflowClient
+
+        for chatty in ("mlflow.store.db.utils", "alembic"):  # tell of every migration
+            logger = logging.getLogger(chatty)
+            if logger.level == logging.NOTSET:
+                logger.setLevel(logging.WARNING)
+        return MlflowClient(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
+
+    @property
+    def _exception(self) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        return MlflowException
+
+    @contextmanager
+    def _answering(self, doing: str) -> Iterator[None]:
+        """Turn MLflow's and the network's errors into ours."""
+        try:
+            yield
+        except RegistryError:
+            raise
+        except Exception as error:
+            raise as_registry_error(error, doing, self.settings.uri) from error
+
+
+def point(key: str, value: float, time_ms: int, step: int) -> Any:
+    """MLflow's value for one point of a metric."""
+    from mlflow.entities import Metric
+
+    return Metric(key, value, time_ms, step)
+
+
+def parameter(key: str, value: str) -> Any:
+    """MLflow's value for one parameter."""
+    from mlflow.entities import Param
+
+    return Param(key, value)
+
+
+def model_output(model_id: str, step: int) -> Any:
+    """MLflow's value for a model that a run made."""
+    from mlflow.entities import LoggedModelOutput
+
+    return LoggedModelOutput(model_id, step)
+
+
+def dataset_input(source: CorpusInput) -> Any:
+    """MLflow's value for a source that a run read."""
+    # Built by hand: MLflow's own guess at what a local path is warns of ambiguity.
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    return DatasetInput(
+        Dataset(
+            name=source.name,
+            digest=source.digest[:DATASET_DIGEST_DIGITS],
+            source_type=source.source.split("://")[0] if is_url(source.source) else "local",
+            source=json.dumps({"uri": source.source}),
+            profile=json.dumps({"digest": source.digest}),
+        ),
+        [InputTag("mlflow.data.context", source.context)],
+    )
+
+
+def file_sizes(folder: str, tracking_uri: str) -> dict[str, int]:
+    """Names and bytes of the files in a folder of artifacts."""
+    from mlflow.artifacts import list_artifacts
+
+    return {
+        Path(one.path).name: one.file_size or 0
+        for one in list_artifacts(artifact_uri=folder, tracking_uri=tracking_uri)
+    }
+
+
+def download(uris: Sequence[str], target: Path, tracking_uri: str) -> list[Path]:
+    """Fetch files into a directory."""
+    from mlflow.artifacts import download_artifacts
+
+    into = {"dst_path": str(target), "tracking_uri": tracking_uri}
+    return [Path(download_artifacts(artifact_uri=one, **into)) for one in uris]
+
+
+def save_model(
+    laid_out: Path,
+    model: TrackedModel,
+    run_id: str,
+    publication: Publication,
+    artifacts: dict[str, str],
+) -> None:
+    """Write MLflow's model directory: our model file, the tokenizer, the core's source."""
+    import tokenizer_core
+
+    mlflow = _import_pyfunc()
+    mlflow.pyfunc.save_model(
+        str(laid_out),
+        python_model=str(Path(__file__).with_name("mlflow_model.py")),
+        artifacts=artifacts,
+        code_paths=[str(Path(tokenizer_core.__file__).parent)],
+        pip_requirements=requirements_of(publication),
+        mlflow_model=mlflow.models.Model(
+            artifact_path=model.location,
+            model_uuid=model.model_id,
+            model_id=model.model_id,
+            run_id=run_id,
+            metadata={"digest": publication.digest},
+        ),
+    )
+
+
+def _import_pyfunc() -> Any:
+    # Importing it warns about a type hint of MLflow's own. The filter stays: taking filters back
+    # would race with other threads.
+    warnings.filterwarnings(
+        "ignore", message=".*Any type hint is inferred as AnyType", category=UserWarning
+    )
+    import mlflow.pyfunc
+
+    return mlflow

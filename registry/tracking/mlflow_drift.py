@@ -1,0 +1,71 @@
+"""Drift in MLflow: one run for each tokenizer name, whose metrics are series of observations.
+
+The step of a metric is the number of the observation, so the UI draws a line over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from registry.drift_record import DriftObservation, ObservedDrift
+from registry.tracking.mlflow_door import point
+from registry.tracking.mlflow_runs import METRICS_PER_REQUEST, MlflowRuns
+from registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
+
+DRIFT = "drift"
+DRIFTED = "drift/drifted"  # 1 or 0; every observation has it, so its last step is their number
+
+
+class MlflowDrift(MlflowRuns):
+    """The series of a name; `MlflowRuns` has the runs of its versions."""
+
+    def record_drift(self, observation: DriftObservation) -> ObservedDrift:
+        """Add one observation to the run of its name, which is made for the first.
+
+        ``metrics`` must have `DRIFTED`. An observation that is cut short before its metrics are
+        there has not happened: the next one takes its number.
+        """
+        with self._answering(f"recording drift of {observation.name}"):
+            run = self._drift_run(observation.name)
+            past = self._client.get_metric_history(run.run_id, DRIFTED)
+            number = max((one.step for one in past), default=0) + 1
+            place = f"observations/{number:06}.json"
+            record = {**observation.record, "observation": number}
+            self._client.log_dict(run.run_id, record, place)
+            last = sorted(observation.metrics.items(), key=lambda one: one[0] == DRIFTED)
+            points = [point(key, value, observation.time_ms, number) for key, value in last]
+            for begin in range(0, len(points), METRICS_PER_REQUEST):
+                batch = points[begin : begin + METRICS_PER_REQUEST]
+                self._client.log_batch(run.run_id, metrics=batch)
+            for key, value in (
+                (f"observation.{number}", shortened(observation.said)),
+                ("mlflow.note.content", shortened(observation.page, LONGEST_DESCRIPTION)),
+            ):
+                self._client.set_tag(run.run_id, key, value)
+            self._client.set_terminated(run.run_id)
+            series = {
+                key: tuple(
+                    (one.step, one.value)
+                    for one in self._client.get_metric_history(run.run_id, key)
+                )
+                for key in observation.metrics
+            }
+            return ObservedDrift(run.run_id, run.experiment_id, number, series)
+
+    def show_drift(self, observed: ObservedDrift, figures: Sequence[Path]) -> None:
+        """Keep pictures with the run, in the place of those of the observation before."""
+        self.add_files(observed.run_id, figures, "figures")
+
+    def _drift_run(self, name: str) -> TrackedRun:
+        experiment_id = self._experiment_of(name)
+        found = self._client.search_runs(
+            [experiment_id],
+            filter_string=f"tags.kind = '{DRIFT}'",
+            max_results=1,
+            order_by=["attributes.start_time ASC"],
+        )
+        if found:
+            return TrackedRun(found[0].info.run_id, found[0].info.experiment_id)
+        about = {"mlflow.source.name": "bpeline", "kind": DRIFT}
+        return self._new_run(experiment_id, f"drift {name}", about)

@@ -1,0 +1,222 @@
+"""MLflow's model registry: models, versions, aliases, and the files of a version.
+
+Knows no workspace and no catalogue; paths and values come in as arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from registry.publishing.publication import Publication
+from registry.tracking.mlflow_door import (
+    MlflowConnection,
+    download,
+    file_sizes,
+    model_output,
+    save_model,
+)
+from registry.tracking.tracked import (
+    TrackedModel,
+    TrackedRun,
+    TrackedVersion,
+    description_of,
+    insisting,
+    says_missing,
+    shortened,
+    version_tags,
+)
+from tokenizer_core.errors import UnknownVersion
+
+MODEL_FOLDER = "tokenizer"
+LARGEST_DOWNLOAD = 256 << 20  # bytes of one file
+_MODEL_TAG = "model_id"
+
+
+class MlflowModels(MlflowConnection):
+    """Registered models and their versions."""
+
+    def ensure_registered_model(self, name: str) -> None:
+        """Make room for versions of ``name`` unless there is."""
+        with self._answering(f"registering {name}"):
+            try:
+                insisting(lambda: self._client.create_registered_model(name, {"kind": "tokenizer"}))
+            except self._exception as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+
+    def log_model(
+        self, publication: Publication, run: TrackedRun, files: Sequence[Path], staging: Path
+    ) -> TrackedModel:
+        """Store the model that ``mlflow.pyfunc`` loads; repeating it finds the first one.
+
+        Args:
+            files: the files of the ``bpeline`` format.
+            staging: an empty private directory.
+        """
+        with self._answering(f"storing the model of {publication.name}"):
+            earlier = self._client.get_run(run.run_id).data.tags.get(_MODEL_TAG)
+            if earlier:
+                known = self._client.get_logged_model(earlier)
+                return TrackedModel(known.model_id, known.artifact_location)
+            made = self._client.create_logged_model(
+                run.experiment_id,
+                name=publication.name,
+                source_run_id=run.run_id,
+                tags=version_tags(publication),
+                params={"vocab_size": str(publication.vocab_size)},
+                model_type="tokenizer",
+            )
+            model = TrackedModel(made.model_id, made.artifact_location)
+            laid_out = _lay_out_model(model, run, publication, files, staging)
+            self._client.log_model_artifacts(model.model_id, str(laid_out))
+            self._client.finalize_logged_model(model.model_id, "READY")
+            self._client.log_outputs(
+                run.run_id, [model_output(model.model_id, publication.vocab_size)]
+            )
+            self._client.set_tag(run.run_id, _MODEL_TAG, model.model_id)
+            return model
+
+    def create_version(
+        self, publication: Publication, run: TrackedRun, model: TrackedModel
+    ) -> None:
+        """Ask MLflow for one new version. May raise although the version was made."""
+        with self._answering(f"registering {publication.name}"):
+            made = self._client.create_model_version(
+                publication.name,
+                source=model.location,
+                run_id=run.run_id,
+                tags=version_tags(publication),
+                description=description_of(publication) or None,
+                await_creation_for=0,
+                model_id=model.model_id,
+            )
+            shown = f"{publication.name}/{made.version}"  # in the legends of charts
+            self._client.set_tag(run.run_id, "mlflow.runName", shown)
+            # A server does this itself; it links the model's page to the registered version.
+            linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
+            self._client.set_logged_model_tags(model.model_id, {"mlflow.modelVersions": linked})
+
+    def tag_version(self, name: str, number: int, tags: Mapping[str, str]) -> None:
+        """Say something of a version, on its page and on that of its run."""
+        with self._answering(f"tagging {name}/{number}"):
+            run_id = self._client.get_model_version(name, str(number)).run_id
+            for key, value in tags.items():
+                said = shortened(value)
+                self._client.set_model_version_tag(name, str(number), key, said)
+                if run_id:
+                    self._client.set_tag(run_id, key, said)
+
+    def find_versions(self, name: str, digest: str) -> list[TrackedVersion]:
+        """Versions of ``name`` with this digest, lowest number first."""
+        return self._search_versions(f"name = '{name}' and tags.digest = '{digest}'")
+
+    def find_digest(self, prefix: str) -> list[TrackedVersion]:
+        """Versions of any name whose digest begins with ``prefix`` (hexadecimal digits)."""
+        return self._search_versions(f"tags.digest LIKE '{prefix}%'")
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """Every alias of ``name`` and the number it points to; empty for an unknown name."""
+        with self._answering(f"reading the aliases of {name}"):
+            try:
+                found = self._client.get_registered_model(name).aliases
+            except self._exception as error:
+                if says_missing(error):
+                    return {}
+                raise
+            return {str(alias): int(number) for alias, number in found.items()}
+
+    def versions(self, name: str | None = None) -> list[TrackedVersion]:
+        """All versions of ``name`` (of all names), those that are not ours left out."""
+        chosen = "" if name is None else f"name = '{name}'"
+        return [one for one in self._search_versions(chosen) if one.digest]
+
+    def version(self, name: str, number: int) -> TrackedVersion | None:
+        """One version, or None when MLflow does not know it."""
+        with self._answering(f"looking for {name}/{number}"):
+            return self._or_none(lambda: self._client.get_model_version(name, str(number)))
+
+    def version_of_alias(self, name: str, alias: str) -> TrackedVersion | None:
+        """The version an alias points to now, or None when there is no such alias."""
+        with self._answering(f"looking for {name}@{alias}"):
+            return self._or_none(lambda: self._client.get_model_version_by_alias(name, alias))
+
+    def move_alias(self, name: str, alias: str, number: int) -> None:
+        """Let an alias point to a version."""
+        with self._answering(f"moving {name}@{alias}"):
+            insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
+
+    def withdraw_version(self, name: str, number: int) -> None:
+        """Delete a version that was made twice; one that is gone already is fine."""
+        with self._answering(f"removing the duplicate {name}/{number}"):
+            try:
+                self._client.delete_model_version(name, str(number))
+            except self._exception as error:
+                if not says_missing(error):
+                    raise
+
+    def download_version(
+        self, name: str, number: int, file_names: Sequence[str], target: Path
+    ) -> list[Path]:
+        """Fetch named files of a version's tokenizer; nothing fetched is executed or unpacked.
+
+        Args:
+            file_names: plain names inside the model's tokenizer folder.
+            target: an existing private directory.
+
+        Raises:
+            UnknownVersion: the version or one of its files does not exist.
+        """
+        with self._answering(f"downloading {name}/{number}"):
+            source = self._client.get_model_version_download_uri(name, str(number))
+            folder = f"{source.rstrip('/')}/artifacts/{MODEL_FOLDER}"
+            uri = self.settings.uri
+            sizes = file_sizes(folder, uri)
+            for one in file_names:
+                if not 0 <= sizes.get(one, -1) <= LARGEST_DOWNLOAD:
+                    raise UnknownVersion(
+                        f"{name}/{number} in MLflow has no usable {MODEL_FOLDER}/{one}",
+                        f"accepted are files of up to {LARGEST_DOWNLOAD} bytes, as bpeline writes",
+                        f"type `bpeline versions {name}` to see the versions",
+                    )
+            return download([f"{folder}/{one}" for one in file_names], target, uri)
+
+    def _search_versions(self, filter_string: str) -> list[TrackedVersion]:
+        with self._answering("searching the registered versions"):
+            found: list[TrackedVersion] = []
+            page: str | None = None
+            while True:
+                answer = self._client.search_model_versions(
+                    filter_string or None, max_results=1000, page_token=page
+                )
+                found += [TrackedVersion.of(one) for one in answer]
+                page = answer.token
+                if not page:
+                    return sorted(found, key=lambda one: (one.name, one.number))
+
+    def _or_none(self, ask: Any) -> TrackedVersion | None:
+        try:
+            return TrackedVersion.of(ask())
+        except self._exception as error:
+            if says_missing(error):
+                return None
+            raise
+
+
+def _lay_out_model(
+    model: TrackedModel,
+    run: TrackedRun,
+    publication: Publication,
+    files: Sequence[Path],
+    staging: Path,
+) -> Path:
+    tokenizer = staging / MODEL_FOLDER
+    tokenizer.mkdir()
+    for path in files:
+        shutil.copyfile(path, tokenizer / path.name)
+    laid_out = staging / "model"
+    save_model(laid_out, model, run.run_id, publication, {MODEL_FOLDER: str(tokenizer)})
+    return laid_out

@@ -1,0 +1,216 @@
+"""MLflow's experiments and runs: what was asked of a training, and what came of it.
+
+One experiment for each name. Metrics carry the vocab size as step, so that the runs of a name
+overlay as compression curves. Knows no workspace and no catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from registry.dataset_record import DatasetRecord
+from registry.publishing.publication import CURVE_METRIC, Publication
+from registry.sweep_record import SweepRecord
+from registry.tracking.mlflow_door import MlflowConnection, dataset_input, parameter, point
+from registry.tracking.mlflow_models import MODEL_FOLDER
+from registry.tracking.tracked import (
+    LONGEST_DESCRIPTION,
+    TrackedRun,
+    description_of,
+    insisting,
+    says_missing,
+    shortened,
+    version_tags,
+)
+
+METRICS_PER_REQUEST = 1000
+PARAMS_PER_REQUEST = 100
+_PUBLICATION_TAG = "publication"
+
+Points = dict[tuple[str, int], float]  # by name and step
+
+
+class MlflowRuns(MlflowConnection):
+    """Runs, each recorded once however often that is tried."""
+
+    def record_run(self, publication: Publication, files: Sequence[Path]) -> TrackedRun:
+        """Show a publication as a run: parameters, metrics, curve, inputs, files, figures, report.
+
+        Repeating it after an interruption continues the same run. Metrics carry the vocab size as
+        step, so that the runs of one name overlay as compression curves. ``files`` are the
+        tokenizer's, shown under ``tokenizer/``.
+        """
+        with self._answering(f"recording a run of {publication.name}"):
+            run = self._run_of(publication)
+            self._log_values(run, publication)
+            inputs = [dataset_input(one) for one in publication.inputs]
+            insisting(lambda: self._client.log_inputs(run.run_id, inputs))
+            self.add_files(run.run_id, files, MODEL_FOLDER)
+            self.add_files(run.run_id, publication.figures, "figures")
+            for page in publication.pages:
+                self.add_files(run.run_id, [page], page.stem)
+            if publication.report:
+                self._client.log_text(run.run_id, publication.report, "report.md")
+            params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
+            self._client.log_text(run.run_id, params, "params.json")
+            self._client.set_terminated(run.run_id)
+            return run
+
+    def add_files(self, mlflow_run_id: str, files: Sequence[Path], folder: str) -> None:
+        """Show files with a run, in a folder of its artifacts."""
+        with self._answering(f"adding files to the run {mlflow_run_id}"):
+            for path in files:
+                self._client.log_artifact(mlflow_run_id, str(path), folder)
+
+    def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
+        """The last value of every metric of a run; empty when the run is gone."""
+        with self._answering(f"reading the run {mlflow_run_id}"):
+            try:
+                return dict(self._client.get_run(mlflow_run_id).data.metrics)
+            except self._exception as error:
+                if says_missing(error):
+                    return {}
+                raise
+
+    def _run_of(self, publication: Publication) -> TrackedRun:
+        experiment_id = self._experiment_of(publication.name)
+        key = f"{publication.digest}:{publication.run_id}"
+        earlier = self._client.search_runs(
+            [experiment_id],
+            filter_string=f"tags.{_PUBLICATION_TAG} = '{key}'",
+            max_results=1,
+            order_by=["attributes.start_time ASC"],
+        )
+        if not earlier:
+            return self._new_run(
+                experiment_id,
+                f"{publication.name}-{publication.digest[:8]}",
+                {
+                    **publication.tags,
+                    **version_tags(publication),
+                    _PUBLICATION_TAG: key,
+                    "mlflow.source.name": "bpeline",
+                    "mlflow.note.content": description_of(publication),
+                },
+            )
+        return TrackedRun(earlier[0].info.run_id, earlier[0].info.experiment_id)
+
+    def _experiment_of(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            if found.lifecycle_stage == "deleted":
+                self._client.restore_experiment(found.experiment_id)
+            return str(found.experiment_id)
+        # Without an absolute location MLflow writes to ./mlruns of the current directory.
+        location = self.settings.artifact_location
+        place = None if location is None else f"{location.rstrip('/')}/{name}"
+        try:
+            return str(self._client.create_experiment(name, artifact_location=place))
+        except self._exception:
+            found = self._client.get_experiment_by_name(name)  # another process was faster
+            if found is None:
+                raise
+            return str(found.experiment_id)
+
+    def record_sweep(self, sweep: SweepRecord) -> TrackedRun:
+        """Show a sweep: a run with the table and the picture, and a nested run for each child."""
+        with self._answering(f"recording a sweep of {sweep.name}"):
+            experiment_id = self._experiment_of(sweep.name)
+            about = {"mlflow.source.name": "bpeline", "kind": "sweep"}
+            note = {"mlflow.note.content": shortened(sweep.table, LONGEST_DESCRIPTION)}
+            parent = self._new_run(experiment_id, sweep.title, {**about, **note})
+            self._log(parent, sweep.params, _points({}, sweep.curves, 0))
+            inputs = [dataset_input(one) for one in sweep.inputs]
+            insisting(lambda: self._client.log_inputs(parent.run_id, inputs))
+            self.add_files(parent.run_id, sweep.figures, "figures")
+            self._client.log_text(parent.run_id, sweep.table, "sweep.md")
+            for child in sweep.children:
+                nested = {**about, "mlflow.parentRunId": parent.run_id}
+                run = self._new_run(experiment_id, child.title, nested)
+                points = _points(child.metrics, child.curves, child.vocab_size)
+                self._log(run, child.params, points)
+                self._client.log_dict(run.run_id, dict(child.evaluation), "evaluation.json")
+                self._client.set_terminated(run.run_id)
+            self._client.set_terminated(parent.run_id)
+            return parent
+
+    def dataset_run(self, name: str, manifest_digest: str, output: str) -> TrackedRun | None:
+        """The run that shows the dataset with this manifest in this place; None when none does."""
+        with self._answering(f"looking for a dataset of {name}"):
+            found = self._dataset_runs(name, manifest_digest, output, " and status = 'FINISHED'")
+            return found[0] if found else None
+
+    def record_dataset(self, dataset: DatasetRecord) -> TrackedRun:
+        """Show an encoded dataset as a run; one that was cut short is continued."""
+        with self._answering(f"recording a dataset of {dataset.name}"):
+            experiment_id = self._experiment_of(dataset.name)
+            unfinished = self._dataset_runs(
+                dataset.name, dataset.manifest_digest, dataset.output, " and status = 'RUNNING'"
+            )
+            tags = {
+                "mlflow.source.name": "bpeline",
+                "mlflow.note.content": shortened(dataset.note, LONGEST_DESCRIPTION),
+                "kind": "dataset",
+                "version": dataset.version,
+                "digest": dataset.digest,
+                "output": shortened(dataset.output),
+                "manifest_digest": dataset.manifest_digest,
+            }
+            title = f"{dataset.version} dataset"
+            run = unfinished[0] if unfinished else self._new_run(experiment_id, title, tags)
+            points = _points(dataset.metrics, {}, dataset.step)
+            self._log(run, dataset.params, points)
+            source = [dataset_input(dataset.source)]
+            insisting(lambda: self._client.log_inputs(run.run_id, source))
+            self.add_files(run.run_id, [dataset.manifest], "dataset")
+            self._client.set_terminated(run.run_id)
+            return run
+
+    def _dataset_runs(
+        self, name: str, manifest_digest: str, output: str, further: str
+    ) -> list[TrackedRun]:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            return []
+        found = self._client.search_runs(
+            [experiment.experiment_id],
+            filter_string=f"tags.manifest_digest = '{manifest_digest}'{further}",
+            order_by=["attributes.start_time DESC"],
+        )
+        return [
+            TrackedRun(run.info.run_id, run.info.experiment_id)
+            for run in found
+            if run.data.tags.get("output") == shortened(output)
+        ]
+
+    def _new_run(self, experiment_id: str, title: str, tags: Mapping[str, str]) -> TrackedRun:
+        info = self._client.create_run(experiment_id, run_name=title, tags=dict(tags)).info
+        return TrackedRun(info.run_id, info.experiment_id)
+
+    def _log_values(self, run: TrackedRun, publication: Publication) -> None:
+        curves = {CURVE_METRIC: publication.curve, **publication.curves}
+        points = _points(publication.metrics, curves, publication.vocab_size)
+        self._log(run, publication.params, points)
+
+    def _log(self, run: TrackedRun, params: Mapping[str, Any], points: Points) -> None:
+        # A fixed time makes repeating harmless: MLflow keeps one point per key, time and step.
+        time_ms = int(self._client.get_run(run.run_id).info.start_time)
+        metrics = [point(key, value, time_ms, step) for (key, step), value in points.items()]
+        listed = [parameter(key, shortened(str(value))) for key, value in sorted(params.items())]
+        for begin in range(0, len(metrics), METRICS_PER_REQUEST):
+            batch = metrics[begin : begin + METRICS_PER_REQUEST]
+            self._client.log_batch(run.run_id, metrics=batch)
+        for begin in range(0, len(listed), PARAMS_PER_REQUEST):
+            batch = listed[begin : begin + PARAMS_PER_REQUEST]
+            self._client.log_batch(run.run_id, params=batch)
+
+
+def _points(
+    metrics: Mapping[str, float], curves: Mapping[str, tuple[tuple[int, float], ...]], size: int
+) -> Points:
+    """Every point once: what is measured at the full size wins over the end of a curve."""
+    points = {(key, step): value for key, curve in curves.items() for step, value in curve}
+    return points | {(key, size): value for key, value in metrics.items()}

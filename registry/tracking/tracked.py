@@ -1,0 +1,168 @@
+"""The values that stand for MLflow's things: settings, runs, versions, tags.
+
+They let the rest of this room speak of MLflow without importing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from registry.publishing.publication import Publication
+from tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
+from tokenizer_core.splitting.segmenters import SEGMENTERS
+from tokenizer_core.urls import without_secrets
+
+Answer = TypeVar("Answer")
+
+LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
+LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
+_REQUIREMENTS = ("numpy", "numba", "regex", "zstandard")
+_ATTEMPTS = 5
+_LOST_RACE = ("IntegrityError", "UniqueViolation")
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingSettings:
+    """Where MLflow is and how long to wait for it.
+
+    Attributes:
+        uri: ``sqlite:////abs/mlflow.db``, a PostgreSQL URL or an ``http(s)://`` server.
+        artifact_location: absolute ``file:///`` or object-store URI under which new experiments
+            keep their files; None lets an HTTP server decide.
+        timeout_seconds: per HTTP request.
+        retries: how often MLflow repeats a failed HTTP request.
+    """
+
+    uri: str = field(repr=False)  # may hold a password
+    artifact_location: str | None = None
+    timeout_seconds: int = 10
+    retries: int = 2
+
+    @property
+    def place(self) -> str:
+        """The URI as people may see it: without a password."""
+        return without_secrets(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """One MLflow run."""
+
+    run_id: str
+    experiment_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedModel:
+    """One model stored by MLflow: what a registered version is made from."""
+
+    model_id: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedVersion:
+    """One version in MLflow's model registry; ``digest`` is empty when it is not one of ours."""
+
+    name: str
+    number: int
+    digest: str
+    mlflow_run_id: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, version: Any) -> TrackedVersion:
+        """From MLflow's own value."""
+        tags = {str(key): str(value) for key, value in (version.tags or {}).items()}
+        number, digest = int(version.version), tags.get("digest", "")
+        return cls(version.name, number, digest, version.run_id or "", tags)
+
+    @property
+    def run_id(self) -> str:
+        """Our run that made it; empty when it is not one of ours."""
+        return self.tags.get("run_id", "")
+
+
+def version_tags(publication: Publication) -> dict[str, str]:
+    """The tags by which a version is found and told apart, in MLflow's registry and on its run."""
+    return {
+        "digest": publication.digest,
+        "corpus_digest": publication.corpus_digest,
+        "counts_digest": publication.counts_digest,
+        "vocab_size": str(publication.vocab_size),
+        "pattern": shortened(publication.pattern),
+        "run_id": publication.run_id,
+    }
+
+
+def requirements_of(publication: Publication) -> list[str]:
+    """The packages, as they are installed, that a model loaded elsewhere needs."""
+    segmenter = SEGMENTERS.get(publication.pattern)
+    packages = _REQUIREMENTS if segmenter is None else (*_REQUIREMENTS, *segmenter.packages)
+    return [f"{package}=={version(package)}" for package in packages]
+
+
+def description_of(publication: Publication) -> str:
+    """What the pages of a run and of a version say, in Markdown."""
+    return shortened(publication.report, LONGEST_DESCRIPTION)
+
+
+def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
+    """``text``, cut visibly where MLflow would refuse it or people would stop reading."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+_DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")
+_REFUSALS = {
+    "BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST",
+    "PERMISSION_DENIED", "UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "INVALID_STATE",
+}  # fmt: skip
+
+
+def insisting(ask: Callable[[], Answer]) -> Answer:
+    """Ask, and ask again after losing a race inside MLflow's database.
+
+    MLflow looks whether a row is there and then inserts it; when two processes do so at once, the
+    slower one gets an error although asking again would find the row. Only for requests that may
+    be repeated.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return ask()
+        except Exception as error:
+            if not any(sign in str(error) for sign in _LOST_RACE):
+                raise
+    return ask()
+
+
+def says_missing(error: Any) -> bool:
+    """Whether MLflow's answer is that there is no such thing."""
+    # For MLflow an alias that does not exist is an invalid parameter.
+    return error.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
+
+
+def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError | DiskFull:
+    """An error of MLflow, the network or the disk, as one of ours."""
+    code = getattr(error, "error_code", None)
+    reason = without_secrets(" ".join(str(error).split())).rpartition("(Caused by ")[2][:200]
+    uri = without_secrets(uri)
+    if any(sign in reason for sign in _DISK_IS_FULL):
+        return DiskFull(
+            f"no space left for MLflow's files ({doing}): {reason}",
+            "what was finished before is kept",
+            f"free some space on the disk of {uri}",
+        )
+    if code in _REFUSALS:
+        return RegistryError(
+            f"MLflow at {uri} refused while {doing}: {reason}",
+            "accepted are credentials that may write runs, artifacts and registered models",
+            "look at the server's log, or at MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+        )
+    return RegistryUnreachable(
+        f"MLflow at {uri} does not answer ({doing}): {reason}",
+        "accepted is the URI of a running MLflow server, or of a database it can open",
+        "start it, or set MLFLOW_TRACKING_URI to another",
+    )

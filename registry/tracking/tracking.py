@@ -1,0 +1,15 @@
+"""Everything bpeline says to MLflow, as one object; knows no workspace and no catalogue."""
+
+from __future__ import annotations
+
+from registry.tracking.mlflow_drift import MlflowDrift
+from registry.tracking.mlflow_models import MlflowModels
+from registry.tracking.tracked import TrackingSettings as TrackingSettings
+
+
+class MlflowTracker(MlflowDrift, MlflowModels):
+    """Experiments, runs and the model registry of one MLflow.
+
+    All methods raise RegistryUnreachable when MLflow does not answer within the settings' limits,
+    and RegistryError when it refuses.
+    """

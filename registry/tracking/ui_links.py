@@ -1,0 +1,51 @@
+"""Links into the MLflow UI.
+
+MLflow opens in its view for generative models; every link here asks for the one with charts.
+Knows URLs only, never whether a server is running there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from urllib.parse import quote
+
+LOCAL_UI = "http://127.0.0.1:5000"
+
+_VIEW = "workflowType=machine_learning"
+
+
+def ui_base(tracking_uri: str) -> str:
+    """Where the UI of a tracking URI is found: the server itself, or the local UI for SQLite."""
+    if not is_server(tracking_uri):
+        return LOCAL_UI
+    return re.sub(r"//[^/]*@", "//", tracking_uri.rstrip("/"))  # links tell no password
+
+
+def is_server(tracking_uri: str) -> bool:
+    """Whether a tracking URI names an HTTP server rather than a database."""
+    return tracking_uri.startswith(("http://", "https://"))
+
+
+def experiment_link(base: str, experiment_id: str) -> str:
+    """All runs of one tokenizer name, drawn as charts."""
+    return f"{base}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART&{_VIEW}"
+
+
+def run_link(base: str, experiment_id: str, run_id: str) -> str:
+    """One run: parameters, metrics, inputs, artifacts."""
+    return f"{base}/#/experiments/{experiment_id}/runs/{run_id}?{_VIEW}"
+
+
+def comparison_link(base: str, experiment_ids: Sequence[str], run_ids: Sequence[str]) -> str:
+    """Several runs side by side."""
+    runs = quote(json.dumps(list(run_ids), separators=(",", ":")))
+    experiments = quote(json.dumps(sorted(set(experiment_ids)), separators=(",", ":")))
+    return f"{base}/#/compare-runs?runs={runs}&experiments={experiments}&{_VIEW}"
+
+
+def model_link(base: str, name: str, number: int | None = None) -> str:
+    """A registered tokenizer, or one version of it."""
+    version = "" if number is None else f"/versions/{number}"
+    return f"{base}/#/models/{quote(name)}{version}?{_VIEW}"

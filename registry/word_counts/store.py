@@ -1,0 +1,380 @@
+"""The word-count store: chunks' counts as shards, a corpus's counts as one table.
+
+Says which shards and tables exist, which are believed and which forgotten; how they lie on disk is
+in `registry.word_counts.shards` and `registry.word_counts.tables`. Knows nothing of the files that
+were counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from registry.word_counts import partitions
+from registry.word_counts.earlier_tables import PLACES, part_of
+from registry.word_counts.handles import Limits, ShardStatistics, TableHandle
+from registry.word_counts.shards import Shard, ShardFiles, ShardRef, shard_key
+from registry.word_counts.sums import sum_in_memory
+from registry.word_counts.tables import build_table, log_of, lost, read_table, write_table
+from registry.workspace.sealed_records import damaged, read_record, write_record
+from registry.workspace.shared_copies import fetch, forget, writing_shared
+from registry.workspace.workspace import Workspace
+from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
+from tokenizer_core.digests import digest_of, digest_of_bytes
+from tokenizer_core.errors import (
+    CorruptFile,
+    EmptyCorpus,
+    InvalidOption,
+    InvalidPattern,
+)
+from tokenizer_core.splitting.split_patterns import SplitPattern
+
+if TYPE_CHECKING:
+    from tokenizer_core.counting.chunk_counts import ChunkCounts
+
+__all__ = ["ShardRef", "ShardStatistics", "TableHandle", "WordCountStore", "shard_key"]
+
+TABLE_FORMAT = 2
+
+
+class WordCountStore:
+    """Shards and tables of one workspace. Many may write shards; one process at a time combines.
+
+    Args:
+        workspace: where they lie.
+        memory_limit: bytes for adding up. What does not fit is added up by DuckDB, which spills
+            to the workspace's disk beyond them.
+        threads: for that; None takes one for each processor.
+        mapper: gives the adding up of large corpora to workers elsewhere.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        memory_limit: int = 2 << 30,
+        threads: int | None = None,
+        mapper: partitions.Mapper | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self._shards = ShardFiles(workspace)
+        self._memory_limit = memory_limit
+        self._threads = threads or os.cpu_count() or 1
+        self._mapper = mapper
+
+    # ---- shards ----------------------------------------------------------------------------
+
+    def has(self, chunk_digest: str, reading_digest: str) -> bool:
+        """Whether a chunk was counted; the content is verified when it is combined."""
+        return self._shards.is_there(shard_key(chunk_digest, reading_digest))
+
+    def put(self, counts: ChunkCounts, reading_digest: str) -> str:
+        """Keep a chunk's counts; returns the shard's key.
+
+        Raises:
+            DiskFull: no space left.
+        """
+        return self._shards.write(counts, reading_digest).key
+
+    def forget_shard(self, key: str) -> None:
+        """Remove a shard, so that `has` says no."""
+        self._shards.forget(key)
+
+    def forget_damaged(self, keys: Sequence[str]) -> None:
+        """Read some shards and remove those that are damaged, so that they are counted again."""
+        with suppress(CorruptFile):
+            self._read_shards(keys, verify=True)
+
+    def statistics(self, keys: Sequence[str]) -> ShardStatistics:
+        """Sums over shards, without reading their words.
+
+        Raises:
+            CorruptFile: a shard is missing or its record damaged; it is forgotten.
+        """
+        shards = self._read_shards(keys, verify=False)
+        sums = {
+            name: sum(getattr(shards[key], name) for key in keys)
+            for name in ShardStatistics.__slots__
+            if name != "shards"
+        }
+        return ShardStatistics(shards=len(keys), **sums)
+
+    def held_out_documents(self, keys: Sequence[str], limit_bytes: int) -> list[bytes]:
+        """Held-out documents of some shards, in order; a shard named twice is read once.
+
+        When there are more than ``limit_bytes``, documents are left out evenly over the whole
+        corpus, so that every shard keeps its share; the choice is always the same. When none of
+        them fits, the beginning of the first is taken.
+
+        Raises:
+            CorruptFile: a shard is damaged; it is forgotten.
+        """
+        shards = self._read_shards(keys, verify=False)
+        available = sum(shard.held_out_bytes for shard in shards.values())
+        chosen: list[bytes] = []
+        first = b""
+        seen = taken = 0
+        damaged: CorruptFile | None = None
+        for shard in shards.values():
+            try:
+                with self._forgetting(shard.key):
+                    for document in self._shards.held_out(shard):
+                        seen += len(document)
+                        first = first or document[:limit_bytes]
+                        share = (taken + len(document)) * max(available, limit_bytes)
+                        if share <= limit_bytes * seen:
+                            taken += len(document)
+                            chosen.append(document)
+            except CorruptFile as error:  # look at the others too: all are counted again at once
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
+        if not chosen and first:
+            chosen.append(first.decode(errors="ignore").encode())  # not a part of a character
+        return chosen
+
+    # ---- tables ----------------------------------------------------------------------------
+
+    def combine(self, refs: Sequence[ShardRef]) -> TableHandle:
+        """Add up shards into one table, or find the table made of the same shards earlier.
+
+        The result equals `combine_word_counts`; with weights, see `registry.word_counts.mixtures`.
+
+        The shards may stand in any order.
+
+        Raises:
+            EmptyCorpus: no shards.
+            CorruptFile: shards are damaged; they are forgotten, so that `has` says no and they
+                can be counted again.
+            InvalidOption: different patterns, or a sum above 2⁶³ − 1.
+            DiskFull: no space left.
+            StorageError: DuckDB cannot finish, for instance within its memory limit.
+        """
+        key = self.table_key(refs)
+        earlier = self.table(key)
+        if earlier is not None:
+            return earlier
+        if not refs:
+            raise EmptyCorpus(
+                "there are no word counts to combine",
+                "a corpus has at least one chunk",
+                "name files that hold text",
+            )
+        shards = self._read_shards([ref.key for ref in refs], verify=False)
+        patterns = {shard.pattern for shard in shards.values()}
+        if len(patterns) > 1:
+            raise InvalidOption(
+                f"the shards were counted with {len(patterns)} different split patterns",
+                "one table holds counts of one pattern",
+                "count the whole corpus with the same pattern",
+            )
+        pattern = patterns.pop()
+        return self.keep_table(
+            key,
+            lambda path: self._make_table(path, refs, shards, pattern),
+            {"shards": [*shards], PLACES: [ref.row for ref in refs]},
+        )
+
+    def keep_table(
+        self, key: str, make: Callable[[Path], WordCounts], more: Mapping[str, Any]
+    ) -> TableHandle:
+        """Keep a table under a key that stands for everything it is made from.
+
+        Args:
+            make: writes the DuckDB file and gives its content, in order of sight.
+            more: members of its record: ``shards``, the keys of what it adds up, and others.
+        """
+        path = self.workspace.table(key)
+        with writing_shared(self.workspace, path) as temporary:
+            counts = make(temporary)
+        handle = TableHandle(
+            key, path, len(counts), counts.total, counts.total_bytes, counts.digest, counts=counts
+        )
+        record = {
+            "format": TABLE_FORMAT,
+            "key": key,
+            "pattern": counts.pattern.as_record(),
+            "rows": handle.rows,
+            "total": handle.total,
+            "total_bytes": handle.total_bytes,
+            "counts_digest": handle.counts_digest,
+            "positions_digest": digest_of_bytes(counts.first_positions),
+            **more,
+        }
+        write_record(self.workspace.table_manifest(key), record, self.workspace)
+        return handle
+
+    def table_key(self, refs: Sequence[ShardRef]) -> str:
+        """The name of the table that `combine` makes of these shards."""
+        return digest_of(["table", TABLE_FORMAT, sorted(ref.row for ref in refs)])
+
+    def open_table(self, handle: TableHandle) -> WordCounts:
+        """Read a table; rows are in order of sight. One that was just made is not read again.
+
+        Raises:
+            CorruptFile: it is missing or not what was written; it is forgotten, so that
+                `combine` makes it anew.
+        """
+        if handle.counts is not None:
+            return handle.counts
+        path = self.workspace.table(handle.key)
+        try:
+            record = read_record(self.workspace.table_manifest(handle.key), TABLE_FORMAT)
+            log = log_of(path)
+            if not fetch(self.workspace, path) or log.exists():
+                raise damaged(log if log.exists() else path)
+            counts = read_table(path, SplitPattern.from_record(record["pattern"]), **self.limits)
+            if (counts.digest, digest_of_bytes(counts.first_positions), handle.counts_digest) != (
+                record["counts_digest"],
+                record["positions_digest"],
+                record["counts_digest"],
+            ):
+                raise damaged(path)
+        except (CorruptFile, KeyError, InvalidPattern) as error:
+            self.forget_table(handle.key)
+            raise error if isinstance(error, CorruptFile) else damaged(path) from error
+        return counts
+
+    def shards_of(self, table_key: str) -> tuple[str, ...]:
+        """The keys of the shards that a table adds up, in the order of the corpus.
+
+        Raises:
+            CorruptFile: the table's record is missing or damaged.
+        """
+        return tuple(self.kept_with(table_key, "shards"))
+
+    def kept_with(self, table_key: str, member: str) -> Any:
+        """A member of a table's record; errors as `shards_of`."""
+        path = self.workspace.table_manifest(table_key)
+        try:
+            return read_record(path, TABLE_FORMAT, self.workspace)[member]
+        except (KeyError, TypeError) as error:
+            raise damaged(path) from error
+
+    def forget_table(self, key: str) -> None:
+        """Remove a table, its record first."""
+        path = self.workspace.table(key)
+        for part in (self.workspace.table_manifest(key), path, log_of(path)):
+            forget(self.workspace, part)
+
+    def table(self, key: str) -> TableHandle | None:
+        """The table of that key, if it was made and its record is sound."""
+        path, manifest = self.workspace.table(key), self.workspace.table_manifest(key)
+        if not (fetch(self.workspace, manifest) and (path.exists() or self.workspace.store)):
+            return None
+        try:
+            record = read_record(manifest, TABLE_FORMAT)
+            return TableHandle(
+                key=key,
+                path=path,
+                rows=record["rows"],
+                total=record["total"],
+                total_bytes=record["total_bytes"],
+                counts_digest=record["counts_digest"],
+                reused=True,
+            )
+        except (CorruptFile, KeyError):
+            return None
+
+    def _read_shards(self, keys: Sequence[str], *, verify: bool) -> dict[str, Shard]:
+        """The shards' records; forgets all damaged ones, then complains of the first."""
+        shards: dict[str, Shard] = {}
+        complaint: CorruptFile | None = None
+        for key in dict.fromkeys(keys):
+            try:
+                with self._forgetting(key):
+                    shards[key] = self._shards.read(key)
+                    if verify:
+                        self._shards.verify(shards[key])
+            except CorruptFile as error:
+                complaint = complaint or error
+        if complaint is not None:
+            raise complaint
+        return shards
+
+    @contextmanager
+    def _forgetting(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except CorruptFile:
+            self._shards.forget(key)
+            raise
+
+    def _make_table(
+        self,
+        path: Path,
+        refs: Sequence[ShardRef],
+        shards: Mapping[str, Shard],
+        pattern: SplitPattern,
+    ) -> WordCounts:
+        """Write the table of some shards; its content, in order of sight."""
+        total = sum(shards[ref.key].total for ref in refs)
+        begun, left = self._begun(refs)
+        counts = None
+        if total <= COUNT_LIMIT:
+            counts = self._sum(refs, begun, left, shards, pattern)
+        if counts is not None:
+            write_table(path, counts, **self.limits)
+        else:
+            self._read_shards([ref.key for ref in left], verify=True)
+            added = (
+                self._shards.counts(shards[ref.key], pattern).shifted(ref.position_base)
+                for ref in left
+            )
+            parts = added if begun is None else itertools.chain([begun], added)
+            with self.workspace.temporary_directory("duckdb") as spill:
+                build_table(path, parts, spill=spill, **self.limits)
+            counts = read_table(path, pattern, **self.limits)
+        if counts.total != total:
+            raise lost(f"combining {len(refs)} shards")
+        return counts
+
+    def _sum(
+        self,
+        refs: Sequence[ShardRef],
+        begun: WordCounts | None,
+        left: Sequence[ShardRef],
+        shards: Mapping[str, Shard],
+        pattern: SplitPattern,
+    ) -> WordCounts | None:
+        """The sum by workers, or in memory; None where DuckDB must make it here."""
+
+        def read(key: str) -> WordCounts:
+            return self._shards.counts(shards[key], pattern)
+
+        try:
+            rows = sum(shards[ref.key].words for ref in left)
+            if self._mapper is not None and rows >= partitions.PARTITIONED_ROWS:
+                return partitions.sum_in_partitions(
+                    refs, shards, pattern, self.workspace, self._mapper, **self.limits
+                )
+            places: dict[str, list[int]] = {}
+            for ref in left:
+                places.setdefault(ref.key, []).append(ref.position_base)
+            return sum_in_memory(places, read, pattern, begun=begun, **self.limits)
+        except CorruptFile:
+            self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
+            raise
+
+    def _begun(self, refs: Sequence[ShardRef]) -> tuple[WordCounts | None, Sequence[ShardRef]]:
+        """The sum of some shards as an earlier table holds it, and the shards that are left.
+
+        A corpus that grew costs what is new. The table is verified as any that is read.
+        """
+        found = part_of(self.workspace, refs, TABLE_FORMAT)
+        table = None if found is None else self.table(found[0])
+        if found is None or table is None:
+            return None, refs
+        try:
+            return self.open_table(table), found[1]
+        except CorruptFile:  # it is forgotten; the shards hold all there is
+            return None, refs
+
+    @property
+    def limits(self) -> Limits:
+        """What DuckDB may use."""
+        return {"threads": self._threads, "memory_limit": self._memory_limit}

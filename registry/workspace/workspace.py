@@ -1,0 +1,342 @@
+"""The workspace: every path under its root by name, its format, its lock, its sweep.
+
+Nobody else joins paths. Where the root is, is decided by whoever opens it; what the files hold,
+by those who write them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from registry.workspace import lock as workspace_lock
+from registry.workspace.lock import HeldLock, LockHolder
+from tokenizer_core.digests import canonical_json, sealed, unsealed
+from tokenizer_core.durable_files import DURABLE, is_temporary
+from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+
+FORMAT = 1
+_KIND = "bpeline workspace"
+_PRIVATE = 0o700
+_ID_BYTES = 8
+_AN_INSTANT_SECONDS = 60
+_WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One directory that holds everything bpeline remembers on this machine.
+
+    Open it with `Workspace.open`; the constructor only names paths.
+
+    Attributes:
+        root: absolute path of the directory.
+        store: URL under which finished files are shared with other machines; empty for none.
+    """
+
+    root: Path
+    store: str = ""
+
+    @classmethod
+    def open(cls, root: Path | str, *, store: str = "", sweep: bool = True) -> Workspace:
+        """Open the workspace at ``root``, making it (mode 0700) if there is none.
+
+        What killed writers left half-written is removed, unless somebody holds the lock.
+
+        Args:
+            root: its directory; made absolute.
+            store: where finished files are shared.
+            sweep: look for leftovers.
+
+        Raises:
+            InvalidOption: ``root`` is a file, a directory with other people's files in it, or a
+                path that cannot be part of a database's URL.
+            CorruptFile: its ``workspace.json`` cannot be read.
+            StorageError: another version's format, or no permission.
+        """
+        workspace = cls(Path(root).expanduser().absolute(), store)
+        _require_an_address(workspace.root)
+        try:
+            if not workspace.root.is_dir():
+                DURABLE.make_directories(workspace.root.parent)
+                workspace.root.mkdir(mode=_PRIVATE, exist_ok=True)
+                DURABLE.sync(workspace.root.parent)
+            if not workspace.manifest.exists():
+                workspace._found()
+            workspace._check_format()
+            missing = [n for n in _WORK_DIRECTORIES if not (workspace.root / n).is_dir()]
+            for name in missing:
+                (workspace.root / name).mkdir(mode=_PRIVATE, exist_ok=True)
+            if missing:  # what is kept in them later would be lost along with them
+                DURABLE.sync(workspace.root)
+            if sweep:
+                workspace.sweep()
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InvalidOption(
+                f"{workspace.root} is not a directory",
+                "a workspace is a directory of its own",
+                "set BPELINE_HOME to a new or empty directory",
+            ) from error
+        except OSError as error:
+            if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+                raise
+            raise StorageError(
+                f"the workspace {workspace.root} cannot be written: {error.strerror}",
+                "a workspace is a directory that the current user owns",
+                "set BPELINE_HOME to such a directory",
+            ) from error
+        return workspace
+
+    @staticmethod
+    def is_at(root: Path | str) -> bool:
+        """Whether there is a workspace at ``root``; nothing is made."""
+        return Workspace(Path(root).expanduser().absolute()).manifest.exists()
+
+    @property
+    def id(self) -> str:
+        """What tells this workspace from others in a catalogue they share; moves along with it.
+
+        Empty for workspaces made before they had one.
+        """
+        try:
+            return str(json.loads(self.manifest.read_bytes()).get("id", ""))
+        except (OSError, ValueError, AttributeError):
+            return ""
+
+    # ---- paths -----------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "workspace.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def catalogue_url(self) -> str:
+        """URL of the catalogue in this workspace (another one may be configured)."""
+        return f"sqlite:///{self.root / 'catalogue.sqlite'}"
+
+    @property
+    def mlflow_uri(self) -> str:
+        """MLflow's tracking and registry URI for this workspace: a SQLite file."""
+        return f"sqlite:///{self.root / 'mlflow.sqlite'}"
+
+    @property
+    def mlflow_artifacts(self) -> Path:
+        return self.root / "mlflow-artifacts"
+
+    @property
+    def shards(self) -> Path:
+        return self.root / "shards"
+
+    @property
+    def tables(self) -> Path:
+        return self.root / "tables"
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def versions(self) -> Path:
+        return self.root / "versions"
+
+    def resolved(self, reference: str) -> Path:
+        # Below a directory that every workspace has: an older one may be read-only.
+        return self.versions / "resolved" / f"{reference.replace('/', '.')}.json"
+
+    @property
+    def outbox(self) -> Path:
+        return self.root / "outbox"
+
+    @property
+    def tokens(self) -> Path:
+        """Where datasets go that nobody named a place for: a directory for each version."""
+        return self.root / "tokens"
+
+    @property
+    def temporary(self) -> Path:
+        return self.root / "temporary"
+
+    def shard_manifest(self, key: str) -> Path:
+        # 256 folders: ten thousand shards do not make one slow directory
+        return self.shards / key[:2] / f"{key}.json"
+
+    def shard_counts(self, key: str) -> Path:
+        return self.shards / key[:2] / f"{key}.arrow"
+
+    def shard_held_out(self, key: str) -> Path:
+        return self.shards / key[:2] / f"{key}.held-out.arrow"
+
+    def table(self, key: str) -> Path:
+        return self.tables / f"{key}.duckdb"
+
+    def source_statistics(self, table_key: str) -> Path:
+        """What is known of the named sources that became a word-count table, for people."""
+        return self.tables / f"{table_key}.sources.duckdb"
+
+    def table_manifest(self, key: str) -> Path:
+        return self.tables / f"{key}.json"
+
+    def corpus_record(self, digest: str) -> Path:
+        return self.tables / f"{digest}.corpus.json"
+
+    def run_directory(self, run_id: str) -> Path:
+        return self.runs / run_id
+
+    def checkpoint(self, run_id: str) -> Path:
+        return self.runs / run_id / "checkpoint"
+
+    def learned(self, key: str) -> Path:
+        return self.runs / key / "tokenizer"
+
+    def version_directory(self, digest: str) -> Path:
+        return self.versions / digest
+
+    def outbox_record(self, run_id: str) -> Path:
+        return self.outbox / f"{run_id}.json"
+
+    @contextmanager
+    def temporary_directory(self, purpose: str) -> Iterator[Path]:
+        """A private directory inside the workspace, removed afterwards with all it holds.
+
+        Args:
+            purpose: a word that begins its name, for people who find it.
+        """
+        name = f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}"
+        directory = self.temporary / name
+        directory.mkdir(mode=_PRIVATE, parents=True)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    # ---- the lock --------------------------------------------------------------------------
+
+    @contextmanager
+    def lock(self, purpose: str) -> Iterator[HeldLock]:
+        """Hold the workspace for writing, rid of what killed writers left; readers need no lock.
+
+        The kernel releases it when this process ends, however it ends. Child processes do not
+        inherit it.
+
+        Args:
+            purpose: what this process is doing, for those who find the workspace locked.
+
+        Yields:
+            The lock; its method ``doing`` changes the purpose.
+
+        Raises:
+            WorkspaceLocked: somebody else holds it: who, where, since when, doing what.
+        """
+        with workspace_lock.holding(self.lock_file, purpose) as held:
+            self._remove_leftovers()
+            yield held
+
+    def lock_holder(self) -> LockHolder | None:
+        """Who holds the workspace now, or None; may be out of date as soon as it is told."""
+        return workspace_lock.read_holder(self.lock_file)
+
+    # ---- format and sweep ------------------------------------------------------------------
+
+    def _found(self) -> None:
+        # Waiting is short: without a manifest nobody can be at work here. The lock keeps the sweep
+        # of a process that starts at the same moment away from our half-written manifest.
+        strangers = [
+            path for path in self.root.iterdir() if path.name != "lock" and not is_temporary(path)
+        ]
+        if strangers and not self.manifest.exists():
+            raise InvalidOption(
+                f"{self.root} is not a workspace: it holds {sorted(strangers)[0].name}",
+                "a workspace is a directory of its own, new or empty",
+                "set BPELINE_HOME to such a directory",
+            )
+        descriptor = workspace_lock.take(self.lock_file, wait=True)
+        assert descriptor is not None
+        try:
+            if not self.manifest.exists():
+                self.root.chmod(_PRIVATE)
+                manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
+                DURABLE.write(self.manifest, canonical_json(sealed(manifest)))
+        finally:
+            workspace_lock.release(descriptor)
+
+    def _check_format(self) -> None:
+        try:
+            content = unsealed(json.loads(self.manifest.read_bytes()))
+            kind, found = content["kind"], int(content["format"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptFile(
+                f"{self.manifest} cannot be read",
+                f'it holds {{"kind": "{_KIND}", "format": {FORMAT}}}',
+                "restore it, or set BPELINE_HOME to a new directory",
+            ) from error
+        if kind != _KIND or found != FORMAT:
+            raise StorageError(
+                f"{self.root} has the workspace format {found}",
+                f"this bpeline reads and writes format {FORMAT}",
+                "install the bpeline that wrote it, or set BPELINE_HOME to a new directory",
+            )
+
+    def sweep(self) -> int:
+        """Remove what killed writers left; does nothing while somebody holds the lock.
+
+        Returns:
+            How many leftovers were removed.
+        """
+        descriptor = workspace_lock.take(self.lock_file)
+        if descriptor is None:
+            return 0
+        try:
+            return self._remove_leftovers()
+        finally:
+            workspace_lock.release(descriptor)
+
+    def _remove_leftovers(self) -> int:
+        """Remove temporary files and directories; only while holding the lock."""
+        leftovers = [path for path in self.temporary.glob("*") if not is_temporary(path)]
+        for directory, names, files in os.walk(self.root):
+            here = Path(directory)
+            if here == self.root:
+                names[:] = [name for name in names if name in _WORK_DIRECTORIES]
+            leftovers += [
+                here / name
+                for name in names + files
+                if is_temporary(Path(name)) and not self._is_being_kept(here / name)
+            ]
+            names[:] = [name for name in names if not is_temporary(Path(name))]
+        for path in leftovers:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        return len(leftovers)
+
+    def _is_being_kept(self, path: Path) -> bool:
+        """Loading keeps downloaded versions without holding the lock, each file in an instant."""
+        try:
+            age = time.time() - path.stat().st_mtime
+        except OSError:
+            return False
+        return path.is_relative_to(self.versions) and 0 <= age < _AN_INSTANT_SECONDS
+
+
+def _require_an_address(root: Path) -> None:
+    """SQLite's files are reached by URL, where a question mark ends the path."""
+    text = os.fsencode(root)
+    if b"?" in text or text.decode(errors="replace").encode() != text:
+        raise InvalidOption(
+            f"the directory {str(root)!r} cannot be a workspace",
+            "its path is UTF-8 and has no question mark",
+            "set BPELINE_HOME to another directory",
+        )

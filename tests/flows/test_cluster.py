@@ -1,0 +1,386 @@
+"""A real Dask cluster of three processes: the same results as here, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cluster_steps
+import psutil
+import pytest
+import zstandard
+from click.testing import Result
+
+import flows
+from flows import progress
+from flows.cluster import encode_shards, errands
+from flows.cluster.dask_engine import DaskEngine
+from flows.engines import working
+from flows.steps import Step
+from flows.training.combine_counts import add_up
+from flows.training.count_words import count_chunks, placed_shards
+from flows.training.plan_chunks import plan_reading
+from registry.opening import open_registry
+from registry.word_counts import partitions
+from registry.word_counts.store import WordCountStore
+from registry.workspace.workspace import Workspace
+from tokenizer_core.corpus.sources import Source, find_source_files
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.errors import InvalidUtf8, WorkerLost, WorkerRefused
+from tokenizer_core.tokenizer import Tokenizer
+from tokenizer_core.trainers.bpe import train_bpe
+
+END = "<|endoftext|>"
+WORKERS = 3
+ROOT = Path(flows.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three processes, which a nanny starts anew when they die."""
+    engine = DaskEngine(None, WORKERS, Path("/nowhere"))
+    started = engine._start()
+    yield started
+    engine.__exit__(None, None, None)
+
+
+@pytest.fixture
+def engine(cluster: Any, tmp_path: Path) -> Iterator[DaskEngine]:
+    """The cluster as an engine, by its address, with all of its workers."""
+    cluster.scale(WORKERS)
+    place = tmp_path / "meeting"
+    place.mkdir()
+    with DaskEngine(cluster.scheduler_address, 1, place, patience=20) as engine:
+        engine._client().wait_for_workers(WORKERS, timeout=30)
+        yield engine
+    assert list(place.iterdir()) == []
+
+
+def mapped(engine: DaskEngine, step: Step[..., Any], items: Any, **shared: Any) -> list[Any]:
+    return engine.map(step, items, named=lambda item: f"item {item}", prepare=nothing, **shared)
+
+
+def nothing() -> None:
+    pass
+
+
+class Heard(progress.Progress):
+    """Remembers what was said, and does something at the first progress."""
+
+    def __init__(self, at_first: Callable[[], None] = nothing) -> None:
+        self.amounts: list[int] = []
+        self.notes: list[str] = []
+        self.at_first = at_first
+
+    def step_advanced(self, name: str, amount: int) -> None:
+        if not self.amounts:
+            self.at_first()
+        self.amounts.append(amount)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+# ---- parcels -----------------------------------------------------------------------------------
+
+
+def test_results_come_in_order_from_several_processes_with_their_progress(
+    engine: DaskEngine,
+) -> None:
+    with progress.listening(Heard()) as heard:
+        results = mapped(engine, cluster_steps.tell, range(24), begin=100)
+    assert [number for number, _ in results] == list(range(100, 124))
+    processes = {process for _, process in results}
+    assert len(processes) == WORKERS
+    assert os.getpid() not in processes
+    assert isinstance(heard, Heard)
+    assert heard.amounts == [10] * 24
+    assert engine.parcels(10**9) == 8 * WORKERS
+
+
+def test_a_function_that_is_no_step_is_mapped_too(engine: DaskEngine) -> None:
+    assert engine.mapper(cluster_steps.square, range(5), "square", str) == [0, 1, 4, 9, 16]
+    assert engine.mapper(cluster_steps.square, [], "square", str) == []
+
+
+def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
+    engine: DaskEngine, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidUtf8) as error:
+        mapped(engine, cluster_steps.fail, range(9), marks=tmp_path)
+    assert (error.value.happened, error.value.accepted) == ("a.txt has a byte", "UTF-8")
+    assert error.value.next_step == "look at it"
+    _until(lambda: len(list(tmp_path.glob("stopped-*"))) >= WORKERS - 1)
+
+
+def test_only_this_machine_reaches_a_cluster_of_our_own(engine: DaskEngine) -> None:
+    mapped(engine, cluster_steps.tell, range(WORKERS))
+    me = psutil.Process()
+    listening = [
+        connection.laddr.ip
+        for process in (me, *me.children(recursive=True))
+        for connection in process.net_connections()
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) > WORKERS
+    assert set(listening) == {"127.0.0.1"}
+
+
+# ---- workers that do not fit -------------------------------------------------------------------
+
+
+def test_workers_with_another_program_are_refused_before_they_count(
+    engine: DaskEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errands, "program_digest", lambda: "0" * 64)
+    with pytest.raises(WorkerRefused, match=r"the worker in process .* runs another version"):
+        mapped(engine, cluster_steps.tell, [1])
+
+
+def test_workers_that_join_later_are_prepared_too(
+    cluster: Any, engine: DaskEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "marks").mkdir()
+    with progress.listening(Heard(at_first=lambda: cluster.scale(WORKERS + 1))):
+        marks = engine.map(
+            cluster_steps.wait_for_marks,
+            [0, 1, 2],
+            named=str,
+            prepare=partial(cluster_steps.leave_a_mark, tmp_path / "marks"),
+            marks=tmp_path / "marks",
+            wanted=WORKERS + 1,
+        )
+    assert marks == [WORKERS, WORKERS + 1, WORKERS + 1]
+
+
+# ---- workers that die --------------------------------------------------------------------------
+
+
+def test_parcels_of_a_worker_that_dies_are_done_by_others(
+    engine: DaskEngine, tmp_path: Path
+) -> None:
+    assert mapped(engine, cluster_steps.die_once, range(4), marks=tmp_path) == [0, 1, 2, 3]
+    assert len(list(tmp_path.glob("[0-9]"))) == 2
+
+
+def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
+    with pytest.raises(WorkerLost, match="4 workers died one after the other at item 7") as error:
+        mapped(engine, cluster_steps.die_always, [7])
+    assert "--table-memory" in error.value.next_step
+
+
+def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine) -> None:
+    engine._patience = 1.0
+    leave = Heard(at_first=lambda: cluster.scale(0))
+    begin = time.monotonic()
+    with (
+        progress.listening(leave),
+        pytest.raises(WorkerLost, match="there has been no worker for 1 seconds"),
+    ):
+        mapped(engine, cluster_steps.wait, [0.0, *[60.0] * 6])
+    assert time.monotonic() - begin < 30
+    assert any("is gone; its parcels are done elsewhere" in note for note in leave.notes)
+
+
+def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
+    with DaskEngine(None, 1, tmp_path, patience=1.0) as engine:
+        started = engine._client().cluster
+
+        def end() -> None:
+            with suppress(TimeoutError):
+                started.close(1.0)
+
+        leave = Heard(at_first=end)
+        begin = time.monotonic()
+        with progress.listening(leave), pytest.raises(WorkerLost, match="on this machine was lost"):
+            mapped(engine, cluster_steps.wait, [0.0, 60.0])
+        assert time.monotonic() - begin < 40
+
+
+# ---- counting and encoding ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, english_and_code: str) -> Path:
+    """Thirty small files and, beside them, one with many documents, also compressed."""
+    folder = tmp_path_factory.mktemp("files")
+    small = folder / "small"
+    small.mkdir()
+    for number in range(30):
+        begin = number * 20_000
+        (small / f"{number:02}.txt").write_text(english_and_code[begin : begin + 30_000])
+    documents = END.join(
+        english_and_code[begin : begin + 5_000] for begin in range(0, 900_000, 5_000)
+    )
+    (folder / "documents.txt").write_text(documents)
+    (folder / "packed.txt.zst").write_bytes(zstandard.compress(documents[300_000:].encode()))
+    (folder / "lines.jsonl").write_text('{"text": "one more line"}\n' * 4000)
+    return folder
+
+
+@pytest.fixture
+def request_for(tmp_path: Path) -> Any:
+    """A training request, as far as counting and adding up look at it."""
+    from types import SimpleNamespace
+
+    from tokenizer_core.corpus.reading import Reading
+    from tokenizer_core.splitting.split_patterns import SplitPattern
+
+    reading = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.02)
+    return SimpleNamespace(
+        reading=reading, workers=2, table_memory=64, paths=("files",), sources=()
+    )
+
+
+def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -> Any:
+    """The table, the places of all chunks and their shards' statistics; counted from nothing."""
+    workspace = Workspace.open(root)
+    with working(engine, 2, workspace.temporary) as at_work, progress.listening(heard):
+        plan = plan_reading(find_source_files([Source(str(folder))]), {}, at_work)
+        corpus = count_chunks(plan, workspace, request)
+        words = add_up(corpus, request, workspace)
+    assert list(workspace.temporary.iterdir()) == []
+    return words.table, placed_shards(corpus), words.seen, WordCountStore(workspace), corpus
+
+
+def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
+    cluster: Any,
+    engine: DaskEngine,
+    files: Path,
+    request_for: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kill_one() -> None:
+        victim = next(iter(cluster.workers.values())).process.process.pid
+        os.kill(victim, signal.SIGKILL)
+
+    table, places, seen, _, _ = counted(files, tmp_path / "a", request_for, "local", Heard())
+    monkeypatch.setattr(partitions, "PARTITIONED_ROWS", 0)
+    heard = Heard(at_first=kill_one)
+    address = cluster.scheduler_address
+    far, far_places, far_seen, store, corpus = counted(
+        files, tmp_path / "b", request_for, address, heard
+    )
+    assert far.counts_digest == table.counts_digest
+    assert (far.key, far.rows, far.total) == (table.key, table.rows, table.total)
+    assert (far_places, far_seen) == (places, seen)
+    assert sum(heard.amounts) == corpus.corpus_bytes
+    reread = store.open_table(far)
+    assert reread.digest == table.counts_digest
+    assert corpus.reused < len(places)
+
+    again = counted(files, tmp_path / "b", request_for, address, Heard())
+    assert again[0].reused
+    assert again[4].reused == len(places)
+
+
+def test_words_fall_into_partitions_evenly_and_always_the_same() -> None:
+    words = WordCounts.from_mapping({b"word %d" % number: 1 for number in range(4000)})
+    found = partitions.partition_of(words, 4)
+    assert found[:8].tolist() == partitions.partition_of(words, 4)[:8].tolist()
+    assert min(found.tolist().count(number) for number in range(4)) > 800
+
+
+@pytest.fixture(scope="module")
+def tokenizer(english_and_code: str) -> Tokenizer:
+    words: dict[bytes, int] = {}
+    for word in english_and_code[:200_000].split(" "):
+        words[f" {word}".encode()] = words.get(f" {word}".encode(), 0) + 1
+    return train_bpe(WordCounts.from_mapping(words), 600, special_tokens=[END])
+
+
+@pytest.mark.parametrize("format", ["bin", "parquet"])
+def test_token_shards_are_the_same_byte_for_byte(
+    format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    from registry.token_parquet import PARQUET
+
+    options: dict[str, Any] = {
+        "separator": END,
+        "end_of_text": END,
+        "shard_bytes": 100_000,
+        "format": PARQUET if format == "parquet" else format,
+    }
+    here, there = tmp_path / "here", tmp_path / "there"
+    tokenizer.encode_files([files], here, **options)
+    names: list[str] = []
+    shards = encode_shards.encode_files(
+        tokenizer,
+        [files],
+        there,
+        cluster.scheduler_address,
+        on_shard=lambda record: names.append(record.name),
+        **options,
+    )
+    expected = {path.name: path.read_bytes() for path in here.iterdir()}
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
+    assert names == [record.name for record in shards.records]
+    assert len(names) > 15
+
+    (there / f"{names[3]}.json").unlink()  # a shard that a killed run did not finish
+    changed = {path.name: path.stat().st_mtime_ns for path in there.iterdir()}
+    encode_shards.encode_files(tokenizer, [files], there, cluster.scheduler_address, **options)
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
+    kept = [name for name, at in changed.items() if (there / name).stat().st_mtime_ns == at]
+    assert len(kept) == len(changed) - len(shards.format.suffixes) - 1  # and the manifest
+
+
+# ---- Ctrl-C ------------------------------------------------------------------------------------
+
+SLOWLY = r"\p{L}+(?=\s)|\p{L}+|\s+|[^\s\p{L}]+"  # without a kernel: looks ahead
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
+    tmp_path: Path, english_and_code: str, bpeline: Callable[..., Result]
+) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number in range(24):
+        (folder / f"{number:02}.txt").write_text(english_and_code[number * 20_000 :][:400_000])
+    command = ["train", "corpus", "--name", "news", "--vocab-size", "400", "--pattern", SLOWLY]
+    # Whoever runs the tests in the background may have had them ignore interruptions.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program = listen + "from flows.cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *command, "--engine", "dask", "--workers", "2"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        shards = tmp_path / ".bpeline" / "shards"
+        _until(lambda: process.poll() is not None or any(shards.glob("*/*.json")), 120)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert stderr.strip().splitlines()[-1].startswith("interrupted; what was finished is kept")
+    _until(lambda: process.pid not in {_session_of(one.pid) for one in psutil.process_iter()})
+
+    again = bpeline(*command)
+    assert again.exit_code == 0, again.output
+    assert "counts reused" in again.stderr
+    (run,) = open_registry().catalogue.runs()
+    assert run.state == "finished"
+
+
+def _session_of(process: int) -> int:
+    try:
+        return os.getsid(process)
+    except OSError:
+        return 0
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)

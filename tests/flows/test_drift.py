@@ -1,0 +1,404 @@
+"""Watching for drift: what is said of which text, what is counted once, what MLflow remembers."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from flows import progress
+from flows.drift.drift_report import DriftReport
+from flows.watch_drift import watch_drift
+from registry.opening import open_registry
+from tokenizer_core.errors import (
+    EmptyCorpus,
+    InvalidOption,
+    MissingSource,
+    UnknownVersion,
+    WorkspaceLocked,
+)
+from tokenizer_core.evaluation import drift
+from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+
+Command = Callable[..., Result]
+END = "<|end|>"
+FEW: dict[str, Any] = {"least_documents": 30, "least_bytes": 20_000}
+
+
+@pytest.fixture(scope="module")
+def pieces(english_and_code: str) -> list[str]:
+    """About 1,000 documents of 1 kB, in an order that says nothing."""
+    found = [english_and_code[at : at + 1000] for at in range(0, len(english_and_code), 1000)]
+    random.Random(7).shuffle(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path, pieces: list[str]
+) -> Path:
+    """A directory with a workspace in which ``news`` was trained; to be copied."""
+    from flows.train_tokenizer import train_tokenizer
+    from registry.aliases import promote
+
+    place = tmp_path_factory.mktemp("trained")
+    shutil.copytree(fresh_workspace, place / ".bpeline")
+    write(place / "corpus.txt", pieces[:500])
+    write(place / "docs.txt", pieces[500:620])
+    train_tokenizer(
+        [str(place / "corpus.txt")], "news", 2000, special_tokens=[END], held_out=0.3,
+        evaluation=[f"docs={place / 'docs.txt'}"], workspace=str(place / ".bpeline"),
+    )  # fmt: skip
+    promote("news/1", workspace=str(place / ".bpeline"))
+    return place
+
+
+@pytest.fixture
+def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The workspace of this test's own, beside an empty directory of new text."""
+    shutil.copytree(trained / ".bpeline", tmp_path / ".bpeline")
+    (tmp_path / "new").mkdir()
+    return tmp_path
+
+
+def write(path: Path, documents: list[str]) -> Path:
+    path.write_text(END.join(documents), encoding="utf-8")
+    return path
+
+
+def scrambled(documents: list[str]) -> list[str]:
+    """The same letters in words, in another order."""
+    letters = random.Random(1)
+    return [
+        " ".join("".join(letters.sample(word, len(word))) for word in one.split(" "))
+        for one in documents
+    ]
+
+
+def other_language(number: int) -> list[str]:
+    """Documents of made-up words in another script."""
+    choose = random.Random(2)
+    words = ["".join(choose.choices("абвгдежзиклмнопрст", k=7)) for _ in range(300)]
+    return [" ".join(choose.choices(words, k=70)) for _ in range(number)]
+
+
+def broken_metrics(report: DriftReport) -> set[str]:
+    return {one.rule.metric for one in report.broken}
+
+
+@pytest.mark.slow
+def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
+    place: Path, pieces: list[str]
+) -> None:
+    """The rules themselves, on the same version; MLflow is not asked twenty times."""
+    from flows.drift.own_text import own_request, own_texts
+    from registry.drift_rules import DEFAULT_RULES, judge_drift
+    from registry.lineage import Lineage
+    from registry.loading.load import load_version
+    from registry.loading.references import ByAlias
+    from registry.loading.resolution import resolve
+    from tokenizer_core.counting.word_counts import combine_word_counts
+    from tokenizer_core.evaluation.word_drift import sample_of
+
+    registry = open_registry(make=False)
+    version = resolve(registry, ByAlias("news", "champion"))
+    tokenizer = load_version(registry, version)
+    reading = own_request(Lineage.of(registry, version), tokenizer, ["x"]).reading
+    own = own_texts(Lineage.of(registry, version), reading, ["all"])[0]["all"]
+    assert own.documents > 100
+    for seed in range(20):
+        new = [one.encode() for one in random.Random(seed).sample(pieces[500:], 100 + 10 * seed)]
+        sample = sample_of(new, reading.pattern)
+        words = combine_word_counts([sample.words])
+        found = drift.drift_of(tokenizer, own.text, words, sample.bytes, sample)
+        verdicts = judge_drift(DEFAULT_RULES, {"all": found.figures}, {})
+        assert [one.said for one in verdicts if not one.holds] == []
+        assert not any("not judged" in one.said for one in verdicts)
+
+
+def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
+    place: Path, pieces: list[str]
+) -> None:
+    same = write(place / "new" / "same.txt", pieces[500:900])
+    report = watch_drift("news", [str(same)], **FEW)
+    assert (report.drifted, report.observation) == (False, 1)
+    assert report.title == "news/1 (champion): no drift"
+    assert not any("not judged" in one.said for one in report.verdicts)
+
+    mixed = write(place / "new" / "mixed.txt", scrambled(pieces[500:700]))
+    report = watch_drift("news", [str(mixed)], **FEW)
+    assert {BYTES_PER_TOKEN, drift.EXCESS_DIVERGENCE} <= broken_metrics(report)
+    assert "at least" in report.lines()[1]
+
+    other = write(place / "new" / "other.txt", other_language(100))
+    report = watch_drift("news", [str(other)], **FEW)
+    assert broken_metrics(report) == {
+        BYTES_PER_TOKEN, drift.MANY, drift.EXCESS_DIVERGENCE, drift.NEW_COST
+    }  # fmt: skip
+    assert report.slices["all"].figures[drift.UNSEEN].new > 0.9
+
+    quetzal = [f"{one} Quetzalcoatl" for one in pieces[500:900]]
+    report = watch_drift("news", [str(write(place / "new" / "words.txt", quetzal))], **FEW)
+    assert report.slices["all"].new_words[0].word == b" Quetzalcoatl"
+    assert report.slices["all"].new_words[0].count > 200
+
+
+def test_too_little_text_is_no_alarm(place: Path) -> None:
+    small = write(place / "new" / "small.txt", other_language(100))
+    report = watch_drift("news", [str(small)])
+    assert not report.drifted
+    assert all("is not judged: " in one.said for one in report.verdicts)
+    assert "something can be said from 100" in report.lines()[1]
+    assert report.slices["all"].figures[BYTES_PER_TOKEN].new < 2, "it is told all the same"
+
+
+def test_slices_are_compared_with_what_the_version_was_evaluated_on(
+    place: Path, trained: Path, pieces: list[str]
+) -> None:
+    write(place / "new" / "docs.txt", pieces[620:800])
+    write(place / "new" / "other.txt", other_language(100))
+    report = watch_drift(
+        "news",
+        sources=["docs:language=en=new/docs.txt", "other:language=xx=new/other.txt"],
+        **FEW,
+    )
+    assert list(report.slices) == ["all", "docs", "other", "language:en", "language:xx"]
+    again = report.slices["docs"].figures[BYTES_PER_TOKEN]
+    assert again.own == pytest.approx(own_bytes_per_token(trained / ".bpeline"))
+    assert len(again.own_draws), "the texts are what they were: they are measured again"
+    assert report.origins["docs"] == "the texts of docs again"
+    assert report.origins["other"] == ""
+    assert report.slices["other"].figures[BYTES_PER_TOKEN].own is None
+    assert {one.rule.slice for one in report.verdicts} == {"all", "docs"}
+    assert {one.rule.slice for one in report.broken} == {"all"}
+
+    shutil.move(trained / "docs.txt", trained / "docs.moved")
+    try:
+        report = watch_drift("news", sources=["docs=new/docs.txt"], **FEW)
+    finally:
+        shutil.move(trained / "docs.moved", trained / "docs.txt")
+    again = report.slices["docs"].figures[BYTES_PER_TOKEN]
+    assert again.own == pytest.approx(own_bytes_per_token(trained / ".bpeline"))
+    assert not len(again.own_draws)
+    assert report.origins["docs"] == "recorded when the version was evaluated"
+
+
+def own_bytes_per_token(workspace: Path) -> float:
+    from registry.versions import list_versions
+
+    metrics: dict[str, float] = list_versions("news", workspace)[0].metrics
+    return metrics[BYTES_PER_TOKEN]
+
+
+def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str]) -> None:
+    texts = {
+        "monday": pieces[500:700], "tuesday": pieces[600:800], "wednesday": other_language(100)
+    }  # fmt: skip
+    reports = [
+        watch_drift("news", [str(write(place / "new" / f"{day}.txt", documents))], **FEW)
+        for day, documents in texts.items()
+    ]
+    assert [one.observation for one in reports] == [1, 2, 3]
+    registry = open_registry()
+    client = registry.tracker._client
+    experiment = client.get_experiment_by_name("news").experiment_id
+    (run,) = client.search_runs([experiment], "tags.kind = 'drift'")
+    assert (run.info.run_name, run.info.status) == ("drift news", "FINISHED")
+    assert all(run.info.run_id in one.link for one in reports)
+
+    def series(metric: str) -> list[tuple[int, float]]:
+        return [(p.step, p.value) for p in client.get_metric_history(run.info.run_id, metric)]
+
+    new = [one.slices["all"].figures[BYTES_PER_TOKEN].new for one in reports]
+    assert series("drift/bytes_per_token/all") == list(enumerate(new, 1))
+    assert series("drift/drifted") == [(1, 0.0), (2, 0.0), (3, 1.0)]
+    assert series("drift/version") == [(1, 1.0), (2, 1.0), (3, 1.0)]
+    own = {value for _, value in series("drift/bytes_per_token/all.own")}
+    assert len(own) == 1
+    assert run.data.tags["observation.1"] == "news/1: no drift"
+    assert run.data.tags["observation.3"].startswith("news/1: drift: compression/bytes_per_token")
+    times = [p.timestamp for p in client.get_metric_history(run.info.run_id, "drift/drifted")]
+    assert times == sorted(times)
+
+    files = Path(run.info.artifact_uri.removeprefix("file://"))
+    kept = [json.loads(path.read_bytes()) for path in sorted((files / "observations").iterdir())]
+    assert [one["observation"] for one in kept] == [1, 2, 3]
+    assert [one["drifted"] for one in kept] == [False, False, True]
+    assert kept[2]["slices"]["all"]["new_words"][0]["saved"] > 0
+    assert {path.name for path in (files / "figures").iterdir()} == {"bytes-per-token.svg"}
+
+
+class Listener(progress.Progress):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, str] = {}
+        self.heard: list[tuple[str, DriftReport]] = []
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        self.steps[name] = outcome
+
+    def watched(self, report: DriftReport) -> None:
+        self.heard.append(("watched", report))
+
+    def drifted(self, report: DriftReport) -> None:
+        self.heard.append(("drifted", report))
+
+
+def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -> None:
+    new = write(place / "new" / "new.txt", pieces[500:900])
+    for expected in ("1 chunk", "counts reused: 1 of 1 chunks, nothing read"):
+        with progress.listening(Listener()) as listener:
+            watch_drift("news", [str(new)], **FEW)
+        assert isinstance(listener, Listener)
+        assert expected in listener.steps["count words"]
+    # A training as the version's own finds it counted too.
+    from flows.train_tokenizer import train_tokenizer
+
+    summary = train_tokenizer([str(new)], "news", 2000, special_tokens=[END], held_out=0.3)
+    assert (summary.chunks, summary.chunks_reused) == (1, 1)
+
+
+def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: list[str]) -> None:
+    same = write(place / "new" / "same.txt", pieces[500:900])
+    other = write(place / "new" / "other.txt", other_language(100))
+    listener = Listener()
+    with progress.listening(progress.Several([listener])):
+        reports = [watch_drift("news", [str(path)], **FEW) for path in (same, other)]
+    assert [kind for kind, _ in listener.heard] == ["watched", "watched", "drifted"]
+    assert [one for _, one in listener.heard] == [reports[0], reports[1], reports[1]]
+    event = json.loads(json.dumps(reports[1].event()))
+    assert event["reference"] == "news/1"
+    assert len(event["rules"]) == len(reports[1].broken)
+
+
+def test_a_version_whose_counts_are_gone_still_says_what_it_can(
+    place: Path, pieces: list[str]
+) -> None:
+    shutil.rmtree(open_registry().workspace.root / "tables")
+    other = write(place / "new" / "other.txt", other_language(100))
+    report = watch_drift("news", [str(other)], **FEW)
+    assert "are not in this workspace" in report.notes[0]
+    figures = report.slices["all"].figures
+    assert figures.keys().isdisjoint({drift.DIVERGENCE, drift.UNSEEN, drift.NEW_COST})
+    assert figures[BYTES_PER_TOKEN].own == pytest.approx(own_bytes_per_token(place / ".bpeline"))
+    assert figures[drift.CONTINUED].own is not None
+    assert figures[drift.TOKENS_PER_WORD].own is not None
+    assert broken_metrics(report) == {BYTES_PER_TOKEN}
+
+
+def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
+    place: Path, pieces: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from registry.tracking.tracking import MlflowTracker
+    from tokenizer_core.errors import RegistryUnreachable
+
+    def away(*_: Any) -> None:
+        raise RegistryUnreachable("MLflow does not answer", "a server", "start it")
+
+    monkeypatch.setattr(MlflowTracker, "record_drift", away)
+    other = write(place / "new" / "other.txt", other_language(100))
+    report = watch_drift("news", [str(other)], **FEW)
+    assert report.drifted
+    assert (report.observation, report.link) == (0, "")
+    assert report.notes == ("not recorded: MLflow does not answer",)
+
+
+def test_errors_name_what_is_missing(place: Path) -> None:
+    (place / "new" / "empty.txt").write_text("", encoding="utf-8")
+    with pytest.raises(EmptyCorpus, match="not a single word in the new text"):
+        watch_drift("news", ["new/empty.txt"])
+    with pytest.raises(UnknownVersion, match="no tokenizer is called nobody"):
+        watch_drift("nobody", ["new/empty.txt"])
+    with pytest.raises(UnknownVersion, match="there is no news@staging"):
+        watch_drift("news", ["new/empty.txt"], alias="staging")
+    with pytest.raises(MissingSource):
+        watch_drift("news", ["new/absent.txt"])
+    with pytest.raises(InvalidOption, match="no new text was named"):
+        watch_drift("news")
+    rules = place / "rules.toml"
+    rules.write_text(
+        f'[[rule]]\nmetric = "{BYTES_PER_TOKEN}"\ndirection = "higher"\nslice = "german"\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(InvalidOption, match="the slice german"):
+        watch_drift("news", ["new/empty.txt"], rules=str(rules))
+    with open_registry().workspace.lock("testing"), pytest.raises(WorkspaceLocked):
+        watch_drift("news", ["new/empty.txt"])
+
+
+def test_the_command_prints_json_or_a_page_and_can_fail(
+    place: Path, pieces: list[str], bpeline: Command
+) -> None:
+    few = ["--least-documents", 30, "--least-bytes", 20_000]
+    other = write(place / "new" / "other.txt", other_language(100))
+    shown = bpeline("drift", "news@champion", other, *few)
+    assert shown.exit_code == 0, shown.output
+    assert "news/1 (champion): DRIFT, say 4 of 4 rules" in shown.stdout
+    for expected in ("then", "95% interval", "new frequent words", "saved as one token"):
+        assert expected in shown.stdout
+    told = bpeline("drift", "news", other, *few, "--json", "--fail-on-drift")
+    assert told.exit_code == 3
+    record = json.loads(told.stdout)
+    assert (record["drifted"], record["observation"]) == (True, 2)
+    figure = record["slices"]["all"]["figures"][BYTES_PER_TOKEN]
+    assert figure["interval"][0] < figure["difference"] < figure["interval"][1]
+    same = write(place / "new" / "same.txt", pieces[500:900])
+    assert bpeline("drift", "news", same, *few, "--fail-on-drift").exit_code == 0
+    assert bpeline("drift", "news/1", same).exit_code == 2
+    assert "bpeline drift news@champion" in bpeline("drift", "--help").output
+
+
+def test_compressed_and_json_files_are_sampled_as_plain_ones(
+    place: Path, pieces: list[str]
+) -> None:
+    import gzip
+
+    plain = write(place / "new" / "plain.txt", pieces[500:900])
+    packed = place / "new" / "packed.txt.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    lines = place / "new" / "lines.jsonl"
+    lines.write_text(
+        "\n".join(json.dumps({"text": one}) for one in pieces[500:900]), encoding="utf-8"
+    )
+    figures = [
+        {key: one.new for key, one in watch_drift("news", [str(path)], **FEW).slices["all"]
+         .figures.items() if key not in (drift.DIVERGENCE_AT_SIZE, drift.EXCESS_DIVERGENCE)}
+        for path in (plain, packed, lines)
+    ]  # fmt: skip
+    assert figures[0] == figures[1]
+    for metric, value in figures[2].items():  # other chunks hold other sections out
+        assert value == pytest.approx(figures[0][metric], rel=0.2, abs=0.01)
+
+
+def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.serving import prefect_listener
+
+    said: dict[str, Any] = {}
+
+    def tell(event: str, name: str, payload: Any, **labels: str) -> str:
+        said.update(event=event, name=name, payload=payload, labels=labels)
+        return ""
+
+    monkeypatch.setattr(prefect_listener, "tell", tell)
+    monkeypatch.setattr(
+        prefect_listener, "create_markdown_artifact", lambda page, **given: said.update(page=page)
+    )
+    other = write(place / "new" / "other.txt", other_language(100))
+    report = watch_drift("news", [str(other)], **FEW)
+    listener = object.__new__(prefect_listener.PrefectListener)  # without a run it listens to
+    listener.kind, listener.artifact = "drift", None
+    listener.watched(report)
+    listener.drifted(report)
+    assert (said["event"], said["name"]) == ("bpeline.drift.detected", "news")
+    assert said["labels"] == {"alias": "champion"}
+    assert json.loads(json.dumps(said["payload"])) == report.event()
+    assert said["page"] == report.markdown()

@@ -1,0 +1,164 @@
+"""A dataset as token shards of a registered version: what is on disk, and what MLflow knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from flows.encode_dataset import EncodedDataset, encode_dataset
+from registry import load_tokenizer, open_registry
+from tokenizer_core.errors import (
+    InvalidOption,
+    MissingSource,
+    RegistryUnreachable,
+    UnknownVersion,
+    WorkspaceLocked,
+)
+from tokenizer_core.shards import shard_job
+from tokenizer_core.shards.token_shards import MANIFEST, TokenShards
+
+
+@pytest.fixture
+def registered(corpus: Path, bpeline: Callable[..., Result]) -> Path:
+    """``news/1``, and the corpus it was trained on, as the dataset to encode."""
+    trained = bpeline("train", corpus, "--name", "news", "--vocab-size", 300)
+    assert trained.exit_code == 0, trained.output
+    return corpus
+
+
+def mlflow_run(dataset: EncodedDataset) -> Any:
+    run_id = dataset.link.partition("/runs/")[2].partition("?")[0]
+    return open_registry().tracker._client.get_run(run_id)
+
+
+def test_every_version_has_a_directory_and_a_run_that_says_how_fast_it_was(
+    registered: Path,
+) -> None:
+    made = encode_dataset("news@candidate", [str(registered)], "tokens")
+    assert made.reference == "news/1"
+    assert Path(made.output) == Path("tokens/news-1").absolute()
+    tokenizer = load_tokenizer("news/1")
+    shards = TokenShards(made.output)
+    texts = [path.read_text() for path in sorted(registered.glob("*.txt"))]
+    assert [tokenizer.decode(ids.tolist()) for ids in shards] == texts
+    assert made.tokens == sum(len(tokenizer.encode(text)) for text in texts)
+
+    run = mlflow_run(made)
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["kind"] == "dataset"
+    assert run.data.tags["version"] == "news/1"
+    assert run.data.tags["digest"] == tokenizer.digest
+    assert run.data.tags["manifest_digest"] == made.manifest_digest
+    assert run.data.tags["output"] == made.output
+    metrics = run.data.metrics
+    assert metrics["dataset/tokens"] == made.tokens
+    assert metrics["dataset/documents"] == 3
+    assert metrics["dataset/bytes"] == sum(len(text.encode()) for text in texts)
+    rate = metrics["encode/bytes"] / 1e6 / metrics["encode/seconds"]
+    assert metrics["encode/megabytes_per_second"] == pytest.approx(rate)
+    assert metrics["encode/tokens_per_second"] > 0
+    (source,) = run.inputs.dataset_inputs
+    assert str(registered) in source.dataset.source
+    (file,) = open_registry().tracker._client.list_artifacts(run.info.run_id, "dataset")
+    assert file.path == f"dataset/{MANIFEST}"
+
+
+def test_nothing_is_done_for_an_unchanged_dataset_and_version(registered: Path) -> None:
+    first = encode_dataset("news/1", [str(registered)])
+    files = {path: path.stat().st_mtime_ns for path in Path(first.output).glob("shard-*")}
+    again = encode_dataset("news@candidate", [str(registered)])
+    assert again.encoded_bytes == 0
+    assert not again.newly_recorded
+    assert again.link == first.link
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    assert "neither files nor version had changed" in again.as_markdown()
+
+
+def test_added_files_are_encoded_and_damaged_shards_made_again(registered: Path) -> None:
+    options: dict[str, Any] = {"output": "tokens", "shard_megabytes": 1}
+    for name in ("b", "c"):
+        (registered / f"{name}.txt").write_text("some text " * 90_000)
+    first = encode_dataset("news/1", [str(registered)], **options)
+    assert first.shards == 2
+    (registered / "z.txt").write_text("other text " * 90_000)
+    grown = encode_dataset("news/1", [str(registered)], **options)
+    assert grown.encoded_bytes < grown.bytes
+    assert grown.link != first.link
+    victim = next(Path(grown.output).glob("shard-*.bin"))
+    content = victim.read_bytes()
+    victim.write_bytes(b"\xff" + content[1:])
+    mended = encode_dataset("news/1", [str(registered)], **options)
+    assert victim.read_bytes() == content
+    assert 0 < mended.encoded_bytes < mended.bytes
+
+
+def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
+    registered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (registered / f"more-{number}.txt").write_text(f"text {number} " * 120_000)
+    written = shard_job.write_record
+
+    def interrupted(*arguments: Any) -> None:
+        written(*arguments)
+        raise KeyboardInterrupt
+
+    options: dict[str, Any] = {"output": "tokens", "shard_megabytes": 1}
+    monkeypatch.setattr(shard_job, "write_record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        encode_dataset("news/1", [str(registered)], **options)
+    monkeypatch.setattr(shard_job, "write_record", written)
+    resumed = encode_dataset("news/1", [str(registered)], **options)
+    whole = encode_dataset("news/1", [str(registered)], output="others", shard_megabytes=1)
+    assert 0 < resumed.encoded_bytes < resumed.bytes == whole.bytes
+    assert resumed.manifest_digest == whole.manifest_digest
+
+
+def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
+    registered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from registry.tracking.tracking import MlflowTracker
+
+    def silent(*_: Any) -> None:
+        raise RegistryUnreachable("MLflow does not answer", "", "")
+
+    recording = MlflowTracker.record_dataset
+    monkeypatch.setattr(MlflowTracker, "record_dataset", silent)
+    with pytest.raises(RegistryUnreachable):
+        encode_dataset("news/1", [str(registered)])
+    monkeypatch.setattr(MlflowTracker, "record_dataset", recording)
+    recorded = encode_dataset("news/1", [str(registered)])
+    assert recorded.newly_recorded
+    assert recorded.encoded_bytes == 0
+    assert "encode/megabytes_per_second" not in mlflow_run(recorded).data.metrics
+
+
+def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: Path) -> None:
+    made = encode_dataset("news/1:280", [str(registered)], format="parquet")
+    assert made.output.endswith("/tokens/news-1-280")
+    assert made.vocab_size == 280
+    assert json.loads((Path(made.output) / MANIFEST).read_text())["shard_format"] == "parquet"
+
+
+def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
+    for reference, paths, error in (
+        ("news@nobody", [str(registered)], UnknownVersion),
+        ("./news", [str(registered)], InvalidOption),
+        ("news/1", ["nowhere/*.txt"], MissingSource),
+        ("news/1", [], InvalidOption),
+    ):
+        with pytest.raises(error):
+            encode_dataset(reference, paths)
+
+
+def test_two_do_not_write_one_directory(registered: Path, tmp_path: Path) -> None:
+    with (
+        shard_job._alone_in(tmp_path / "tokens" / "news-1"),
+        pytest.raises(WorkspaceLocked, match="another process writes token shards"),
+    ):
+        encode_dataset("news/1", [str(registered)], output="tokens")

@@ -1,0 +1,246 @@
+"""The seam between steps and who does them: names, parcels, what a worker must prove."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from flows import engines
+from flows.cluster import errands
+from flows.cluster.errands import Errand, errand, program_digest, run_parcel
+from flows.cluster.parcels import MOST_PARCELS, PARCEL_BYTES, parcels_of
+from flows.engines import Threads, check_engine, working
+from flows.steps import MOST_TASKS, Stopped
+from flows.training.training_request import TrainingRequest
+from tokenizer_core.errors import InvalidOption, WorkerLost, WorkerRefused
+
+
+@pytest.mark.parametrize(
+    ("size", "workers", "parcels"),
+    [
+        (3 << 20, 4, 32),  # more than chunks: each file or chunk by itself
+        (10**9, 4, 32),
+        (10**9, 2, 16),
+        (10**11, 16, 373),
+        (10**12, 64, 3726),  # thousands, not millions
+        (10**13, 64, 4096),
+        (10**15, 1000, 4096),
+    ],
+)
+def test_parcels_are_some_for_each_worker_and_thousands_for_a_terabyte(
+    size: int, workers: int, parcels: int
+) -> None:
+    assert parcels_of(size, workers) == parcels
+    assert parcels <= MOST_PARCELS
+    if parcels not in (MOST_PARCELS, 8 * workers):
+        assert size / parcels <= PARCEL_BYTES
+
+
+@pytest.mark.parametrize(
+    "name", ["local", "dask", "tcp://127.0.0.1:8786", "tls://host.example:1", "tcp://[::1]:8786"]
+)
+def test_engines_that_are_accepted(name: str) -> None:
+    check_engine(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "Dask", "spark", "127.0.0.1:8786", "tcp://", "tcp://host", "http://a:1", "tcp://a:b"],
+)
+def test_others_are_refused_with_what_is_accepted(
+    name: str, bpeline: Callable[..., Result], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidOption, match="there is no engine") as error:
+        check_engine(name)
+    assert "tcp://10.0.0.5:8786" in error.value.accepted
+    assert "--engine dask" in error.value.next_step
+    for command in (
+        ["train", "a.txt", "--name", "a"],
+        ["encode", "a/1", "a.txt", "-o", tmp_path / "out"],
+    ):
+        result = bpeline(*command, "--engine", name)
+        assert result.exit_code == 2
+        assert f"there is no engine {name!r}" in result.output
+
+
+def test_an_engine_is_for_files(bpeline: Callable[..., Result]) -> None:
+    result = bpeline("encode", "a/1", "a text", "--engine", "dask")
+    assert result.exit_code == 2
+    assert "--engine makes sense for files only" in result.output
+
+
+def test_without_distributed_the_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InvalidOption) as error, working("dask", 2, tmp_path):
+        pass
+    assert error.value.next_step == "type `pip install 'bpeline[cluster]'`"
+
+
+def test_threads_are_the_engine_unless_another_is_at_work(tmp_path: Path) -> None:
+    assert isinstance(engines.current(2), Threads)
+    with working("local", 2, tmp_path) as engine:
+        assert engines.current(7) is engine
+        assert engine.parcels(10**12) == MOST_TASKS
+        assert engine.mapper is None
+    assert engines.current(2) is not engine
+
+
+def test_no_cluster_is_started_before_there_is_a_parcel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from flows.cluster.dask_engine import DaskEngine
+
+    monkeypatch.setattr(DaskEngine, "_connect", lambda _: pytest.fail("connected"))
+    for name in ("dask", "tcp://127.0.0.1:1"):
+        with working(name, 2, tmp_path) as engine:
+            assert engine.parcels(0) == 1
+            assert engine.map(_step(), [], named=str, prepare=pytest.fail) == []
+
+
+def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from flows.cluster import dask_engine
+
+    monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
+    with (
+        pytest.raises(WorkerLost, match="no Dask scheduler answers at") as error,
+        working("tcp://127.0.0.1:9", None, tmp_path) as engine,
+    ):
+        engine.parcels(1)
+    assert "dask scheduler" in error.value.next_step
+
+
+def test_where_the_work_is_done_is_no_part_of_what_is_asked(tmp_path: Path) -> None:
+    local, dask = (_request(tmp_path, engine=engine) for engine in ("local", "dask"))
+    assert "engine" not in local.as_config()  # as runs before there were engines
+    assert dask.as_config()["engine"] == "dask"
+    assert local.same_as(dask.as_config())
+    assert dask.same_as(local.as_config())
+
+
+def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
+    with errand(tmp_path) as good:
+        good.admit()
+        other = Errand(good.path, good.token, program="0" * 64)
+        with pytest.raises(WorkerRefused, match="runs another version"):
+            run_parcel(1, other, _never, {})
+
+
+class Client:
+    """A scheduler, or workers, without this program."""
+
+    status = "running"
+
+    def __init__(self, digest: str | None = None) -> None:
+        self.digest = digest
+        self.forgotten: list[str] = []
+
+    def run_on_scheduler(self, _: Any) -> str:
+        if self.digest is None:
+            raise ModuleNotFoundError("No module named 'flows'")
+        return self.digest
+
+    def register_plugin(self, _: Any) -> None:
+        raise Exception("ModuleNotFoundError(\"No module named 'flows'\")")
+
+    def unregister_worker_plugin(self, name: str) -> None:
+        self.forgotten.append(name)
+
+    def scheduler_info(self) -> dict[str, Any]:
+        return {"workers": {"tcp://127.0.0.1:1": {}}}
+
+
+@pytest.mark.parametrize("digest", [None, "0" * 64])
+def test_a_scheduler_with_another_program_is_refused(digest: str | None) -> None:
+    from flows.cluster.dask_engine import _require_same_program
+
+    with pytest.raises(WorkerRefused, match="the scheduler at tcp://a:1") as error:
+        _require_same_program(Client(digest), "tcp://a:1")
+    assert ("No module named 'flows'" in error.value.happened) == (digest is None)
+    assert "bpeline[cluster]" in error.value.next_step
+    _require_same_program(Client(program_digest()), "tcp://a:1")
+
+
+def test_workers_without_this_program_are_refused(tmp_path: Path) -> None:
+    from flows.cluster.dask_engine import DaskEngine
+
+    said = r"a worker cannot be used: .*No module named 'flows'"
+    with DaskEngine("tcp://a:1", 1, tmp_path) as engine:
+        engine._connected = client = Client()
+        with pytest.raises(WorkerRefused, match=said):
+            engine.mapper(_never, [1], "never", str)
+    assert len(client.forgotten) == 1
+
+
+@pytest.mark.parametrize("what", ["sources", "regex", "Unicode"])
+def test_the_program_is_its_sources_its_libraries_and_unicode(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = program_digest.__wrapped__()
+    assert before == program_digest.__wrapped__()
+    if what == "sources":
+        digest = errands.digest_of_bytes
+        monkeypatch.setattr(errands, "digest_of_bytes", lambda content: digest(content + b"#"))
+    elif what == "regex":
+        monkeypatch.setattr(errands, "_version", lambda name: "0")
+    else:
+        from tokenizer_core.splitting import unicode_classes
+
+        monkeypatch.setattr(unicode_classes, "unicode_classes_digest", lambda: "0")
+    assert program_digest.__wrapped__() != before
+
+
+def test_a_worker_that_does_not_see_our_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errands, "_SECONDS_TO_APPEAR", 0.0)
+    with errand(tmp_path) as good:
+        elsewhere = Errand(tmp_path / "another machine" / good.path.name, good.token, good.program)
+        with pytest.raises(WorkerRefused, match="does not see") as error:
+            run_parcel(1, elsewhere, _never, {})
+        assert "shared file system" in error.value.next_step
+        good.path.write_text("of another run")
+        with pytest.raises(WorkerRefused, match="does not see"):
+            good.admit()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parcels_stop_when_nobody_waits_any_more(tmp_path: Path) -> None:
+    from flows.steps import raise_if_stopped
+
+    def work(_: Any) -> None:
+        raise_if_stopped()
+        asked.path.unlink()
+        raise_if_stopped()
+
+    with errand(tmp_path) as asked, pytest.raises(Stopped):
+        run_parcel(1, asked, work, {})
+
+
+def _never(_: Any) -> None:
+    pytest.fail("a worker that was refused worked")
+
+
+def _step() -> Any:
+    from cluster_steps import tell
+
+    return tell
+
+
+def _request(tmp_path: Path, **changed: Any) -> TrainingRequest:
+    import inspect
+
+    from flows.train_tokenizer import train_tokenizer
+
+    parameters = inspect.signature(train_tokenizer).parameters.values()
+    usual = {one.name: one.default for one in parameters if one.default is not one.empty}
+    del usual["workspace"]
+    given = {"paths": [str(tmp_path / "a.txt")], "name": "a", "workers": 2, "options": {}}
+    lists: dict[str, Any] = {"special_tokens": [], "required_tokens": []}
+    return TrainingRequest.checked(**usual | given | lists | changed)

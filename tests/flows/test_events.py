@@ -1,0 +1,94 @@
+"""What Prefect is told when an alias moves; and what is done when it does not listen."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Command = Callable[..., Result]
+
+
+class Prefect(HTTPServer):
+    """As much of a Prefect server as events need."""
+
+    refuses = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.events: list[dict[str, Any]] = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/api"
+
+
+class Answers(BaseHTTPRequestHandler):
+    server: Prefect
+
+    def do_GET(self) -> None:
+        self.answer(200, b"true")
+
+    def do_POST(self) -> None:
+        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/api/events" and not self.server.refuses:
+            self.server.events += told
+        self.answer(500 if self.server.refuses else 204, b"")
+
+    def answer(self, code: int, content: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def prefect() -> Iterator[Prefect]:
+    """A server that is configured once a test says so."""
+    with Prefect() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_promotion_and_rollback_are_told_and_what_stays_is_not(
+    corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in (300, 310):
+        trained = bpeline("train", corpus, "--name", "news", "--vocab-size", size)
+        assert trained.exit_code == 0, trained.output
+    monkeypatch.setenv("PREFECT_API_URL", prefect.url)
+    for reference in ("news/1", "news/2", "news/2"):
+        assert bpeline("promote", reference).exit_code == 0
+    assert bpeline("rollback", "news").exit_code == 0
+    moves = [(one["payload"]["from"], one["payload"]["to"]) for one in prefect.events]
+    assert moves == [(None, 1), (1, 2), (2, 1)]
+    event = prefect.events[1]
+    assert event["event"] == "bpeline.alias.moved"
+    assert event["resource"]["prefect.resource.id"] == "bpeline.tokenizer.news"
+    assert event["resource"]["bpeline.alias"] == "champion"
+    assert event["payload"]["alias"] == "champion"
+    assert event["payload"]["reference"] == "news/2"
+    assert event["id"] != prefect.events[0]["id"]
+
+
+def test_a_server_that_takes_no_event_keeps_no_alias_from_moving(
+    corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bpeline("train", corpus, "--name", "news", "--vocab-size", 300).exit_code == 0
+    monkeypatch.setenv("PREFECT_API_URL", prefect.url)
+    prefect.refuses = True
+    moved = bpeline("promote", "news/1")
+    assert moved.exit_code == 0
+    assert "news@champion points to news/1 now" in moved.stdout
+    assert "did not take the event bpeline.alias.moved" in moved.stderr
+    prefect.shutdown()
+    assert bpeline("promote", "news/1", "--to", "staging").exit_code == 0

@@ -1,0 +1,317 @@
+"""Named sources with weights and temperatures: trained, told of, resumed, verified, compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import Result
+
+from flows.source_spelling import NamedSource
+from flows.training.corpus_sources import corpus_sources, read_corpus_file
+from flows.training.training_request import TrainingRequest
+from registry import load_tokenizer
+from registry.measured import read_evaluation
+from registry.opening import open_registry
+from registry.word_counts.store import WordCountStore
+from tokenizer_core import reference
+from tokenizer_core.errors import InvalidOption
+
+Command = Callable[..., Result]
+CORPUS = """
+temperature = 2
+
+[[source]]
+name = "docs"
+files = ["corpus/part-0.txt", "corpus/part-1.txt"]
+language = "en"
+
+[[source]]
+name = "lines"
+files = "lines/*.jsonl"
+text_field = "said"
+weight = 1.5
+"""
+
+
+@pytest.fixture
+def lines(corpus: Path, tmp_path: Path, english_and_code: str) -> Path:
+    """A second source, of JSON lines whose text has another name, and a corpus file of both."""
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    documents = [english_and_code[at : at + 500] for at in range(300_000, 320_000, 500)]
+    records = [json.dumps({"said": one, "text": "zzz " * 9}) for one in documents]
+    (folder / "a.jsonl").write_text("\n".join(records), encoding="utf-8")
+    (tmp_path / "corpus.toml").write_text(CORPUS, encoding="utf-8")
+    return folder
+
+
+OPTIONS = ("--vocab-size", 500, "--held-out", 0.2, "--name", "two")
+
+
+def trained(bpeline: Command, *arguments: Any) -> dict[str, Any]:
+    ended = bpeline("train", *arguments, *OPTIONS, "--json")
+    assert ended.exit_code == 0, ended.output
+    summary: dict[str, Any] = json.loads(ended.stdout)
+    return summary
+
+
+def counts_of(path: Path) -> dict[bytes, int]:
+    with duckdb.connect(path, read_only=True) as connection:
+        return dict(connection.execute("SELECT word, count FROM word_counts").fetchall())
+
+
+def test_a_corpus_file_is_trained_told_of_and_verified(
+    bpeline: Command, lines: Path, tmp_path: Path
+) -> None:
+    summary = trained(bpeline, "corpus.toml")
+    docs, said = summary["sources"]
+    assert (docs["source"], docs["language"], docs["weight"]) == ("docs", "en", 1.0)
+    assert said["weight"] > 1.5, "the smaller share gains by temperature"
+    # 1.5 times the small source, flattened: the square roots of the shares.
+    sizes = docs["bytes"], 1.5 * said["bytes"]
+    shares = [size**0.5 / sum(one**0.5 for one in sizes) for size in sizes]
+    assert said["weighted_share"] == pytest.approx(shares[1], abs=0.01)
+    assert docs["share"] + said["share"] == pytest.approx(1)
+    assert {"bytes_per_token/docs", "bytes_per_token/lines"} <= summary["metrics"].keys()
+
+    tables = tmp_path / ".bpeline" / "tables"
+    counts_digest = json.loads(bpeline("show", "two/1", "--json").stdout)["lineage"][
+        "counts_digest"
+    ]
+    registry = open_registry()
+    table = registry.catalogue.count_table_with(counts_digest)
+    assert table is not None
+    with duckdb.connect(tables / f"{table.key}.sources.duckdb", read_only=True) as connection:
+        rows = connection.execute("SELECT source, weight, words, weighted_words FROM sources")
+        assert [(*row,) for row in rows.fetchall()] == [
+            (one["source"], one["weight"], one["words"], one["weighted_words"])
+            for one in (docs, said)
+        ]
+    own = [(counts_of(tables / one["table"]), Fraction(str(one["weight"]))) for one in (docs, said)]
+    assert not any(b"zzz" in word for word in own[1][0]), "the source's own field was read"
+    assert counts_of(tables / f"{table.key}.duckdb") == reference.mix(own)
+
+    shown = bpeline("show", "two/1", "--json").stdout
+    assert json.loads(shown)["sources"] == summary["sources"]
+    assert "weighted" in bpeline("show", "two/1").stdout
+    page = tmp_path / "page.html"
+    assert bpeline("report", "two/1", "--output", page).exit_code == 0
+    assert "<h3>Sources</h3>" in page.read_text(encoding="utf-8")
+
+    tracked = registry.tracker.version("two", 1)
+    assert tracked is not None
+    run = registry.tracker._client.get_run(tracked.mlflow_run_id)
+    assert run.data.params["temperature"] == "2.0"
+    assert run.data.params["weights"].startswith("docs=1, lines=")
+    read = {one.dataset.name: one.dataset.source for one in run.inputs.dataset_inputs}
+    assert str(lines / "*.jsonl") in read["lines"]
+    place = registry.workspace.mlflow_artifacts / "two" / tracked.mlflow_run_id / "artifacts"
+    logged = json.loads((place / "sources" / "sources.json").read_bytes())
+    assert [row[0] for row in logged["data"]] == ["docs", "lines"]
+
+    verified = bpeline("verify", "two/1", "--json")
+    assert json.loads(verified.stdout)["verdict"] == "identical", verified.output
+    assert bpeline("verify", "two/1", "--reuse-counts").exit_code == 0
+
+
+def test_changing_weights_counts_nothing_again(
+    bpeline: Command, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(bpeline, "corpus.toml")
+    monkeypatch.setattr(WordCountStore, "put", None)
+    typed = ["--source", "docs:language=en=corpus/part-[01].txt",
+             "--source", "lines:text_field=said:weight=4=lines"]  # fmt: skip
+    summary = trained(bpeline, *typed)
+    assert [one["weight"] for one in summary["sources"]] == [1, 4]
+    assert summary["chunks_reused"] == summary["chunks"]
+    cooler = trained(bpeline, "corpus.toml", "--temperature", 1)
+    assert [one["weight"] for one in cooler["sources"]] == [1, 1.5]
+
+
+def test_weights_of_one_train_what_paths_train(bpeline: Command, corpus: Path) -> None:
+    plain = trained(bpeline, corpus)
+    named = trained(
+        bpeline, "--source", "a=corpus/part-0.txt", "--source", "b=corpus/part-[12].txt"
+    )
+    assert (named["digest"], named["words"]) == (plain["digest"], plain["words"])
+    assert (named["newly_registered"], plain["sources"]) == (False, [])
+    tables = open_registry().catalogue.count_tables()
+    assert len({(one.key, one.counts_digest) for one in tables}) == 1
+    assert bpeline("verify", "two/1").exit_code == 0
+
+
+def test_weights_hide_no_token_of_one_document_alone(
+    bpeline: Command, tmp_path: Path, fresh_workspace: Path, english_and_code: str
+) -> None:
+    """Twice the counts are more than any chunk has; the screen looks at what was counted."""
+    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
+    (tmp_path / "plain.txt").write_text(english_and_code[:20_000], encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("zqxjvk " * 50, encoding="utf-8")
+    (tmp_path / "copy.txt").write_text("zqxjvk " * 70, encoding="utf-8")
+    found = {}
+    for weights in ((1, 0), (2, 0), (2, 1)):
+        sources = ["plain=plain.txt", f"secret:weight={weights[0]}=secret.txt",
+                   f"copy:weight={weights[1]}=copy.txt"]  # fmt: skip
+        typed = [part for one in sources for part in ("--source", one)]
+        ended = bpeline("train", *typed, "--name", "n", "--vocab-size", 600, "--held-out", 0,
+                        "--json")  # fmt: skip
+        assert ended.exit_code == 0, ended.output
+        evaluation = read_evaluation(Path(json.loads(ended.stdout)["directory"]))
+        assert evaluation is not None
+        ids = evaluation["screening"]["one_document"]
+        tokenizer = load_tokenizer("n@candidate")
+        found[weights] = {tokenizer.vocab[id_] for id_ in ids}
+    assert all(b" zqxjvk" in found[weights] for weights in ((1, 0), (2, 0)))
+    assert b" zqxjvk" not in found[2, 1]
+
+
+def test_an_interrupted_run_is_resumed_with_its_weights(
+    bpeline: Command, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import flows.train_tokenizer
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flows.train_tokenizer, "learn", interrupted)
+        bpeline("train", "corpus.toml", *OPTIONS)
+    (tmp_path / "corpus.toml").unlink()  # what it said is remembered with the run
+    resumed = bpeline("resume", "--json")
+    assert resumed.exit_code == 0, resumed.output
+    assert [one["source"] for one in json.loads(resumed.stdout)["sources"]] == ["docs", "lines"]
+
+
+def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
+    bpeline: Command, lines: Path, tmp_path: Path
+) -> None:
+    trained(bpeline, "corpus.toml")
+    said = bpeline(
+        "mixtures", "two/1", "--weights", "lines=40", "--weights", "docs=0", "--temperatures",
+        "1,2", "--json",
+    )  # fmt: skip
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.stdout)
+    choices = {one["title"]: one for one in found["choices"]}
+    assert list(choices) == ["as it is", "lines=40", "docs=0", "T=1"]
+    assert found["choices"][0]["bytes_per_token"].keys() == {"all", "docs", "lines"}
+    lines_of = {title: one["bytes_per_token"]["lines"] for title, one in choices.items()}
+    assert lines_of["T=1"] < lines_of["as it is"] < lines_of["lines=40"]
+    assert choices["docs=0"]["sources"][0]["weighted_share"] == 0
+    assert (tmp_path / "two-mixtures.svg").read_text().count("lines=40") >= 1
+    assert len(json.loads(bpeline("versions", "--json").stdout)) == 1
+    assert "nothing to resume" in bpeline("resume").stdout
+
+    tracker = open_registry().tracker
+    experiment = tracker._client.get_experiment_by_name("two")
+    runs = tracker._client.search_runs([experiment.experiment_id])
+    nested = {r.info.run_name for r in runs if "mlflow.parentRunId" in r.data.tags}
+    assert nested == {"as-it-is", "lines=40", "docs=0", "T=1"}
+
+    # What the report says is what training gives.
+    heavier = trained(bpeline, "--source", "docs:language=en=corpus/part-[01].txt", "--source",
+                      "lines:text_field=said:weight=40=lines", "--temperature", 2)  # fmt: skip
+    assert heavier["metrics"]["bytes_per_token/lines"] == lines_of["lines=40"]
+    table = bpeline(
+        "mixtures", "corpus.toml", "--weights", "lines=3", "--vocab-size", 400, "--picture", "m.png"
+    )
+    assert "docs share" in table.stdout
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["two/1", "--weights", "docs=1"], "was not trained on named sources"),
+        (["corpus.toml"], "choices to compare"),
+        (["corpus.toml", "--weights", "nobody=1"], "no source nobody"),
+        (["corpus.toml", "--weights", "docs=x"], "--weights is 'docs=x'"),
+        (["corpus.toml", "--temperatures", "hot"], "--temperatures is 'hot'"),
+        (["corpus.toml", "--temperatures", "-1"], "temperature is -1.0"),
+        (["corpus.toml", "--weights", "docs=1", "--picture", "m.txt"], "--picture is m.txt"),
+    ],
+)
+def test_choices_that_are_none_are_refused(
+    arguments: list[str], said: str, bpeline: Command, lines: Path
+) -> None:
+    if arguments[0] == "two/1":
+        trained(bpeline, "corpus")
+    ended = bpeline("mixtures", *arguments)
+    assert (ended.exit_code, said in ended.stderr) == (2, True), ended.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["corpus", "--source", "a=corpus"], "both given"),
+        (["--source", "corpus"], "names no source"),
+        (["--source", "a:weight=-1=corpus"], "names no source"),
+        (["--source", "a:weight=0.0000001=corpus"], "weight 1e-07"),
+        (["--source", "a:weight=2=corpus", "--source", "a=lines"], "different labels"),
+        (["--source", "all=corpus"], "names no source"),
+        (["--source", "a=missing/*.txt"], "missing/*.txt"),
+        (["--source", "a=corpus", "--temperature", "2"], "no two named sources"),
+        (["corpus", "--temperature", "2"], "no two named sources"),
+        (["corpus.toml", "--temperature", "0"], "temperature is 0.0"),
+        (["missing.toml"], "missing.toml cannot be used"),
+        (["--source", "a:weight=0=corpus", "--source", "b:weight=0=lines"], "weight above 0"),
+    ],
+)
+def test_sources_that_are_none_are_refused(
+    arguments: list[str], said: str, bpeline: Command, lines: Path
+) -> None:
+    ended = bpeline("train", *arguments, "--name", "two", "--text-field", "said")
+    assert (ended.exit_code, said in ended.stderr) == (2, True), ended.output
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "[[source]]", "[[sources]]\nname='a'\nfiles='a'", "source = 1", "x = 1",
+        "[[source]]\nname='a'\nfiles='a'\nweight='2'", "[[source]]\nname='a'\nfiles='a'\nweight=-1",
+        "[[source]]\nname='a'\nfiles=[]", "[[source]]\nname='a'\nfiles='a'\nlabel='x'",
+        "[[source]]\nname='a b'\nfiles='a'", "temperature='hot'\n[[source]]\nname='a'\nfiles='a'",
+        "[[source]]\nname='a'\nfiles='a'\nweight=true", "[[source]\n",
+    ],
+)  # fmt: skip
+def test_corpus_files_that_are_none_are_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.toml"
+    path.write_text(content)
+    with pytest.raises(InvalidOption):
+        read_corpus_file(path)
+
+
+def test_a_corpus_file_is_what_one_would_type(tmp_path: Path) -> None:
+    (tmp_path / "corpus.toml").write_text(CORPUS)
+    spelt, temperature = read_corpus_file(tmp_path / "corpus.toml")
+    assert temperature == 2
+    assert spelt[2] == f"lines:weight=1.5:text_field=said={tmp_path}/lines/*.jsonl"
+    assert corpus_sources(spelt) == (
+        NamedSource(
+            "docs", tuple(f"{tmp_path}/corpus/part-{k}.txt" for k in (0, 1)), language="en"
+        ),
+        NamedSource("lines", (f"{tmp_path}/lines/*.jsonl",), weight=1.5, text_field="said"),
+    )
+
+
+def test_requests_of_before_there_were_sources_are_the_same() -> None:
+    usual = {
+        "paths": ["a"], "name": "n", "vocab_size": 400, "pattern": None, "special_tokens": [],
+        "tie_break": None, "min_count": None, "max_token_bytes": None, "invalid_utf8": "strict",
+        "held_out": 0.0, "text_field": "text", "workers": 1, "min_word_count": 1,
+        "required_tokens": [], "table_memory": 256,
+    }  # fmt: skip
+    config = TrainingRequest.checked(**usual).as_config()
+    assert not {"sources", "temperature"} & config.keys()
+    asked = {**usual, "paths": [], "sources": ["x:weight=2=a", "y=b"], "temperature": 2}
+    request = TrainingRequest.checked(**asked)
+    again = TrainingRequest.checked(**json.loads(json.dumps(request.as_config())))
+    assert again == request
+    assert request.same_as(again.as_config())

@@ -1,0 +1,167 @@
+"""``bpeline train --plan``: what it says, that it does nothing, and that it is quick to say it.
+
+That its predictions come true is tested in `test_incremental`, in every case there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from flows.train_tokenizer import train_tokenizer
+from flows.training import learn_merges
+from flows.training.step_seconds import StepSeconds
+from flows.training.training_request import TrainingRequest
+from registry.opening import open_registry
+
+Command = Callable[..., Result]
+ASKED = ("--name", "news", "--vocab-size", "600")
+
+
+def everything_below(root: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(path): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in [root, *root.rglob("*")]
+    }
+
+
+def planned(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    plan: dict[str, Any] = json.loads(result.stdout)
+    return plan
+
+
+def test_nothing_is_made_where_there_is_no_workspace(corpus: Path, bpeline: Command) -> None:
+    before = everything_below(corpus.parent)
+    result = bpeline("train", corpus, *ASKED, "--plan", "--workspace", corpus.parent / "none")
+    assert result.exit_code == 0
+    assert "reads 3 files (3 new)" in result.output
+    assert "344 merges from the beginning" in result.output
+    plan = planned(bpeline("train", "--demo", "--plan", "--json", "--workspace", "none"))
+    assert plan["bytes_to_read"] > 1_000_000
+    assert everything_below(corpus.parent) == before
+
+
+def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -> None:
+    bpeline("train", corpus, *ASKED)
+    (corpus / "part-3.txt").write_text("more words than there were")
+    with open_registry().workspace.lock("another training"):
+        before = everything_below(corpus.parent)
+        plan = planned(bpeline("train", corpus, *ASKED, "--plan", "--json"))
+        assert everything_below(corpus.parent) == before
+    (unread,) = plan["unread"]
+    assert Path(unread["path"]).name == "part-3.txt"
+    assert (unread["why"], unread["most_chunks"]) == ("new", 1)
+    assert (plan["chunks_reused"], plan["bytes_to_read"]) == (3, 26)
+    assert "another training" in plan["notes"][0]
+
+
+def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Command) -> None:
+    bpeline("train", corpus, *ASKED)
+    result = bpeline("train", corpus, *ASKED, "--plan")
+    assert result.output.count("nothing to do") == 3
+    assert "news/1 is registered" in result.output
+    larger = planned(bpeline("train", corpus, "--name", "news", "--vocab-size", 700, "--plan",
+                             "--json"))  # fmt: skip
+    assert (larger["merges_reused"], larger["version"]) == (344, "")
+    assert "continues behind the first 344" in larger["steps"][3]["said"]
+
+
+def test_a_grown_file_is_expected_to_begin_as_it_did(
+    corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("plan_chunks", "count_words", "training_plan"):
+        monkeypatch.setattr(f"flows.training.{module}.CHUNK_BYTES", 8192)
+    bpeline("train", corpus, *ASKED)
+    path = corpus / "part-1.txt"
+    with path.open("a") as file:
+        file.write(" and so on" * 1000)
+    (unread,) = planned(bpeline("train", corpus, *ASKED, "--plan", "--json"))["unread"]
+    assert (unread["why"], unread["bytes"]) == ("grown", path.stat().st_size)
+    summary = train_tokenizer([str(corpus)], "news", 600)
+    assert unread["most_chunks"] - unread["known_chunks"] == summary.chunks - summary.chunks_reused
+
+
+def test_an_interrupted_run_is_named(
+    corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(learn_merges.bpe, "learn_merges", stops)
+        assert bpeline("train", corpus, *ASKED).exit_code == 130
+    (run,) = open_registry().catalogue.unfinished_runs()
+    plan = planned(bpeline("train", corpus, *ASKED, "--plan", "--json"))
+    assert plan["continues"] == f"run {run.id}, interrupted at 'learn merges'"
+    assert [step["reused"] for step in plan["steps"][1:4]] == [True, True, False]
+    other = planned(bpeline("train", corpus, "--name", "other", "--plan", "--json"))
+    assert other["continues"] == ""
+
+
+def test_what_cannot_be_trained_cannot_be_planned(corpus: Path, bpeline: Command) -> None:
+    assert bpeline("train", "missing.txt", *ASKED, "--plan").exit_code == 2
+    assert bpeline("train", corpus, "--name", "A!", "--plan").exit_code == 2
+
+
+def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> None:
+    asked = ("train", corpus, "--name", "chars", "--algorithm", "char-bpe", "--merges", "50")
+    before = planned(bpeline(*asked, "--plan", "--json"))
+    assert not before["steps"][3]["reused"]
+    bpeline(*asked)
+    after = planned(bpeline(*asked, "--plan", "--json"))
+    assert after["steps"][3]["reused"]
+    assert (after["merges_reused"], after["version"]) == (50, "chars/1")
+
+
+def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> None:
+    request = TrainingRequest.usual(paths=[str(corpus)], name="news")
+    usual = StepSeconds(request, [])
+    assert usual.of("count words", 2e9) > 1.5 * usual.of("count words", 1e9)
+    train_tokenizer([str(corpus)], "news", 600)
+    (run,) = open_registry().catalogue.runs()
+    size = sum(path.stat().st_size for path in corpus.iterdir())
+    assert run.steps.keys() == {step["name"] for step in planned(
+        bpeline("train", corpus, *ASKED, "--plan", "--json"))["steps"]}  # fmt: skip
+    assert run.steps["count words"][1] == size
+    as_before = StepSeconds(request, [run])
+    assert as_before.of("count words", size) == pytest.approx(run.steps["count words"][0])
+    assert as_before.of("publish") == run.steps["publish"][0]
+    again = train_tokenizer([str(corpus)], "news", 600)
+    run = open_registry().catalogue.run(again.run_id)
+    assert [run.steps[name][1] for name in ("count words", "combine counts", "learn merges")] == [
+        0, 0, 0
+    ]  # fmt: skip
+
+
+def test_what_is_usual_is_what_the_flow_takes_for_granted() -> None:
+    signature = inspect.signature(train_tokenizer).parameters.values()
+    usual = {one.name: one.default for one in signature if one.name != "workspace"}
+    lists = ("special_tokens", "required_tokens", "evaluation", "baselines", "sources")
+    usual |= {name: [] for name in lists}
+    usual |= {"paths": ["a"], "name": "a", "options": {}, "extends": ""}
+    assert TrainingRequest.usual(paths=["a"], name="a") == TrainingRequest.checked(**usual)
+
+
+def test_a_plan_loads_neither_prefect_nor_mlflow(corpus: Path) -> None:
+    program = (
+        "import sys; from flows.cli.main import cli; "
+        f"cli(['train', {str(corpus)!r}, '--name', 'news', '--plan'], standalone_mode=False); "
+        "print(*[m for m in ('prefect', 'mlflow', 'duckdb', 'pyarrow', 'pandas') "
+        "if m in sys.modules])"
+    )
+    root = Path(__file__).parent.parent.parent
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == ""

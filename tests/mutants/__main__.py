@@ -1,0 +1,112 @@
+"""`python tests/mutants [NAME…]`: puts faults into copies of the project; its tests must see them.
+
+The faults are in faults.toml. Each copy runs the tests that are named beside its fault, until the
+first failure. Exit code 0 when all but `FORGIVEN` faults were caught, else 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FAULTS = Path(__file__).with_name("faults.toml")
+FORGIVEN = 2
+COPIED = ("tokenizer_core", "registry", "flows", "tests", "benchmarks", "docs", "README.md",
+          "pyproject.toml", "prefect.yaml", "constraints.txt")  # fmt: skip
+SECONDS = 300  # a fault may be an endless loop
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault: in ``file`` the text ``old``, which stands there once, becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def put_into(self, project: Path) -> None:
+        """Change the file.
+
+        Raises:
+            ValueError: the text is not there exactly once: the code moved on.
+        """
+        path = project / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.file} holds {text.count(self.old)} times: {self.old!r}")
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+def faults() -> list[Fault]:
+    """All of faults.toml."""
+    with FAULTS.open("rb") as file:
+        return [
+            Fault(**{**table, "tests": tuple(table["tests"])})
+            for table in tomllib.load(file)["fault"]
+        ]
+
+
+def failing_test(fault: Fault) -> str | None:
+    """The first test that fails with the fault in place, or that they do not end; or None."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
+        project = Path(directory)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(
+                    source, project / name, ignore=shutil.ignore_patterns("__pycache__")
+                )
+            else:
+                shutil.copy(source, project / name)
+        fault.put_into(project)
+        environment = {**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
+        if "/kernels/" in fault.file:  # machine code that nobody will want again
+            environment["XDG_CACHE_HOME"] = str(Path(directory, "cache"))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        try:
+            done = subprocess.run(
+                [*command, *fault.tests], cwd=project, env=environment, capture_output=True,
+                text=True, timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"not at an end after {SECONDS} s"
+        if done.returncode == 0:
+            return None
+        said = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        if done.returncode != 1 or not said:
+            raise RuntimeError(f"the tests did not run: {done.stdout[-500:]}{done.stderr[-500:]}")
+        return said[0].split(" - ")[0]
+
+
+def main(names: list[str]) -> int:
+    chosen = [fault for fault in faults() if not names or any(name in fault.name for name in names)]
+    missed = []
+    seen = {}
+    for fault in chosen:
+        begin = time.monotonic()
+        test = failing_test(fault)
+        seen[fault.name] = test
+        print(
+            f"{time.monotonic() - begin:5.0f} s  {fault.name}: {test or 'NOT CAUGHT'}", flush=True
+        )
+        if test is None:
+            missed.append(fault.name)
+    print(f"\n{len(chosen) - len(missed)} of {len(chosen)} faults were caught")
+    if report := os.environ.get("BPELINE_TEST_REPORTS"):
+        Path(report, "mutants.json").write_text(json.dumps(seen, indent=1) + "\n")
+    return int(len(missed) > FORGIVEN)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""Rules of drift: an alarm must be sure; what cannot be known is no alarm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from registry.drift_rules import DEFAULT_RULES, default_rules, judge_drift, read_drift_rules
+from registry.gates import Rule
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure
+from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+
+
+def around(value: float, spread: float, own: float | None = None) -> Figure:
+    """A figure whose draws lie evenly within ``spread`` of it."""
+    draws = np.linspace(value - spread, value + spread, 2001)
+    own_draws = np.zeros(0) if own is None else np.full(2001, own)
+    return Figure(value, own, 100, draws, own_draws)
+
+
+def says(rule: Rule, figure: Figure) -> tuple[bool, str]:
+    (verdict,) = judge_drift([rule], {"all": {rule.metric: figure}}, {})
+    return verdict.holds, verdict.said
+
+
+WORSE_BY_A_TWENTIETH = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=0.95)
+
+
+def test_an_alarm_needs_the_whole_interval_beyond_the_tolerance() -> None:
+    holds, said = says(WORSE_BY_A_TWENTIETH, around(3.5, 0.1, own=4.0))
+    assert not holds
+    assert "is 3.5, 4 of the version's own text, at least 3.8 is accepted" in said
+    assert "beyond by 0.205 or more (95% sure)" in said
+    for figure in (around(3.75, 0.1, own=4.0), around(3.85, 0.01, own=4.0), around(4.5, 0.1, 4.0)):
+        assert says(WORSE_BY_A_TWENTIETH, figure)[0]
+
+
+def test_without_a_confidence_the_value_decides() -> None:
+    rule = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05)
+    assert not says(rule, around(3.75, 0.1, own=4.0))[0]
+    assert says(rule, around(3.81, 0.1, own=4.0))[0]
+
+
+def test_a_limit_needs_nothing_to_compare_with() -> None:
+    rule = Rule(EXCESS_DIVERGENCE, "lower", tolerance=None, limit=0.1, confidence=0.99)
+    assert says(rule, around(0.12, 0.05))[0]
+    holds, said = says(rule, around(0.3, 0.05))
+    assert not holds
+    assert "is 0.3, at most 0.1 is accepted: beyond by" in said
+    both = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, limit=3.0)
+    assert not says(both, Figure(2.9, 3.0))[0], "the limit"
+    assert not says(both, Figure(3.1, 4.0))[0], "the tolerance"
+    assert says(both, Figure(3.1, None))[0]
+
+
+def test_what_cannot_be_known_is_said_and_no_alarm() -> None:
+    (missing,) = judge_drift([WORSE_BY_A_TWENTIETH], {"all": {}}, {})
+    assert missing.holds
+    assert "was not measured" in missing.said
+    holds, said = says(WORSE_BY_A_TWENTIETH, around(1.0, 0.0))
+    assert holds
+    assert "not known of the version's own text" in said
+    far = {"all": {BYTES_PER_TOKEN: around(1.0, 0.0, own=4.0)}}
+    (small,) = judge_drift([WORSE_BY_A_TWENTIETH], far, {"all": "3 documents"})
+    assert small.holds
+    assert small.said.endswith("is not judged: 3 documents")
+
+
+def test_slices_are_judged_by_bytes_per_token() -> None:
+    rules = default_rules(["german"])
+    assert rules[:-1] == DEFAULT_RULES
+    assert (rules[-1].metric, rules[-1].slice) == (BYTES_PER_TOKEN, "german")
+
+
+def test_rules_are_read_in_the_spelling_of_promotion(tmp_path: Path) -> None:
+    path = tmp_path / "drift.toml"
+    path.write_text(
+        '[[rule]]\nmetric = "words/new_frequent_cost"\ndirection = "lower"\nlimit = 0.01\n'
+        'confidence = 0.9\n[[rule]]\nmetric = "compression/bytes_per_token"\n'
+        'direction = "higher"\nslice = "de"\ntolerance = 0.02\n',
+        encoding="utf-8",
+    )
+    assert read_drift_rules(path) == (
+        Rule(NEW_COST, "lower", tolerance=None, limit=0.01, confidence=0.9),
+        Rule(BYTES_PER_TOKEN, "higher", tolerance=0.02, slice="de"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "more", "complaint"),
+    [
+        ("vocabulary/f95", "limit = 1", "there is no vocabulary/f95"),
+        (DIVERGENCE, "limit = 1\nconfidence = 0.95", "has no interval"),
+    ],
+)
+def test_rules_of_what_is_not_measured_are_refused(
+    metric: str, more: str, complaint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "drift.toml"
+    path.write_text(f'[[rule]]\nmetric = "{metric}"\ndirection = "lower"\n{more}\n', "utf-8")
+    with pytest.raises(InvalidOption, match=complaint):
+        read_drift_rules(path)

@@ -1,0 +1,25 @@
+"""A record whose content was changed is refused, however sound it looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from registry.workspace.sealed_records import read_record, write_record
+from tokenizer_core.errors import CorruptFile
+
+
+def test_a_record_with_another_number_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    write_record(path, {"format": 3, "rows": 12})
+    assert read_record(path, 3) == {"format": 3, "rows": 12}
+    path.write_bytes(path.read_bytes().replace(b"12", b"13"))
+    with pytest.raises(CorruptFile, match="not what was written"):
+        read_record(path, 3)
+
+
+def test_a_record_of_another_format_is_refused(tmp_path: Path) -> None:
+    write_record(tmp_path / "record.json", {"format": 2})
+    with pytest.raises(CorruptFile):
+        read_record(tmp_path / "record.json", 3)

@@ -1,0 +1,126 @@
+"""Several at once: two in one workspace, two registering one name, promotion while others load."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from zygote import Zygote
+
+from .conftest import Golden, Record, difference
+
+RACES = 6  # of each kind, unless --cases multiplies them
+WRITERS = 3
+
+
+@pytest.mark.slow
+def test_of_runs_in_one_workspace_one_works_and_the_others_are_told(
+    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+) -> None:
+    """Also where there is no workspace yet, and all of them want to make it."""
+    arguments = {"corpus": golden.corpus}
+    for race in range(1, int(RACES * cases) + 1):
+        if not record.wants(race):
+            continue
+        workspace = place / "workspace"
+        if race % 2:
+            shutil.copytree(golden.empty, workspace)
+        jobs = [("train", {"workspace": workspace, **arguments})] * WRITERS
+        ended = zygote.run_together(jobs)
+        record.add("races")
+        repeated = f"{record.suite} --point {race}"
+        done = [one for one in ended if not one.error and not one.signal]
+        if not done:
+            record.fail(repeated, [one.error for one in ended])
+        for one in ended:
+            if one.signal or (one.error and not one.typed):
+                record.fail(repeated, one.error or f"signal {one.signal}")
+            elif one.error:
+                record.add("told who holds it")
+                if "WorkspaceLocked" not in one.error or "process" not in one.error:
+                    record.fail(repeated, one.error)
+        after = zygote.run("train", workspace=workspace, **arguments)
+        unlike = after.error or difference(
+            {name: one for name, one in after.result["state"].items() if name != "rows"},
+            {name: one for name, one in golden.waiting.items() if name != "rows"},
+        )
+        if unlike:
+            record.fail(repeated, unlike)
+        shutil.rmtree(workspace)
+    record.require_none()
+
+
+@pytest.mark.slow
+def test_writers_of_one_name_lose_no_version(
+    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+) -> None:
+    """Two workspaces, one catalogue and one MLflow: the same tokenizer once, another beside it."""
+    for race in range(1, max(2, int(RACES * cases / 3)) + 1):
+        if not record.wants(race):
+            continue
+        shared = place / "shared"
+        shutil.copytree(golden.registered, shared)
+        sizes = [(310, "one"), (310, "two"), (320, "three")]
+        jobs = [
+            (
+                "train_into",
+                {
+                    "workspace": place / own,
+                    "shared": shared,
+                    "corpus": golden.corpus,
+                    "vocab_size": size,
+                },
+            )
+            for size, own in sizes
+        ]
+        ended = zygote.run_together(jobs)
+        record.add("races")
+        repeated = f"{record.suite} --point {race}"
+        for one in ended:
+            if one.error or one.signal:
+                record.fail(repeated, one.error or f"signal {one.signal}")
+        rows = zygote.run("look", workspace=shared).returned()["state"]["rows"]
+        digests = [digest for _, _, digest in rows["versions"]]
+        # A number may be missing: of two that registered the same at once, one was withdrawn.
+        if len(set(digests)) != 3 or len(digests) != 3:
+            record.fail(repeated, rows["versions"])
+        if sorted({digest for _, _, digest in rows["mlflow versions"]}) != sorted(digests):
+            record.fail(repeated, rows["mlflow versions"])
+        for own in ("shared", "one", "two", "three"):
+            shutil.rmtree(place / own)
+    record.require_none()
+
+
+@pytest.mark.slow
+def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
+    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+) -> None:
+    shared = place / "shared"
+    shutil.copytree(golden.registered, shared)
+    zygote.run(
+        "train", workspace=shared, corpus=golden.corpus, vocab_size=310, registers=True
+    ).returned()
+    rows = zygote.run("look", workspace=shared).returned()["state"]["rows"]
+    digests = {digest for _, _, digest in rows["versions"]}
+    assert len(digests) == 2
+    zygote.run("promote_version", workspace=shared, reference="news/1").returned()
+    moves = int(10 * cases)
+    moving, *loading = zygote.run_together(
+        [
+            ("move_alias", {"workspace": shared, "times": moves}),
+            ("load_again", {"workspace": shared, "times": 4 * moves}),
+            ("load_again", {"workspace": shared, "times": 4 * moves}),
+        ]
+    )
+    record.add("moves", moves)
+    if moving.error or moving.signal:
+        record.fail(record.suite, moving.error or f"signal {moving.signal}")
+    for one in loading:
+        if one.error or one.signal:
+            record.fail(record.suite, one.error or f"signal {one.signal}")
+        else:
+            record.add("loads", len(one.result))
+            if not set(one.result) <= digests:
+                record.fail(record.suite, set(one.result) - digests)
+    record.require_none()

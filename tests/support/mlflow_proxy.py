@@ -1,0 +1,224 @@
+"""A real MLflow server, and a proxy before it that loses, spoils and delays what passes through."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Literal
+
+Fault = Literal[
+    "refused",  # the connection ends before anything is forwarded
+    "reply lost",  # carried out, never answered
+    "503 before",  # not carried out, and said so
+    "503 after",  # carried out, and denied
+    "slow",  # carried out, answered a little at a time
+    "half a body",  # carried out, the answer ends in its middle
+    "no JSON",  # carried out, answered with something else
+    "server killed",  # the server dies while it carries it out, and is started again
+]
+
+
+class Proxy(ThreadingHTTPServer):
+    """Forwards to an MLflow server, with faults at chosen requests.
+
+    Attributes:
+        requests: (method, path) of those that came since `reset`.
+        faults: number of a request since `reset` → its fault; told by `path` if given, else all.
+        path: faults and numbers concern only requests whose path ends so; "" for all.
+        down: whether it answers 503 to everything without forwarding.
+        restart: kills the server and starts it again.
+        ready: not set while it does that.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, port: int, restart: Callable[[], None] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Forwarder)
+        self.target = port
+        self.restart = restart
+        self.down = False
+        self.lock = threading.Lock()
+        self.ready = threading.Event()
+        self.ready.set()
+        self.reset()
+
+    def reset(self, faults: dict[int, Fault] | None = None, path: str = "") -> None:
+        """Count requests from 0 again, with these faults among them."""
+        self.requests: list[tuple[str, str]] = []
+        self.faults = faults or {}
+        self.path = path
+
+    def fault_of(self, method: str, path: str) -> Fault | None:
+        """The fault of the request that has just come."""
+        if not path.endswith(self.path):
+            return None
+        with self.lock:
+            self.requests.append((method, path))
+            return self.faults.get(len(self.requests) - 1)
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Forwarder(BaseHTTPRequestHandler):
+    server: Proxy
+
+    def forward(self) -> None:
+        body = self._whole_body()
+        fault = self.server.fault_of(self.command, self.path)
+        if self.server.down or fault == "503 before":
+            self.send_error(503)
+            return
+        if fault == "refused":
+            self.close_connection = True
+            return
+        if fault == "server killed" and self.server.restart is not None:
+            self.server.ready.clear()
+            threading.Thread(target=self._forwarded, args=(body,), daemon=True).start()
+            self.server.restart()
+            self.server.ready.set()
+            self.close_connection = True
+            return
+        status, kind, content = self._forwarded(body)
+        if fault == "reply lost":
+            self.close_connection = True
+            return
+        if fault == "503 after":
+            self.send_error(503)
+            return
+        if fault == "no JSON":
+            content = b"<html>a page of some other server</html>"
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if fault == "half a body":
+            self.wfile.write(content[: len(content) // 2])
+            self.close_connection = True
+        elif fault == "slow":
+            for byte in range(0, len(content), max(1, len(content) // 5)):
+                self.wfile.write(content[byte : byte + max(1, len(content) // 5)])
+                self.wfile.flush()
+                time.sleep(0.05)
+        else:
+            self.wfile.write(content)
+
+    def _forwarded(self, body: bytes) -> tuple[int, str, bytes]:
+        upstream = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=30)
+        own = {"Host", "Connection", "Transfer-Encoding", "Content-Length"}
+        headers = {key: value for key, value in self.headers.items() if key not in own}
+        try:
+            upstream.request(self.command, self.path, body, headers)
+            answer = upstream.getresponse()
+            return (
+                answer.status, answer.headers.get("Content-Type", "text/plain"), answer.read()
+            )  # fmt: skip
+        except OSError:
+            return 502, "text/plain", b""
+        finally:
+            upstream.close()
+
+    def _whole_body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = forward  # noqa: N815
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@dataclass(slots=True)
+class MlflowServer:
+    """A server of a folder; started again after a kill, it serves what it had committed."""
+
+    folder: Path
+    port: int = 0
+    restarts: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self.port = self.port or _free_port()
+        command = [
+            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1",
+            "--port", str(self.port), "--workers", "1",
+            "--backend-store-uri", f"sqlite:///{self.folder}/mlflow.sqlite",
+            "--artifacts-destination", str(self.folder / "artifacts"),
+        ]  # fmt: skip
+        surroundings = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        surroundings["PATH"] = f"{Path(sys.executable).parent}:{surroundings['PATH']}"
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=surroundings, stdout=log, stderr=log, start_new_session=True
+            )
+        for _ in range(480):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2).close()
+                return
+            except OSError:
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                time.sleep(0.25)
+        raise AssertionError("the server does not answer")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it and its workers."""
+        if self.process is not None:
+            os.killpg(self.process.pid, number)
+            self.process.wait(timeout=30)
+
+    def restart(self) -> None:
+        """Kill it in the middle of whatever it does, and start it again."""
+        self.stop(signal.SIGKILL)
+        self.restarts += 1
+        self.start()
+
+
+@contextmanager
+def running_server(folder: Path) -> Iterator[MlflowServer]:
+    """A server for as long as the block lasts."""
+    server = MlflowServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running_proxy(server: MlflowServer) -> Iterator[Proxy]:
+    """A proxy before a server for as long as the block lasts."""
+    proxy = Proxy(server.port, server.restart)
+    thread = threading.Thread(target=proxy.serve_forever)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.shutdown()
+        thread.join()
+        proxy.server_close()
+
+
+def _free_port() -> int:
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        return int(chosen.getsockname()[1])

@@ -1,0 +1,119 @@
+"""Writes docs/reliability.md: what is promised, how each promise is tested, and what the runs did.
+
+    python tests/support/reliability_report.py RECORDS docs/reliability.md
+
+RECORDS is the folder that a run of tests/reliability left its records in. Promises are told here;
+every number comes from a record.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HEAD = """# Reliability
+
+What bpeline promises when processes are killed, disks fill up, files are damaged and several run at
+once, and what was done to break each promise. The numbers are those of the last runs of
+`make test-crash`; every failure of it prints one line that does the same again.
+
+Everything durable is written by one object, `tokenizer_core/durable_files.py`: aside, synced,
+renamed, directory synced. Tests put another disk under it, which counts the operations, kills the
+process at one of them, lets one fail, or remembers what was not yet synced. Commits of the two
+SQLite databases count as operations too, ours and MLflow's. What DuckDB, SQLite and MLflow do
+between them is reached by signals at random moments.
+
+"""
+
+PROMISES = {
+    "crash points": (
+        "Killed at any durable operation, it ends as if nothing had been",
+        "Every operation is numbered. For each number one process is killed (signal 9) before it "
+        "and one after it (of one operation in three, unless CASES is above 1); "
+        "the next process does the same command and must leave what an "
+        "undisturbed run leaves: every file byte for byte, every row, one version, nothing aside.",
+    ),
+    "random kills": (
+        "Killed at any moment, up to five times in a row, likewise",
+        "Delays come from a seed; they end inside compiled code, DuckDB, SQLite and MLflow.",
+    ),
+    "power loss": (
+        "After a power loss there is the old or the new, never a mixture",
+        "Operations are recorded; from prefixes of them follow states that POSIX allows: unsynced "
+        "content missing or torn at 512 bytes, unsynced entries of directories undone one by one.",
+    ),
+    "disk faults": (
+        "A full or failing disk is a typed error, and nothing is lost",
+        "ENOSPC, EIO or EMFILE at each operation, and a limit on the size of files that meets "
+        "DuckDB and SQLite in the middle of theirs; afterwards the same command ends as it should.",
+    ),
+    "corruption": (
+        "A damaged file is named or made again; never believed",
+        "Every file of a finished workspace, found by walking through it: emptied, cut, bits "
+        "flipped, blocks zeroed, garbage behind it, swapped with another, deleted.",
+    ),
+    "concurrency": (
+        "Several at once lose nothing",
+        "Runs in one workspace, writers of one name, loading while an alias moves.",
+    ),
+    "numbers": (
+        "Counts are exact up to 2⁶³ − 1",
+        "One count from shard to row at the bounds of 31, 32, 53, 61 and 63 bits, beside plain "
+        "Python's integers.",
+    ),
+    "determinism": (
+        "The same input gives the same bytes",
+        "Fresh processes that differ in hash seed, locale, time zone, umask, threads, sizes of "
+        "chunks and tables, order of files, optimization, Python.",
+    ),
+}
+
+TAIL = """
+## What is not promised
+
+- A disk that says it has synced and has not, and a hostile user of the same account.
+- SQLite keeps no checksums of its pages. Damage that it notices is named; a bit flipped inside of a
+  row it cannot notice. Which tokenizer is loaded, and what was counted, is checked against digests
+  outside of it; figures shown from the catalogue are not.
+- Pictures and pages kept with a version are for people: nothing reads them back or seals them.
+- Two that register the same tokenizer under one name at the same moment leave one version; the
+  number of the other is not given again.
+"""
+
+
+def report(records: list[dict[str, Any]]) -> str:
+    """The page."""
+    parts = [HEAD]
+    for suite, (promise, how) in PROMISES.items():
+        rows = sorted(
+            (one for one in records if one["suite"].startswith(suite)),
+            key=lambda one: str(one["suite"]),
+        )
+        parts.append(f"## {promise}\n\n{how}\n\n")
+        if not rows:
+            parts.append("No record of it is in this run.\n\n")
+            continue
+        parts.append(
+            "| test | what was done | failures | seed | seconds |\n|---|---|---|---|---|\n"
+        )
+        for one in rows:
+            test = one["suite"].partition(": ")[2]
+            done = ", ".join(f"{number:,} {what}" for what, number in one["counts"].items())
+            parts.append(
+                f"| {test} | {done} | {one['failures']} | {one['seed']} | {one['seconds']:.0f} |\n"
+            )
+        parts.append("\n")
+    return "".join(parts).rstrip() + "\n" + TAIL
+
+
+def main() -> None:
+    """Read the records, write the page."""
+    folder, page = map(Path, sys.argv[1:3])
+    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    page.write_text(report(records), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

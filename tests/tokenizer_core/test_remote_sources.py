@@ -1,0 +1,317 @@
+"""Corpora named by URL: the same files, bytes and counts as on this disk, and what can go wrong."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from s3_server import SECRET, S3Server
+
+from tokenizer_core import count_words, remote_files
+from tokenizer_core.corpus import source_bytes
+from tokenizer_core.corpus.source_bytes import open_source
+from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
+from tokenizer_core.errors import CorpusChanged, InvalidOption, MissingSource, UnreadableSource
+from tokenizer_core.remote_files import RangeReader, describe
+from tokenizer_core.tokenizer import Tokenizer
+
+fsspec = pytest.importorskip("fsspec")
+
+Put = Callable[[str, bytes], str]
+
+TEXT = "".join(f"line {k} of some text, ä and 漢字 and 🙂\n" for k in range(3000)).encode()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def put(request: pytest.FixtureRequest) -> Iterator[Put]:
+    """Store a file; its URL. In a place of its own, of each kind of store."""
+    place = request.node.name.encode().hex()[:40]
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3")
+        yield lambda key, content: server.put(f"{place}/{key}", content)
+        return
+    memory = fsspec.filesystem("memory")
+
+    def store(key: str, content: bytes) -> str:
+        memory.pipe_file(f"/{place}/{key}", content)
+        return f"memory://{place}/{key}"
+
+    yield store
+    memory.rm(f"/{place}", recursive=True)
+
+
+def found(*patterns: str) -> list[SourceFile]:
+    return find_source_files([Source(pattern) for pattern in patterns])
+
+
+def names(*patterns: str) -> list[str]:
+    return [file.path.split("/", 4)[-1] for file in found(*patterns)]
+
+
+def test_a_url_names_a_file_a_folder_or_a_glob(put: Put) -> None:
+    for key in ("a.txt", "b.jsonl.gz", "deep/er/c.txt", "d.csv", ".hidden.txt", ".git/e.txt"):
+        one = put(key, b"x")
+    place = one.removesuffix("/.git/e.txt")
+    assert names(f"{place}/d.csv") == names(f"{place}/*.csv")
+    assert len(names(f"{place}/d.csv")) == 1
+    everything = found(place)
+    assert [file.path.removeprefix(everything[0].path[:-5]) for file in everything] == [
+        "a.txt", "b.jsonl.gz", "deep/er/c.txt",
+    ]  # fmt: skip
+    assert found(f"{place}/") == [
+        SourceFile(**{**vars_of(file), "source": f"{place}/"}) for file in everything
+    ]
+    assert [(file.format, file.compression) for file in everything] == [
+        ("text", None), ("jsonl", "gz"), ("text", None),
+    ]  # fmt: skip
+    assert len(found(f"{place}/**/*.txt")) >= 2
+    assert len(found(f"{place}/a.txt", f"{place}/*.txt", place)) <= 4  # each file once
+    with pytest.raises(MissingSource, match=r"no file matches .*nothing"):
+        found(f"{place}/nothing*.txt")
+    with pytest.raises(MissingSource):
+        found(f"{place}/nothing.txt")
+
+
+def vars_of(file: SourceFile) -> dict[str, object]:
+    return {name: getattr(file, name) for name in SourceFile.__slots__}
+
+
+@pytest.mark.parametrize("suffix", ["txt", "txt.gz", "txt.zst"])
+def test_counts_are_those_of_the_local_file(put: Put, tmp_path: Path, suffix: str) -> None:
+    content = {
+        "txt": lambda: TEXT,
+        "txt.gz": lambda: gzip.compress(TEXT),
+        "txt.zst": lambda: zstandard.ZstdCompressor().compress(TEXT),
+    }[suffix]()
+    (tmp_path / f"a.{suffix}").write_bytes(content)
+    url = put(f"a.{suffix}", content)
+    for chunk_bytes in (1000, 1 << 20):
+        here = count_words(tmp_path / f"a.{suffix}", "gpt2", workers=2, chunk_bytes=chunk_bytes)
+        there = count_words(url, "gpt2", workers=2, chunk_bytes=chunk_bytes)
+        assert there.digest == here.digest
+        assert (there.first_positions == here.first_positions).all()
+
+
+def test_files_are_encoded_as_local_ones(put: Put, tmp_path: Path) -> None:
+    tokenizer = Tokenizer({n: bytes([n]) for n in range(256)}, [])
+    (tmp_path / "a.txt").write_bytes(TEXT)
+    url = put("a.txt", TEXT)
+    tokenizer.encode_files([tmp_path / "a.txt"], tmp_path / "here")
+    tokenizer.encode_files([url], tmp_path / "there")
+    shards = [sorted((tmp_path / place).glob("*.bin")) for place in ("here", "there")]
+    assert [one.read_bytes() for one in shards[0]] == [one.read_bytes() for one in shards[1]]
+
+
+def test_a_file_url_is_a_local_file(tmp_path: Path) -> None:
+    (tmp_path / "a b.txt").write_bytes(TEXT)
+    (here,) = found(str(tmp_path / "a b.txt"))
+    (there,) = found(f"file://{tmp_path}/*.txt")
+    assert (there.path, there.inode, there.mtime_ns) == (here.path, here.inode, here.mtime_ns)
+
+
+# ---- identity ------------------------------------------------------------------------------------
+
+
+def test_the_identity_follows_the_content(put: Put) -> None:
+    url = put("a.txt", b"one")
+    place = url.removesuffix("/a.txt")
+    first = found(url)[0]
+    assert found(f"{place}/*.txt")[0].inode == first.inode
+    assert found(place)[0].inode == first.inode
+    put("a.txt", b"two")  # as long
+    assert found(url)[0].inode != first.inode
+
+
+def test_an_etag_is_believed_and_not_the_time(s3: S3Server) -> None:
+    first = found(s3.put("identity/a.txt", b"one"))[0]
+    assert found(s3.put("identity/a.txt", b"one"))[0].inode == first.inode
+    assert first.mtime_ns == first.ctime_ns == 0
+
+
+def test_where_nothing_tells_a_file_counts_as_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/silent/a.txt", b"text")
+    plain = memory.info
+    monkeypatch.setattr(type(memory), "info", lambda self, path: {**plain(path), "created": None})
+    assert found("memory://silent/a.txt") != found("memory://silent/a.txt")
+    assert len(count_words("memory://silent/a.txt")) == 1
+
+
+# ---- what can go wrong ---------------------------------------------------------------------------
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(put: Put) -> None:
+    (file,) = found(put("a.txt", TEXT))
+    source = open_source(file, 16)
+    assert source.take(0, 100).bytes() == TEXT[:100]
+    put("a.txt", TEXT[::-1])
+    with pytest.raises(CorpusChanged, match="written anew"):
+        source.take(100, 200)
+    with pytest.raises(CorpusChanged, match="written anew"):
+        open_source(file, 16)
+    put("a.txt", TEXT + b"x")
+    with pytest.raises(CorpusChanged, match=r"it had \d+ bytes"):
+        open_source(file, 16)
+
+
+def test_a_file_that_goes_away_is_named(s3: S3Server) -> None:
+    (file,) = found(s3.put("gone/a.txt", TEXT))
+    s3.client().delete_object(Bucket=s3.bucket, Key="gone/a.txt")
+    with pytest.raises(CorpusChanged, match=r"s3://corpora/gone/a\.txt .*it is gone"):
+        open_source(file, 16)
+
+
+def test_a_truncated_remote_file_is_broken(put: Put) -> None:
+    url = put("a.txt.zst", zstandard.ZstdCompressor().compress(TEXT)[:-5])
+    with pytest.raises(UnreadableSource, match="is broken at byte"):
+        count_words(url)
+
+
+class Failing:
+    """A store that raises some errors before it answers."""
+
+    def __init__(self, files: Any, errors: list[Exception]) -> None:
+        self._files = files
+        self._errors = errors
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"info", "cat_file"} and self._errors:
+            raise self._errors.pop()
+        return getattr(self._files, name)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """Errors that stores raise from now on, the last first."""
+    errors: list[Exception] = []
+    plain = remote_files._store_of
+
+    def broken(url: str) -> tuple[Any, str]:
+        files, path = plain(url)
+        return Failing(files, errors), path
+
+    monkeypatch.setattr(remote_files, "_store_of", broken)
+    monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.01)
+    return errors
+
+
+def test_a_store_that_is_forbidden_says_so(put: Put, failing: list[Exception]) -> None:
+    (file,) = found(put("a.txt", TEXT))
+    for ask in (lambda: found(file.path), lambda: open_source(file, 16)):
+        failing.append(PermissionError(13, "Access Denied"))
+        with pytest.raises(UnreadableSource, match="Access Denied") as refused:
+            ask()
+        assert file.path in str(refused.value)
+
+
+def test_a_request_that_fails_is_asked_again(put: Put, failing: list[Exception]) -> None:
+    (file,) = found(put("a.txt", TEXT))
+    source = open_source(file, 16)
+    failing.extend([ConnectionResetError("reset by peer"), TimeoutError("too slow")])
+    assert source.take(0, 50).bytes() == TEXT[:50]
+    assert failing == []
+    failing.extend([ConnectionResetError("hunter2://x:hunter2@y")] * 3)
+    with pytest.raises(UnreadableSource) as refused:
+        open_source(file, 16)
+    assert "hunter2" not in str(refused.value).replace("hunter2://", "")
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """A web server that knows no ranges, over the folder of the test."""
+    handler = functools.partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+def test_a_web_server_that_knows_no_ranges_gives_no_wrong_bytes(
+    web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.01)
+    (tmp_path / "small.txt").write_bytes(TEXT)
+    assert count_words(f"{web}/small.txt").digest == count_words(tmp_path / "small.txt").digest
+    (tmp_path / "large.txt").write_bytes(TEXT * 12)  # more than one range
+    with pytest.raises(UnreadableSource, match="were asked for"):
+        count_words(f"{web}/large.txt", chunk_bytes=200_000)
+    with pytest.raises(MissingSource):
+        found(f"{web}/nothing.txt")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://user:hunter2@host/a.txt",
+        "https://host/a.txt?X-Amz-Signature=hunter2",
+        "nonsense://host/a.txt",
+        "zip://a.txt::memory://a.zip",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_in_three_parts(url: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        found(url)
+    assert refused.value.accepted
+    assert refused.value.next_step
+    assert "hunter2" not in str(refused.value)
+
+
+def test_no_credentials_are_told(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.01)
+    with pytest.raises((UnreadableSource, MissingSource)) as refused:
+        found("s3://a-bucket-that-is-not-there/a.txt")
+    assert SECRET not in str(refused.value)
+
+
+# ---- how it is read ------------------------------------------------------------------------------
+
+
+def test_ranges_are_asked_for_once_and_bounded(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = put("a.txt", TEXT)
+    asked: list[tuple[int, int]] = []
+    plain = remote_files.read_range
+
+    def noted(url: str, begin: int, end: int) -> bytes:
+        asked.append((begin, end))
+        return plain(url, begin, end)
+
+    monkeypatch.setattr(remote_files, "read_range", noted)
+    monkeypatch.setattr(remote_files, "_MOST_AT_ONCE", 4000)
+    monkeypatch.setattr(source_bytes, "_REMOTE_AHEAD", (1000, 1000))
+    (file,) = found(url)
+    source = open_source(file, 16)
+    assert source.take(0, len(TEXT)).bytes() == TEXT
+    assert max(end - begin for begin, end in asked) == 4000
+    assert sum(end - begin for begin, end in asked) == len(TEXT)
+    reader = RangeReader(url, describe(url).size, 1000)
+    assert reader.read(10) == TEXT[:10]
+    reader.seek(-10, 2)
+    assert reader.read(100) == TEXT[-10:]
+    assert reader.read(1) == b""
+
+
+def test_local_files_import_no_fsspec(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(TEXT)
+    program = (
+        "import sys; from tokenizer_core.corpus.sources import *; "
+        "from tokenizer_core.corpus.source_bytes import open_source; "
+        "open_source(find_source_files([Source(sys.argv[1])])[0], 1).take(0, 10); "
+        "print('fsspec' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "a.txt")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False"

@@ -1,0 +1,227 @@
+"""Tokens of one document, against explaining the merges of every document's words."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpus_files import GPT2, write
+
+from tokenizer_core import Tokenizer, WordCounts, train_bpe
+from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from tokenizer_core.corpus.documents import ChunkText
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.rereading import read_again
+from tokenizer_core.counting.chunk_counts import count_chunk
+from tokenizer_core.evaluation import token_documents
+from tokenizer_core.evaluation.token_documents import (
+    NOWHERE,
+    MergeTree,
+    first_positions,
+    of_one_document,
+)
+from tokenizer_core.evaluation.token_use import token_use
+from tokenizer_core.splitting.pretokenization import pre_tokens
+from tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
+
+END = "<|end|>"
+READING = Reading(GPT2, (END,))
+
+
+def chunk_of(path: Path, content: str, reading: Reading = READING) -> ChunkText:
+    ((_, text),) = read_chunks(ChunkGroup(write(path, content)), reading)
+    return text
+
+
+def made_in(tokenizer: Tokenizer, document: str) -> set[int]:
+    """Ids that come about in a document, merge by merge; bytes are left out."""
+    words = {word.encode() for word in pre_tokens(document, tokenizer.pattern)}
+    if tokenizer.words is not None:
+        return {i for word in words for i in tokenizer.encoder.encode_words([word])[0].tolist()}
+    merges = (m for word in words for m in tokenizer.explainer.token(word).merges)
+    return {tokenizer.token_to_id(merge.left + merge.right) for merge in merges}
+
+
+def alone(tokenizer: Tokenizer, documents: list[str]) -> set[int]:
+    """The reference: ids that come about in exactly one of some documents."""
+    met = Counter(id_ for document in documents for id_ in made_in(tokenizer, document))
+    return {id_ for id_, number in met.items() if number == 1}
+
+
+def found(
+    tokenizer: Tokenizer, text: ChunkText, reading: Reading = READING, ids: set[int] | None = None
+) -> set[int]:
+    long = {i for i, token in tokenizer.vocab.items() if len(token) > 1} if ids is None else ids
+    candidates = np.array(sorted(long), np.int64)
+    tree = MergeTree(tokenizer)
+    return set(of_one_document(tokenizer, tree, candidates, text, reading).tolist())
+
+
+@pytest.fixture(scope="module")
+def documents(english_and_code: str) -> list[str]:
+    """Of all lengths, some empty; a name 50 times in one, another 25 times in each of two."""
+    random_ = random.Random(5)
+    texts, at = [], 0
+    while at < 120_000:
+        size = random_.choice([0, 3, 40, 700, 9_000])
+        texts.append(english_and_code[at : at + size])
+        at += size + 1
+    texts[7] += " janequark" * 50
+    for place in (4, 21):
+        texts[place] += " someoneplume" * 25
+    return texts
+
+
+@pytest.fixture(scope="module")
+def words(documents: list[str]) -> WordCounts:
+    counts = Counter(w.encode() for text in documents for w in pre_tokens(text, "gpt2"))
+    return WordCounts.from_mapping(counts)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(words: WordCounts) -> Tokenizer:
+    return train_bpe(words, 1_500, special_tokens=[END])
+
+
+@pytest.mark.parametrize("batch", [1, 5_000, 4 << 20])
+def test_tokens_of_one_document_are_those_whose_merges_fire_in_one(
+    tokenizer: Tokenizer, documents: list[str], tmp_path: Path, batch: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(token_documents, "_BYTES_AT_A_TIME", batch)
+    text = chunk_of(tmp_path / "a.txt", END.join(documents))
+    expected = alone(tokenizer, documents)
+    assert found(tokenizer, text) == expected
+    tokens = {tokenizer.id_to_token(id_) for id_ in expected}
+    assert any(token == b" janequark" for token in tokens)
+    assert not any(b"plume" in token for token in tokens)
+    some = set(sorted(expected)[::3]) | {tokenizer.token_to_id(b"th")}
+    assert found(tokenizer, text, ids=some) == some - {tokenizer.token_to_id(b"th")}
+
+
+def test_json_lines_are_documents(
+    tokenizer: Tokenizer, documents: list[str], tmp_path: Path
+) -> None:
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in documents)
+    text = chunk_of(tmp_path / "a.jsonl", lines)
+    assert found(tokenizer, text) == alone(tokenizer, documents)
+    # A special token within a record begins another document.
+    halves = [
+        half for text in documents for half in (text[: len(text) // 2], text[len(text) // 2 :])
+    ]
+    pairs = zip(halves[::2], halves[1::2], strict=True)
+    lines = "".join(json.dumps({"text": END.join(pair)}) + "\n" for pair in pairs)
+    text = chunk_of(tmp_path / "b.jsonl", lines)
+    assert found(tokenizer, text) == alone(tokenizer, halves)
+
+
+def test_what_was_held_out_does_not_count(
+    tokenizer: Tokenizer, documents: list[str], tmp_path: Path
+) -> None:
+    reading = Reading(GPT2, (END,), held_out=0.4)
+    text = chunk_of(tmp_path / "a.txt", END.join(documents), reading)
+    met: Counter[int] = Counter()
+    for document in filter(None, documents):
+        file = write(tmp_path / "one.txt", document)
+        ((chunk, read),) = read_chunks(ChunkGroup(file), reading)
+        made = token_use(tokenizer, count_chunk(chunk, read, reading).counts).made
+        met.update(np.flatnonzero(made).tolist())
+    long = {i for i, token in tokenizer.vocab.items() if len(token) > 1}
+    assert found(tokenizer, text, reading) == {i for i, n in met.items() if n == 1} & long
+
+
+@pytest.mark.parametrize("train", [train_char_bpe, train_wordpiece])
+def test_other_algorithms(documents: list[str], tmp_path: Path, train: object) -> None:
+    small = documents[:40]
+    counts = Counter(w.encode() for text in small for w in pre_tokens(text, "whitespace"))
+    tokenizer = train(WordCounts.from_mapping(counts, "whitespace"), 400)  # type: ignore[operator]
+    reading = Reading(tokenizer.pattern, (END,))
+    text = chunk_of(tmp_path / "a.txt", END.join(small), reading)
+    expected = alone(tokenizer, small)
+    ids = set(tokenizer.vocab)
+    assert found(tokenizer, text, reading, ids) == expected
+
+
+def test_words_taken_whole_have_no_parts(tmp_path: Path) -> None:
+    vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"abc", 258: b"whole"}
+    tokenizer = Tokenizer(vocab, [(b"a", b"b"), (b"ab", b"c")], ignore_merges=True)
+    text = chunk_of(tmp_path / "a.txt", END.join(["abc", "ab", "whole", "ab"]))
+    assert found(tokenizer, text) == {257, 258}
+
+
+def test_every_merge_of_a_token_has_its_parts_there(tmp_path: Path) -> None:
+    """Two merges make ``abc``: either may have, so both merges' parts are where it is."""
+    vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"bc", 258: b"abc"}
+    merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc"), (b"ab", b"c")]
+    text = chunk_of(tmp_path / "a.txt", END.join(["abc", "bc", "x"]))
+    assert found(Tokenizer(vocab, merges), text) == {256, 258}
+
+
+def test_no_text_holds_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    assert found(tokenizer, chunk_of(tmp_path / "a.txt", END * 3)) == set()
+    assert found(tokenizer, chunk_of(tmp_path / "b.txt", "the end"), ids=set()) == set()
+
+
+def test_reading_ends_when_nothing_is_left(
+    tokenizer: Tokenizer, documents: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_documents, "_BYTES_AT_A_TIME", 100)
+    text = chunk_of(tmp_path / "a.txt", END.join([" the", " the", *documents]))
+    batches = []
+    encoded = token_documents._encoded
+
+    def counting(*arguments: object) -> object:
+        for one in encoded(*arguments):  # type: ignore[arg-type]
+            batches.append(one)
+            yield one
+
+    monkeypatch.setattr(token_documents, "_encoded", counting)
+    assert found(tokenizer, text, ids={tokenizer.token_to_id(b" the")}) == set()
+    assert len(batches) < 10
+
+
+def test_first_positions_are_those_of_the_first_word(
+    tokenizer: Tokenizer, words: WordCounts
+) -> None:
+    first = first_positions(tokenizer, words, MergeTree(tokenizer))
+    expected: dict[int, int] = {}
+    rows = zip(words.words(), words.first_positions.tolist(), strict=True)
+    for word, position in rows:
+        for merge in tokenizer.explainer.token(word).merges:
+            id_ = tokenizer.token_to_id(merge.left + merge.right)
+            expected[id_] = min(expected.get(id_, NOWHERE), position)
+    long = {i for i, token in tokenizer.vocab.items() if len(token) > 1 and i not in
+            tokenizer.special_tokens.values()}  # fmt: skip
+    assert {i: int(first[i]) for i in long if first[i] != NOWHERE} == expected
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.jsonl.gz"])
+def test_chunks_are_read_again_one_by_one(documents: list[str], tmp_path: Path, name: str) -> None:
+    lines = ".jsonl" in name
+    content = "".join(
+        json.dumps({"text": text}) + "\n" if lines else text + END for text in documents
+    )
+    file = write(tmp_path / name, content)
+    whole = list(read_chunks(ChunkGroup(file), READING, 10_000))
+    assert len(whole) > 5
+    for chosen in ([0], [len(whole) - 1], [1, 4], range(len(whole))):
+        wanted = [whole[at][0] for at in chosen]
+        again = list(read_again(file.path, [c.ordinal for c in wanted], READING, 10_000))
+        assert [chunk for chunk, _ in again] == wanted
+        assert [text.text.bytes() for _, text in again] == [
+            whole[at][1].text.bytes() for at in chosen
+        ]
+
+
+def test_what_is_gone_or_broken_is_not_read(tmp_path: Path) -> None:
+    assert list(read_again(str(tmp_path / "gone.txt"), [0], READING)) == []
+    write(tmp_path / "broken.jsonl", "{}\n")
+    assert list(read_again(str(tmp_path / "broken.jsonl"), [0], READING)) == []
+    (tmp_path / "several").mkdir()
+    for name in "ab":
+        write(tmp_path / "several" / f"{name}.txt", "text")
+    assert list(read_again(str(tmp_path / "several"), [0], READING)) == []

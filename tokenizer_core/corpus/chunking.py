@@ -1,0 +1,188 @@
+"""Corpus files become chunks: byte ranges that no pre-token crosses; counts nothing.
+
+A file has a fixed grid of ``chunk_bytes``. Chunk *k* begins at the first legal cut at or after
+``k · chunk_bytes`` and ends at the first one at or after ``(k + 1) · chunk_bytes`` (see `cuts`).
+So whoever reads a part of a file finds the same chunks from the place alone, and a file that
+grows keeps all its chunks but the last.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tokenizer_core.corpus.cuts import Cuts
+from tokenizer_core.corpus.documents import ChunkText, read_documents
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.source_bytes import SourceBytes, open_source
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.digests import digest_of_bytes
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.text import Text
+
+CHUNK_BYTES = 64 << 20
+MAX_GROUPS = 64
+_FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
+_LONGEST_LOOK = 1 << 24
+# The same bytes are other words as JSON lines than as text, so their chunks have other digests.
+_JSON_LINES = b"JSON lines\0"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkGroup:
+    """A unit of parallel work: the cells [begin, end) of one file's grid.
+
+    Attributes:
+        file: whose chunks.
+        begin: bytes; a multiple of the chunk size.
+        end: bytes; a multiple of the chunk size, or None for the end of the file. Compressed
+            files are one group each.
+    """
+
+    file: SourceFile
+    begin: int = 0
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of one file, named by its content.
+
+    Attributes:
+        file: where it stands.
+        ordinal: the number of its cell in the file's grid; ascending, with gaps where a cell
+            holds no cut.
+        begin, end: bytes of the file after decompression.
+        digest: SHA-256 of these bytes (behind a mark of their own for JSON lines); empty when
+            it was not asked for.
+    """
+
+    file: SourceFile
+    ordinal: int
+    begin: int
+    end: int
+    digest: str
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
+
+
+def plan_chunk_groups(
+    files: Sequence[SourceFile], chunk_bytes: int = CHUNK_BYTES, max_groups: int = MAX_GROUPS
+) -> list[ChunkGroup]:
+    """Share a corpus out in groups of about equal size, in the order of its files.
+
+    Every file begins a group, so there are at most ``max_groups`` groups more than files. Empty
+    plain files have none.
+
+    Raises:
+        InvalidOption: a size or a number below 1.
+    """
+    _require_positive("chunk_bytes", chunk_bytes)
+    _require_positive("max_groups", max_groups)
+    total = sum(file.size for file in files if file.compression is None)
+    cells = max(1, -(-total // (chunk_bytes * max_groups)))
+    step = cells * chunk_bytes
+    groups = []
+    for file in files:
+        if file.compression is not None:
+            groups.append(ChunkGroup(file))
+            continue
+        groups += [
+            ChunkGroup(file, begin, begin + step if begin + step < file.size else None)
+            for begin in range(0, file.size, step)
+        ]
+    return groups
+
+
+def read_chunks(
+    group: ChunkGroup,
+    reading: Reading,
+    chunk_bytes: int = CHUNK_BYTES,
+    *,
+    with_digests: bool = True,
+) -> Iterator[tuple[Chunk, ChunkText]]:
+    """Read the chunks of a group, one at a time, each with its documents.
+
+    Args:
+        group, reading, chunk_bytes, with_digests: see `cut_chunks`.
+
+    Raises:
+        UnreadableSource, InvalidUtf8, CorpusChanged: see `cut_chunks` and `read_documents`.
+    """
+    for chunk, raw in cut_chunks(group, reading, chunk_bytes, with_digests=with_digests):
+        yield chunk, read_documents(raw, group.file, chunk.begin, reading)
+
+
+def cut_chunks(
+    group: ChunkGroup,
+    reading: Reading,
+    chunk_bytes: int = CHUNK_BYTES,
+    *,
+    with_digests: bool = True,
+) -> Iterator[tuple[Chunk, Text]]:
+    """Read the chunks of a group, one at a time, as bytes that nobody has looked into yet.
+
+    Whoever knows a chunk by its digest is spared what `read_documents` costs. Holds one chunk and
+    what must be looked at to find its end, never a whole compressed file, unless the file has no
+    legal cut (then it is one chunk).
+
+    Args:
+        group, reading, chunk_bytes: as they were planned.
+        with_digests: whether to name chunks by their content, which takes a tenth of the time.
+
+    Raises:
+        UnreadableSource: broken compression, a file that cannot be opened.
+        CorpusChanged: the file is not in the state in which it was found.
+    """
+    _require_positive("chunk_bytes", chunk_bytes)
+    file, cuts = group.file, reading.cuts(group.file.format)
+    source = open_source(file, cuts.behind)
+    try:
+        begin = first_cut(source, cuts, group.begin)
+        while group.end is None or begin < group.end:
+            ordinal = begin // chunk_bytes
+            end = first_cut(source, cuts, (ordinal + 1) * chunk_bytes)
+            if end == begin:
+                return
+            raw = source.take(begin, end)
+            digest = _digest_of(raw, file) if with_digests else ""
+            yield Chunk(file, ordinal, begin, end, digest), raw
+            del raw
+            begin = end
+    finally:
+        source.close()
+
+
+def _digest_of(raw: Text, file: SourceFile) -> str:
+    mark = (_JSON_LINES,) if file.format == "jsonl" else ()
+    return digest_of_bytes(*mark, raw.data.data[: raw.size])
+
+
+def first_cut(source: SourceBytes, cuts: Cuts, position: int) -> int:
+    """The first legal cut at or after ``position``: 0 for 0, the end of the file if none."""
+    end = source.reach(position if cuts.possible or position == 0 else sys.maxsize)
+    if position == 0 or end < position or not cuts.possible:
+        return end
+    look = _FIRST_LOOK
+    while True:
+        begin = max(0, position - cuts.behind)
+        size = position + look + cuts.ahead - begin
+        content = source.peek(begin, size)
+        judged = begin + len(content) - cuts.ahead  # the last position that can be judged
+        found = cuts.first(content, position - begin, judged - begin + 1)
+        if found >= 0:
+            return begin + found
+        if len(content) < size:
+            return begin + len(content)
+        position = judged + 1
+        look = min(2 * look, _LONGEST_LOOK)
+
+
+def _require_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise InvalidOption(
+            f"{name} is {value}", f"{name} is a whole number from 1 upwards", f"leave {name} out"
+        )

@@ -1,0 +1,90 @@
+"""Where text may be cut without changing a single word; knows neither files nor chunks.
+
+A cut is *legal* when counting both sides apart gives the same words as counting them together:
+
+- at the start of a special token, which is a boundary anyway;
+- between two characters of which the split pattern is known to part every occurrence (see
+  `cut_pairs`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
+- behind a line feed, in files of JSON lines.
+
+No special token may straddle a cut, not even one that the search would not choose. So a cut is
+legal or not by a few bytes around it, wherever reading began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokenizer_core.splitting.cut_pairs import CutPairs
+from tokenizer_core.splitting.lone_spaces import SpacesFirst
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """The rules in force for one file.
+
+    Attributes:
+        at_line_feeds: behind line feeds, and nowhere else.
+        pairs: between these pairs of characters, or at spaces first.
+        special_tokens: at the start of each of these byte strings.
+    """
+
+    at_line_feeds: bool = False
+    pairs: CutPairs | SpacesFirst | None = None
+    special_tokens: tuple[bytes, ...] = ()
+
+    @property
+    def possible(self) -> bool:
+        """Whether any cut can exist at all."""
+        return self.at_line_feeds or self.pairs is not None or bool(self.special_tokens)
+
+    @property
+    def behind(self) -> int:
+        """Bytes that must be known before a position to judge it."""
+        return max(CutPairs.LOOK, *map(len, self.special_tokens), 1)
+
+    @property
+    def ahead(self) -> int:
+        """Bytes that must be known from a position on to judge it.
+
+        Positions nearer to the end of a file are never cuts: what is appended later could join
+        them to a special token, and chunks that are finished must stay as they are.
+        """
+        if self.at_line_feeds:
+            return 0
+        return max(CutPairs.LOOK, *map(len, self.special_tokens), 1)
+
+    def first(self, content: bytes, begin: int, end: int) -> int:
+        """The first legal cut at a position in [begin, end), or -1.
+
+        Args:
+            content: holds `behind` bytes before ``begin`` (fewer only where the file begins) and
+                `ahead` bytes from ``end - 1`` on.
+        """
+        if self.at_line_feeds:
+            found = content.find(b"\n", max(begin - 1, 0), end - 1)
+            return found + 1 if found >= 0 else -1
+        while begin < end:
+            candidate = self._first_special(content, begin, end)
+            if self.pairs is not None:
+                parted = self.pairs.first(content, begin, end if candidate < 0 else candidate)
+                candidate = candidate if parted < 0 else parted
+            if candidate < 0 or not self._straddled(content, candidate):
+                return candidate
+            begin = candidate + 1
+        return -1
+
+    def _first_special(self, content: bytes, begin: int, end: int) -> int:
+        nearest = -1
+        for token in self.special_tokens:
+            found = content.find(token, begin, end + len(token) - 1)
+            if found >= 0:
+                nearest, end = found, found
+        return nearest
+
+    def _straddled(self, content: bytes, position: int) -> bool:
+        """Whether an occurrence of a special token begins before ``position`` and ends behind."""
+        return any(
+            content.find(token, max(position - len(token) + 1, 0), position + len(token) - 1) >= 0
+            for token in self.special_tokens
+        )

@@ -1,0 +1,63 @@
+"""An even sample of the documents of some files, without reading the rest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from tokenizer_core.corpus.held_out import sections_of
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.counting.chunk_counts import documents_between
+
+CELL_BYTES = 16 << 10
+
+
+def sample_documents(
+    files: Sequence[tuple[SourceFile, int]], reading: Reading, limit: int
+) -> Iterator[bytes]:
+    """Documents of evenly spaced places, in order; all of them where they fit.
+
+    Places are cells of 16 KiB of a file's grid, so every file has its share, and what is read of a
+    plain file is little more than what is taken. Long documents come in sections of about 4 KiB,
+    as held-out ones do.
+
+    Args:
+        files: each with the bytes of its text, decompressed.
+        reading: how bytes become documents.
+        limit: bytes, about.
+
+    Raises:
+        CorpusError: a file that cannot be read as declared.
+    """
+    cells = [
+        -(-size // CELL_BYTES) if reading.cuts(file.format).possible else min(size, 1)
+        for file, size in files
+    ]
+    total, wanted = sum(cells), max(1, limit // CELL_BYTES)
+    bounds = pairwise(accumulate(cells, initial=0))
+    for (file, _), (first, end) in zip(files, bounds, strict=True):
+        chosen = [
+            cell - first
+            for cell in range(first, end)
+            if total <= wanted or cell * wanted // total != (cell + 1) * wanted // total
+        ]
+        if chosen:
+            yield from _documents_in(file, chosen, reading)
+
+
+def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> Iterator[bytes]:
+    if file.compression is not None:
+        groups, wanted = [ChunkGroup(file)], set(cells)  # a stream: read through, kept in part
+    else:
+        begins = [cell * CELL_BYTES for cell in cells]
+        groups, wanted = [ChunkGroup(file, at, at + CELL_BYTES) for at in begins], set()
+    for group in groups:
+        for chunk, text in read_chunks(group, reading, CELL_BYTES, with_digests=False):
+            if wanted and chunk.ordinal not in wanted:
+                continue
+            documents = documents_between(text, reading.special_bytes)[0]
+            sections = sections_of(text.text, documents, reading.pattern.cut_pairs)
+            for begin, end in sections.tolist():
+                yield text.text.bytes(begin, end)

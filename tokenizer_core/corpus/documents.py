@@ -1,0 +1,170 @@
+"""A chunk's bytes become documents: UTF-8 policy, JSON lines, positions; counts nothing."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import threading
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from tokenizer_core.text import Text, invalid_utf8_at
+
+_REPLACEMENT = "\ufffd"
+_REPLACEMENT_BYTES = 3
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkText:
+    """What a chunk says.
+
+    Attributes:
+        text: valid UTF-8. A chunk of plain text as it stands; for JSON lines the documents, with a
+            line feed between them that belongs to none.
+        documents: int64 ``[n, 2]``, half-open byte ranges of ``text``, ascending: nothing is ever
+            joined across their ends. The part of a plain file in one chunk is one document here;
+            special tokens cut it further when it is counted.
+        anchors: int64 ``[m, 2]``: byte ``anchors[i, 0]`` of ``text`` stands at byte
+            ``anchors[i, 1]`` of the chunk, and so on byte by byte up to the next anchor.
+        replaced: sequences that were not UTF-8 and became U+FFFD.
+    """
+
+    text: Text
+    documents: NDArray[np.int64]
+    anchors: NDArray[np.int64]
+    replaced: int = 0
+
+    @classmethod
+    def of(cls, text: Text) -> ChunkText:
+        """A text that is one document."""
+        return cls(text, np.array([[0, text.size]], np.int64), np.zeros((1, 2), np.int64))
+
+
+def read_documents(raw: Text, file: SourceFile, begin: int, reading: Reading) -> ChunkText:
+    """The documents in the bytes of a chunk.
+
+    Args:
+        raw: the chunk's bytes.
+        file, begin: where they stand, for messages.
+        reading: the policy for invalid UTF-8, and the field of a JSON line.
+
+    Raises:
+        InvalidUtf8: under ``strict``.
+        UnreadableSource: a line that is not a JSON object with the text field.
+    """
+    invalid = invalid_utf8_at(raw)
+    if invalid >= 0 and reading.invalid_utf8 == "strict":
+        _refuse_utf8(file, begin + invalid)
+    if file.format == "jsonl":
+        return _read_json_lines(raw, file, begin, reading)
+    return ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+
+
+# ---- bytes that are not UTF-8 ---------------------------------------------------------------
+
+_replaced = threading.local()
+
+
+def _note_and_replace(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    _replaced.ranges.append((error.start, error.end))
+    return _REPLACEMENT, error.end
+
+
+# Python's decoder decides what one invalid sequence is (the WHATWG's maximal subpart); a handler of
+# our own learns where each one stood, in one pass over the bytes.
+codecs.register_error("bpeline.note-and-replace", _note_and_replace)
+
+
+def _replace_invalid(raw: Text) -> ChunkText:
+    _replaced.ranges = []
+    content = raw.bytes().decode("utf-8", "bpeline.note-and-replace").encode()
+    ranges = np.array(_replaced.ranges, np.int64)
+    _replaced.ranges = []
+    begins, ends = ranges[:, 0], ranges[:, 1]
+    growth = np.cumsum(_REPLACEMENT_BYTES - (ends - begins))  # of the text, behind each sequence
+    before = np.concatenate((np.zeros(1, np.int64), growth[:-1]))
+    anchors = np.zeros((1 + 2 * len(ranges), 2), np.int64)
+    anchors[1::2] = np.stack((begins + before, begins), axis=1)
+    anchors[2::2] = np.stack((ends + growth, ends), axis=1)
+    text = Text.of(content)
+    return ChunkText(text, np.array([[0, text.size]], np.int64), anchors, len(ranges))
+
+
+def _refuse_utf8(file: SourceFile, position: int) -> NoReturn:
+    raise InvalidUtf8(
+        f"{file.path} is not UTF-8 at byte {position}"
+        + ("" if file.compression is None else " of its decompressed text"),
+        "UTF-8; or any bytes when invalid ones may be read as U+FFFD",
+        'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python), or convert the file: '
+        "`iconv -f LATIN1 -t UTF-8`",
+    )
+
+
+# ---- JSON lines -----------------------------------------------------------------------------
+
+
+def _read_json_lines(raw: Text, file: SourceFile, begin: int, reading: Reading) -> ChunkText:
+    pieces: list[bytes] = []
+    origins: list[int] = []
+    replaced = 0
+    position = 0
+    for line in raw.bytes().split(b"\n"):
+        if line.strip():
+            document, invalid = _document_of(line, file, begin + position, reading)
+            replaced += invalid
+            pieces.append(document)
+            origins.append(position)
+        position += len(line) + 1
+    number = len(pieces)
+    ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, number) + 1) - 1
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[:number]
+    anchors = np.stack((begins, np.array(origins, np.int64)), axis=1)
+    if not number:
+        anchors = np.zeros((1, 2), np.int64)
+    text = Text.of(b"\n".join(pieces))
+    return ChunkText(text, np.stack((begins, ends), axis=1), anchors, replaced)
+
+
+def _document_of(
+    line: bytes, file: SourceFile, position: int, reading: Reading
+) -> tuple[bytes, int]:
+    """The document on a line, in UTF-8, and how many U+FFFD stand for what was not."""
+    characters = line.decode("utf-8", reading.invalid_utf8)
+    replaced = characters.count(_REPLACEMENT) - line.count(_REPLACEMENT.encode())
+    if position == 0:
+        characters = characters.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        record = json.loads(characters)
+    except (ValueError, RecursionError) as error:
+        _refuse_line(file, position, f"is not JSON: {error}", reading.text_field)
+    if not isinstance(record, dict):
+        _refuse_line(file, position, "is not a JSON object", reading.text_field)
+    document = record.get(reading.text_field)
+    if not isinstance(document, str):
+        found = "has no" if document is None else "has something other than text in the"
+        _refuse_line(file, position, f"{found} field {reading.text_field!r}", reading.text_field)
+    try:
+        return document.encode(), replaced
+    except UnicodeEncodeError:
+        if reading.invalid_utf8 == "strict":
+            _refuse_line(file, position, "escapes half a surrogate pair", reading.text_field)
+    whole = document.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.encode(), replaced + whole.count(_REPLACEMENT) - document.count(_REPLACEMENT)
+
+
+def _refuse_line(file: SourceFile, position: int, what: str, field: str) -> NoReturn:
+    raise UnreadableSource(
+        f"the line at byte {position} of {file.path} {what}",
+        f'on each line one JSON object with the document in the field {field!r}: {{"{field}": …}}',
+        f"tail -c +{position + 1} {file.path} | head -n 1"
+        if file.compression is None
+        else f"name the right text field, or mend the line in {file.path}",
+    )

@@ -1,0 +1,70 @@
+"""Which sections of a text are kept from counting; decided by their content alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.corpus.cuts import Cuts
+from tokenizer_core.kernels.fingerprint import fingerprint_spans
+from tokenizer_core.kernels.sections import cut_sections
+from tokenizer_core.splitting.cut_pairs import CutPairs
+from tokenizer_core.text import Text
+
+# A section ends at the first legal cut behind so many bytes. Small, so that one per cent of a few
+# megabytes is still a sample of many places.
+SECTION_BYTES = 4 << 10
+
+
+def sections_of(
+    text: Text, documents: NDArray[np.int64], pairs: CutPairs | None
+) -> NDArray[np.int64]:
+    """Documents cut into sections of about 4 KiB, each from its own beginning on.
+
+    So a document that grows keeps all its sections but the last. Sections end where chunks may,
+    see `cuts`.
+
+    Args:
+        documents: int64 ``[n, 2]`` spans without special tokens.
+        pairs: between which characters the split pattern allows cuts; without, a document is one
+            section.
+
+    Returns:
+        int64 ``[m, 2]`` spans that cover the same bytes.
+    """
+    if pairs is None:
+        return documents
+    lengths = documents[:, 1] - documents[:, 0]
+    sections = np.empty((int((lengths // SECTION_BYTES + 1).sum()), 2), np.int64)
+    number = cut_sections(
+        text.data,
+        np.ascontiguousarray(documents),
+        SECTION_BYTES,
+        Cuts(pairs=pairs).ahead,
+        pairs.class_of_point,
+        pairs.legal,
+        sections,
+    )
+    return sections[:number]
+
+
+def hold_out(
+    text: Text, documents: NDArray[np.int64], below: int, pairs: CutPairs | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Share the sections of documents out between training and evaluation.
+
+    Args:
+        text, documents, pairs: see `sections_of`.
+        below: a section is held out iff its 64-bit fingerprint is below this number, so equal
+            sections are never on both sides.
+
+    Returns:
+        Two int64 ``[·, 2]`` arrays of spans, training and held out; together all bytes.
+    """
+    if not below:
+        return documents, documents[:0]
+    sections = sections_of(text, documents, pairs)
+    fingerprints = np.empty(len(sections), np.uint64)
+    fingerprint_spans(text.data, sections, fingerprints)
+    held_out = fingerprints < np.uint64(below)
+    return np.ascontiguousarray(sections[~held_out]), np.ascontiguousarray(sections[held_out])

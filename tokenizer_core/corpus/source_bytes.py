@@ -1,0 +1,291 @@
+"""The bytes of one source file, decompressed, by position; knows nothing of chunks or words.
+
+Plain files are read where they are asked for. Compressed files are a stream: a window of it is
+kept in memory, from the last piece taken up to the furthest byte that was looked at.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from io import FileIO
+from typing import Any, Protocol, cast
+
+import numpy as np
+import zstandard
+
+from tokenizer_core.corpus.sources import SourceFile, not_a_regular_file
+from tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
+from tokenizer_core.kernels.memory import PADDING
+from tokenizer_core.remote_files import RangeReader, describe
+from tokenizer_core.text import Text
+from tokenizer_core.urls import is_url
+
+# Bytes asked for at least, of files read in places and of files read from end to end.
+_REMOTE_AHEAD = (1 << 20, 8 << 20)
+_GZIP_BLOCK = 1 << 20  # decompressed bytes at a time
+_ZSTD_PIECE = 1 << 11  # compressed bytes at a time: a block of 4 bytes can stand for 128 KiB
+# A file that grows more than this is a decompression bomb, not text (which stays below 50).
+_HIGHEST_RATIO = 200
+_RATIO_MATTERS_FROM = 64 << 20  # decompressed bytes
+
+
+class SourceBytes(Protocol):
+    """Random access to what a source file says, whatever its compression."""
+
+    def reach(self, position: int) -> int:
+        """``position``, or the number of bytes there are if that is smaller."""
+
+    def peek(self, begin: int, size: int) -> bytes:
+        """The bytes from ``begin`` on: ``size`` of them, or fewer where the file ends."""
+
+    def take(self, begin: int, end: int) -> Text:
+        """A copy of the bytes in [begin, end); later calls never ask for what lies before."""
+
+    def spent(self, position: int) -> int:
+        """Bytes on disk that were read to know the text up to ``position``."""
+
+    def close(self) -> None:
+        """Release the file."""
+
+
+class OpenSource(Protocol):
+    """What is asked of a file that is being read, wherever it lies."""
+
+    def seek(self, offset: int, /) -> int: ...
+    def tell(self) -> int: ...
+    def read(self, size: int = -1, /) -> bytes | None: ...
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+    def close(self) -> None: ...
+
+    def refuse_change(self) -> None:
+        """Raise `CorpusChanged` unless the file is in the state in which it was found."""
+
+
+def open_source(file: SourceFile, look_back: int) -> SourceBytes:
+    """Open a source file for reading, provided it still is the file that was found.
+
+    Args:
+        file: what `find_source_files` found.
+        look_back: bytes before the end of the last piece taken that may still be peeked at.
+
+    Raises:
+        CorpusChanged: another file, another size or another time of change than when found.
+        UnreadableSource: gone, not permitted, or no longer a regular file.
+    """
+    opened = RemoteSource(file) if is_url(file.path) else _open_local(file)
+    try:
+        opened.refuse_change()
+    except BaseException:
+        opened.close()
+        raise
+    if file.compression is None:
+        return PlainBytes(file, opened)
+    return StreamedBytes(file, opened, look_back)
+
+
+def _open_local(file: SourceFile) -> LocalSource:
+    try:
+        # Not blocking: somebody may have put a pipe in the file's place, which would never answer.
+        descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise changed(file, "it is gone") from error
+    except OSError as error:
+        raise UnreadableSource(
+            f"{file.path} cannot be opened: {error.strerror}",
+            "regular files that this user may read",
+            f"ls -l {file.path}",
+        ) from error
+    return LocalSource(descriptor, file)
+
+
+class LocalSource(FileIO):
+    """An open file of this machine."""
+
+    def __init__(self, descriptor: int, file: SourceFile) -> None:
+        super().__init__(descriptor, "r", closefd=True)
+        self._file = file
+
+    def refuse_change(self) -> None:
+        file, now = self._file, os.fstat(self.fileno())
+        if not stat.S_ISREG(now.st_mode):
+            raise not_a_regular_file(file.path, now.st_mode)
+        if now.st_ino != file.inode:
+            raise changed(file, "another file stands in its place")
+        if now.st_size != file.size:
+            raise changed(file, f"it had {file.size} bytes and now has {now.st_size}")
+        if now.st_mtime_ns != file.mtime_ns:
+            raise changed(file, "it was written to")
+
+
+class RemoteSource(RangeReader):
+    """A file of a store, read in ranges."""
+
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file.path, file.size, _REMOTE_AHEAD[file.compression is not None])
+        self._file = file
+
+    def refuse_change(self) -> None:
+        file = self._file
+        try:
+            now = describe(file.path)
+        except FileNotFoundError as error:
+            raise changed(file, "it is gone") from error
+        except OSError as error:
+            raise UnreadableSource(
+                f"{file.path} cannot be read: {error.strerror or error}",
+                "files that these credentials may read, in a store that answers",
+                "run the same command again; what was finished is kept",
+            ) from error
+        if now.size != file.size:
+            raise changed(file, f"it had {file.size} bytes and now has {now.size}")
+        if now.fingerprint not in (None, file.inode):
+            raise changed(file, "it was written anew")
+
+
+def changed(file: SourceFile, how: str) -> CorpusChanged:
+    return CorpusChanged(
+        f"{file.path} changed while it was being read: {how}",
+        "files must stay as they are from the start of a run to its end",
+        "run the same command again when nothing writes to the corpus any more",
+    )
+
+
+class PlainBytes:
+    """An uncompressed file, read by seeking."""
+
+    def __init__(self, file: SourceFile, opened: OpenSource) -> None:
+        self._file = file
+        self._opened = opened
+
+    def reach(self, position: int) -> int:
+        return min(position, self._file.size)
+
+    def peek(self, begin: int, size: int) -> bytes:
+        return self.take(begin, self.reach(begin + size)).bytes()
+
+    def take(self, begin: int, end: int) -> Text:
+        data = np.empty(end - begin + PADDING, np.uint8)
+        data[end - begin :] = 0
+        view = data.data[: end - begin]
+        self._opened.seek(begin)
+        filled = 0
+        while filled < len(view):
+            read = self._read_into(view[filled:])
+            if not read:
+                raise changed(self._file, f"it ends at byte {begin + filled}")
+            filled += read
+        self._opened.refuse_change()
+        return Text(data, end - begin)
+
+    def spent(self, position: int) -> int:
+        return position
+
+    def _read_into(self, view: memoryview) -> int:
+        try:
+            return self._opened.readinto(view) or 0
+        except OSError as error:
+            self._opened.refuse_change()
+            raise _unreadable(self._file, self._opened.tell(), error) from error
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+class StreamedBytes:
+    """A compressed file, decompressed from its beginning; positions count decompressed bytes."""
+
+    def __init__(self, file: SourceFile, opened: OpenSource, look_back: int) -> None:
+        self._file = file
+        self._opened = opened
+        self._look_back = look_back
+        self._blocks = _gzip_blocks(opened) if file.compression == "gz" else _zstd_blocks(opened)
+        self._window = bytearray()
+        self._begin = 0  # position of the window's first byte
+
+    def reach(self, position: int) -> int:
+        self._read_up_to(position)
+        return min(position, self._begin + len(self._window))
+
+    def peek(self, begin: int, size: int) -> bytes:
+        self._read_up_to(begin + size)
+        return bytes(self._window[begin - self._begin : begin + size - self._begin])
+
+    def take(self, begin: int, end: int) -> Text:
+        self._read_up_to(end)
+        with memoryview(self._window) as window:
+            text = Text.of(window[begin - self._begin : end - self._begin])
+        kept = max(self._begin, end - self._look_back)
+        del self._window[: kept - self._begin]
+        self._begin = kept
+        return text
+
+    def spent(self, position: int) -> int:
+        return self._opened.tell()
+
+    def _read_up_to(self, end: int) -> None:
+        while self._begin + len(self._window) < end:
+            position = self._begin + len(self._window)
+            try:
+                block = next(self._blocks, None)
+            except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+                self._opened.refuse_change()
+                raise _unreadable(self._file, position, error) from error
+            if block is None:
+                self._opened.refuse_change()
+                return
+            self._window += block
+            position += len(block)
+            if position > _RATIO_MATTERS_FROM and position > _HIGHEST_RATIO * self._opened.tell():
+                raise UnreadableSource(
+                    f"{self._file.path} is a decompression bomb: {position} bytes so far",
+                    f"compressed text that grows up to {_HIGHEST_RATIO} times",
+                    f"if this is meant, decompress it first: zstd -d or gzip -d {self._file.path}",
+                )
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def _unreadable(file: SourceFile, position: int, error: Exception) -> CorpusError:
+    command = {"gz": "gzip -t", "zst": "zstd -t"}.get(file.compression or "", "ls -l")
+    if isinstance(error, FileNotFoundError):
+        return changed(file, "it is gone")
+    return UnreadableSource(
+        f"{file.path} is broken at byte {position} of its text: {error}",
+        "complete files; several compressed members in one file are read as one text",
+        "run the same command again" if is_url(file.path) else f"{command} {file.path}",
+    )
+
+
+def _gzip_blocks(opened: OpenSource) -> Iterator[bytes]:
+    """All members of a gzip file, one after the other; zero bytes between them are ignored."""
+    if not opened.read(1):
+        raise EOFError("an empty file is not a gzip file")
+    opened.seek(0)
+    with gzip.GzipFile(fileobj=cast(Any, opened), mode="rb") as stream:
+        while block := stream.read(_GZIP_BLOCK):
+            yield block
+
+
+def _zstd_blocks(opened: OpenSource) -> Iterator[bytes]:
+    """All frames of a Zstandard file, one after the other.
+
+    ``zstandard``'s stream reader ends silently where a truncated file ends, hence this loop.
+    """
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    compressed = opened.read(_ZSTD_PIECE)
+    if not compressed:
+        raise EOFError("an empty file is not a Zstandard file")
+    while compressed:
+        if frame.eof:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+        block = frame.decompress(compressed)
+        if block:
+            yield block
+        compressed = (frame.unused_data if frame.eof else b"") or opened.read(_ZSTD_PIECE)
+    if not frame.eof:
+        raise EOFError("the file ends inside of a compressed frame")

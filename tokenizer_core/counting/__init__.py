@@ -1,0 +1,1 @@
+"""Words and how often they occur: of a text, of a chunk, of a corpus."""

@@ -1,0 +1,130 @@
+"""One chunk becomes word counts: documents, special tokens, held-out sections, words.
+
+The one function that workers run; it knows nothing of files, other chunks or threads. Its native
+parts run without Python's interpreter lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.corpus.chunking import Chunk
+from tokenizer_core.corpus.documents import ChunkText
+from tokenizer_core.corpus.held_out import hold_out
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from tokenizer_core.counting.word_counts import WordCounts, concatenated
+from tokenizer_core.counting.word_tables import WordTable
+from tokenizer_core.model.special_tokens import find_special_tokens
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCounts:
+    """What counting a chunk yields.
+
+    Attributes:
+        chunk: which one.
+        counts: words of the training part; first positions are bytes from the chunk's begin. A
+            word has several rows when the chunk was counted in several parts (`TABLE_BYTES`).
+        held_out: sections kept for evaluation, in UTF-8.
+        documents: stretches of text between special tokens, file ends and JSON records; those that
+            are empty do not count.
+        bytes_counted: bytes of text that were counted: Σ count · length.
+        special_tokens_seen: occurrences of special tokens.
+        replaced_utf8: sequences that were not UTF-8 and were read as U+FFFD.
+    """
+
+    chunk: Chunk
+    counts: WordCounts
+    held_out: list[bytes]
+    documents: int
+    bytes_counted: int
+    special_tokens_seen: int
+    replaced_utf8: int
+
+
+def count_chunk(
+    chunk: Chunk, text: ChunkText, reading: Reading, table_bytes: int = TABLE_BYTES
+) -> ChunkCounts:
+    """Count the words of one chunk.
+
+    Args:
+        chunk, text: as `read_chunks` yields them.
+        reading: the settings they were read with.
+        table_bytes: see `count_spans`.
+    """
+    documents, special_tokens_seen = documents_between(text, reading.special_bytes)
+    training, held_out = hold_out(
+        text.text, documents, reading.held_out_below, reading.pattern.cut_pairs
+    )
+    counts = count_spans(text.text, training, reading.pattern, table_bytes, text.anchors)
+    return ChunkCounts(
+        chunk=chunk,
+        counts=counts,
+        held_out=[text.text.bytes(begin, end) for begin, end in held_out.tolist()],
+        documents=len(documents),
+        bytes_counted=int((training[:, 1] - training[:, 0]).sum()),
+        special_tokens_seen=special_tokens_seen,
+        replaced_utf8=text.replaced,
+    )
+
+
+def documents_between(
+    text: ChunkText, special_tokens: tuple[bytes, ...]
+) -> tuple[NDArray[np.int64], int]:
+    """Documents without the special tokens in them, and how many of these there were.
+
+    Returns:
+        int64 ``[n, 2]``: non-empty spans, ascending; the number of special tokens.
+    """
+    documents = text.documents
+    # Documents of a chunk are separated by one line feed: a token without any cannot cross it.
+    if len(documents) <= 1 or not any(b"\n" in token for token in special_tokens):
+        found = find_special_tokens(text.text, 0, text.text.size, special_tokens)
+    else:
+        found = np.concatenate(
+            [
+                find_special_tokens(text.text, begin, end, special_tokens)
+                for begin, end in documents.tolist()
+            ]
+        )
+    begins = np.sort(np.concatenate((documents[:, 0], found[:, 1])))
+    ends = np.sort(np.concatenate((documents[:, 1], found[:, 0])))
+    spans = np.stack((begins, ends), axis=1)
+    return np.ascontiguousarray(spans[begins < ends]), len(found)
+
+
+def count_spans(
+    text: Text,
+    spans: NDArray[np.int64],
+    pattern: SplitPattern,
+    table_bytes: int = TABLE_BYTES,
+    anchors: NDArray[np.int64] | None = None,
+) -> WordCounts:
+    """Distinct pre-tokens of spans of a text.
+
+    Args:
+        text: UTF-8, at least within the spans.
+        spans: int64 ``[n, 2]``, half-open, ascending, each pre-tokenized by itself.
+        pattern: what cuts them into pre-tokens.
+        table_bytes: when the words would take more memory, what is counted so far becomes rows
+            and counting goes on with an empty table: a word may then have several rows.
+        anchors: where bytes of the text stand, see `ChunkText`; None means where they are.
+
+    Returns:
+        Rows in order of first position (within each part).
+    """
+    parts: list[WordCounts] = []
+
+    def take_rows(table: WordTable) -> None:
+        parts.append(table.rows(pattern))
+
+    counter = TextCounter(pattern, take_rows, text.size, table_bytes)
+    counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
+    take_rows(counter.table)
+    return parts[0] if len(parts) == 1 else concatenated(parts)

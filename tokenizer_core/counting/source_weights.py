@@ -1,0 +1,117 @@
+"""How much a source counts: its weight, its share under a temperature, its counts times its weight.
+
+Whole numbers throughout: a weight is a number of millionths, so that arithmetic in Python, NumPy
+and SQL gives the same counts, whatever the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from tokenizer_core.counting.word_counts import WordCounts
+
+MILLION = 1_000_000
+LARGEST_WEIGHT = 1_000_000
+COUNT_LIMIT = 2**63 - 1  # counts are int64
+
+
+def millionths(weight: float) -> int:
+    """A weight in millionths, exactly.
+
+    Raises:
+        InvalidOption: not a number from 0 to a million with at most six decimals.
+    """
+    within = 0 <= weight <= LARGEST_WEIGHT  # not a number is not
+    scaled = Decimal(repr(float(weight))) * MILLION if within else Decimal(0)
+    if not within or scaled != int(scaled):
+        raise InvalidOption(
+            f"a source cannot have the weight {weight}",
+            f"weights are numbers from 0 to {LARGEST_WEIGHT:,} with at most six decimals",
+            "use 1.0 to count a source once, 0.5 to count it half, 0 to leave it out",
+        )
+    return int(scaled)
+
+
+def weighted(counts: WordCounts, weight: float) -> WordCounts:
+    """The counts of a source times its weight, rounded half to even, but never down to 0.
+
+    Rounding is done once, after all of a source was added up: it does not see how the source was
+    cut into chunks. A word that occurs stays a word; only the weight 0 leaves a source out.
+
+    Raises:
+        InvalidOption: an impossible weight, or a product above 2⁶³ − 1.
+    """
+    factor = millionths(weight)
+    if factor == MILLION:
+        return counts
+    if factor == 0:
+        return counts.take(np.zeros(0, np.int64))
+    largest = int(counts.counts.max()) if len(counts) else 0
+    if round_half_even(largest * factor) > COUNT_LIMIT:
+        raise InvalidOption(
+            f"counts multiplied by {weight} exceed {COUNT_LIMIT}",
+            "counts are 64-bit integers",
+            "use smaller weights: only their proportions matter",
+        )
+    # count = high · 10⁶ + low, so that no product leaves int64: low · factor is below 10¹⁸.
+    high, low = np.divmod(counts.counts, MILLION)
+    whole, rest = np.divmod(low * factor, MILLION)
+    whole += high * factor
+    whole += (rest > MILLION // 2) | ((rest == MILLION // 2) & (whole % 2 == 1))
+    return replace(counts, counts=np.maximum(whole, 1))
+
+
+def round_half_even(product: int) -> int:
+    """A number of millionths as a whole number."""
+    whole, rest = divmod(product, MILLION)
+    return whole + (rest > MILLION // 2 or (rest == MILLION // 2 and whole % 2 == 1))
+
+
+def weights_at(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
+    """The weights that give every source the share a temperature allows it.
+
+    A source of ``sizes[i]`` bytes has the share pᵢ = weights[i] · sizes[i] / Σⱼ weights[j] ·
+    sizes[j]. At temperature T it gets the share qᵢ = pᵢ^(1/T) / Σⱼ pⱼ^(1/T): T = 1 changes nothing,
+    a higher one brings the shares closer together. That is the smoothing of multilingual BERT
+    (exponent S = 0.7) and of XLM and XLM-R (α = 0.3), where the exponent is 1/T; they draw texts by
+    these shares, here counts are multiplied. Only the ratios of weights matter to qᵢ, so they are
+    scaled such that no source counts less than its own weight says: the source whose share falls
+    most (for T > 1 the largest) keeps its weight, all others gain. So temperature rounds nothing
+    down. The result is rounded to six decimals, and is at least 0.000001 for what counts at all.
+
+    Args:
+        sizes: bytes of text of every source; 0 keeps its weight.
+        weights: what was asked for, see `millionths`.
+        temperature: T, above 0.
+
+    Raises:
+        InvalidOption: an impossible temperature or weight, or one that comes out above a million.
+    """
+    if not 0.01 <= temperature <= 1_000_000:
+        raise InvalidOption(
+            f"the temperature is {temperature}",
+            "temperatures are numbers from 0.01 to 1,000,000; 1 leaves the shares as they are",
+            "type `--temperature 3.3`, which is XLM-R's exponent of 0.3",
+        )
+    asked = [millionths(weight) for weight in weights]
+    parts = [size * weight for size, weight in zip(sizes, asked, strict=True)]
+    largest = max(parts, default=0)
+    if temperature == 1 or not largest:
+        return [weight / MILLION for weight in asked]
+    # qᵢ / pᵢ is (pᵢ / p of the largest)^(1/T - 1), up to a factor that is the same for all.
+    gains = [(part / largest) ** (1 / temperature - 1) if part else 1.0 for part in parts]
+    least = min(gain for gain, part in zip(gains, parts, strict=True) if part)
+    changed = []
+    for weight, gain, part in zip(asked, gains, parts, strict=True):
+        factor = max(1, round(weight * gain / least)) if part else weight
+        changed.append(factor / MILLION)
+        millionths(factor / MILLION)  # refuses what is too large
+    return changed

@@ -1,0 +1,241 @@
+"""Word counts as a value: distinct words, how often each occurs, and where it occurred first.
+
+Knows nothing of files or of counting. Importing it costs nothing slow; native code is loaded
+when counts are combined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.source_weights import COUNT_LIMIT, weighted
+from tokenizer_core.counting.word_order import gather_words, order_of_positions, order_of_words
+from tokenizer_core.digests import canonical_json, digest_of_bytes
+from tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from tokenizer_core.splitting.split_patterns import SplitPattern
+
+__all__ = ["COUNT_LIMIT", "WordCounts", "combine_word_counts", "concatenated"]
+
+
+def _gpt2() -> SplitPattern:
+    from tokenizer_core.splitting.split_patterns import SplitPattern
+
+    return SplitPattern.named("gpt2")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordCounts:
+    """Distinct words with int64 counts. Rows may stand in any order; `digest` does not see it.
+
+    Attributes:
+        word_bytes: uint8, all words one after the other.
+        offsets: int64 ``[n + 1]``; word ``i`` is ``word_bytes[offsets[i]:offsets[i + 1]]``.
+        counts: int64 ``[n]``.
+        first_positions: int64 ``[n]``, distinct; a smaller one occurred earlier in the corpus.
+            Counted files give byte positions in the corpus, `from_mapping` gives 0, 1, 2, …
+        pattern: the split pattern that made the words.
+    """
+
+    word_bytes: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    first_positions: NDArray[np.int64]
+    pattern: SplitPattern = field(default_factory=_gpt2)
+
+    @classmethod
+    def from_mapping(
+        cls, words: Mapping[bytes, int], pattern: SplitPattern | str | None = None
+    ) -> WordCounts:
+        """Word counts from ``{word: count}``; the order of the mapping is the order of sight.
+
+        Raises:
+            InvalidOption: an empty word, or a count that is not in 1 … 2⁶³ − 1.
+        """
+        for word, count in words.items():
+            if not isinstance(word, bytes) or not word:
+                raise InvalidOption(
+                    f"{word!r} is not a word",
+                    "words are non-empty bytes",
+                    'encode text first: {"low".encode(): 5}',
+                )
+            if not 0 < count <= COUNT_LIMIT:
+                raise InvalidOption(
+                    f"the word {word[:40]!r} has the count {count}",
+                    f"counts are whole numbers from 1 to {COUNT_LIMIT}",
+                    "leave out words that do not occur",
+                )
+        number = len(words)
+        offsets = np.zeros(number + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, words), np.int64, number), out=offsets[1:])
+        return cls(
+            np.frombuffer(bytearray(b"".join(words)), np.uint8),
+            offsets,
+            np.fromiter(words.values(), np.int64, number),
+            np.arange(number, dtype=np.int64),
+            _parsed(pattern),
+        )
+
+    @classmethod
+    def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:
+        """Counts without a single word."""
+        return cls.from_mapping({}, pattern)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __repr__(self) -> str:
+        return f"<WordCounts: {len(self)} words, {self.total} occurrences>"
+
+    def words(self) -> list[bytes]:
+        """The words in the order of the rows."""
+        content = self.word_bytes.tobytes()
+        ends = self.offsets.tolist()
+        return [content[a:b] for a, b in itertools.pairwise(ends)]
+
+    def items(self) -> Iterator[tuple[bytes, int]]:
+        """(word, count) in the order of the rows."""
+        return zip(self.words(), self.counts.tolist(), strict=True)
+
+    def to_mapping(self) -> dict[bytes, int]:
+        """``{word: count}`` in the order of the rows."""
+        return dict(self.items())
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """int64 ``[n]``: bytes of each word."""
+        return np.diff(self.offsets)
+
+    @property
+    def total(self) -> int:
+        """Occurrences of all words together; exact beyond 2⁶³."""
+        return _exact_sum(self.counts)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all occurrences together: Σ count · length; exact beyond 2⁶³."""
+        if not len(self):
+            return 0
+        if int(self.counts.max()) * int(self.lengths.max()) * len(self) <= COUNT_LIMIT:
+            return int(np.dot(self.counts, self.lengths))
+        return sum(map(int.__mul__, self.counts.tolist(), self.lengths.tolist()))
+
+    def take(self, order: NDArray[np.int64]) -> WordCounts:
+        """The rows ``order`` (int64 indices), in that order."""
+        word_bytes, offsets = gather_words(self.word_bytes, self.offsets, order)
+        return WordCounts(
+            word_bytes, offsets, self.counts[order], self.first_positions[order], self.pattern
+        )
+
+    def sorted(self) -> WordCounts:
+        """The same counts with rows sorted by the bytes of the words."""
+        return self.take(order_of_words(self.word_bytes, self.offsets))
+
+    def in_order_of_sight(self) -> WordCounts:
+        """The same counts with rows sorted by first position."""
+        if np.all(self.first_positions[1:] > self.first_positions[:-1]):
+            return self
+        return self.take(order_of_positions(self.first_positions))
+
+    def at_least(self, min_word_count: int) -> WordCounts:
+        """The rows whose count is ``min_word_count`` or more."""
+        if not len(self) or int(self.counts.min()) >= min_word_count:
+            return self
+        return self.take(np.flatnonzero(self.counts >= min_word_count).astype(np.int64))
+
+    def shifted(self, distance: int) -> WordCounts:
+        """The same counts with ``distance`` added to every first position (no copy of words)."""
+        return replace(self, first_positions=self.first_positions + np.int64(distance))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what training can see: words, counts, order of sight, pattern.
+
+        Independent of the order of rows and of the scale of positions: two corpora with the same
+        words, counts and order of first occurrence have the same digest however they were cut.
+        Rows are hashed in order of sight, in which counting and adding up leave them.
+        """
+        rows = self.in_order_of_sight()
+        if np.any(rows.first_positions[1:] == rows.first_positions[:-1]):
+            rows = self.sorted().in_order_of_sight()  # no counted text: words decide
+        head = canonical_json({"words": len(self), "pattern": self.pattern.digest, "format": 2})
+        return digest_of_bytes(
+            head,
+            np.ascontiguousarray(rows.word_bytes),
+            np.ascontiguousarray(rows.offsets, "<i8"),
+            np.ascontiguousarray(rows.counts, "<i8"),
+        )
+
+
+def concatenated(parts: Sequence[WordCounts]) -> WordCounts:
+    """The rows of all parts (at least one, of one pattern) one after the other, nothing added."""
+    ends = np.cumsum([len(part.word_bytes) for part in parts])
+    shifts = ends - [len(part.word_bytes) for part in parts]
+    zero = np.zeros(1, np.int64)
+    return WordCounts(
+        np.concatenate([part.word_bytes for part in parts]),
+        np.concatenate(
+            [zero, *(part.offsets[1:] + at for part, at in zip(parts, shifts, strict=True))]
+        ),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.first_positions for part in parts]),
+        parts[0].pattern,
+    )
+
+
+def combine_word_counts(
+    parts: Sequence[WordCounts], weights: Sequence[float] | None = None
+) -> WordCounts:
+    """Add up word counts in memory; the first position of a word is its smallest one.
+
+    Args:
+        parts: counts under one pattern, whose first positions are already positions in the whole
+            corpus. A part may also be given several times.
+        weights: a factor for each part, which is then all of one source: its counts are multiplied
+            and rounded as `source_weights.weighted` says before they are added to the others.
+
+    Returns:
+        Each word once, rows in order of first position; no part at all gives empty counts.
+
+    Raises:
+        InvalidOption: different patterns, an impossible weight, or a sum above 2⁶³ − 1.
+    """
+    from tokenizer_core.counting.word_sums import WordSum
+
+    if not parts:
+        return WordCounts.empty()
+    if weights is not None and len(weights) != len(parts):
+        raise InvalidOption(
+            f"{len(weights)} weights for {len(parts)} word counts",
+            "one weight for each",
+            "leave out weights to count everything once",
+        )
+    words = WordSum(parts[0].pattern)
+    for part, weight in zip(parts, weights or [1.0] * len(parts), strict=True):
+        words.add(weighted(part, weight))
+    return words.result()
+
+
+def _parsed(pattern: SplitPattern | str | None) -> SplitPattern:
+    if pattern is None:
+        return _gpt2()
+    if isinstance(pattern, str):
+        from tokenizer_core.splitting.split_patterns import SplitPattern
+
+        return SplitPattern.parse(pattern)
+    return pattern
+
+
+def _exact_sum(numbers: NDArray[np.int64]) -> int:
+    if not len(numbers):
+        return 0
+    if int(numbers.max()) * len(numbers) <= COUNT_LIMIT:
+        return int(numbers.sum())
+    return sum(numbers.tolist())

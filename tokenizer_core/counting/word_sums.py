@@ -1,0 +1,52 @@
+"""A running sum of word counts in memory: parts go in one by one, each word comes out once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
+from tokenizer_core.counting.word_tables import WordTable, too_many
+from tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from tokenizer_core.splitting.split_patterns import SplitPattern
+
+
+class WordSum:
+    """Adds `WordCounts` up; memory is that of the distinct words so far and of one part.
+
+    Parts may be added from one thread only. First positions must already be positions in the
+    whole corpus (`WordCounts.shifted`).
+    """
+
+    def __init__(self, pattern: SplitPattern) -> None:
+        self._pattern = pattern
+        self._table = WordTable()
+        self._total = 0
+
+    def add(self, part: WordCounts) -> None:
+        """Add one part.
+
+        Raises:
+            InvalidOption: the part has another split pattern, or all counts together exceed
+                2⁶³ − 1 (so no single sum can overflow either).
+        """
+        if part.pattern != self._pattern:
+            raise InvalidOption(
+                "word counts made by different split patterns cannot be added up",
+                f"every part must have the pattern {self._pattern.name or self._pattern.regex!r}",
+                "count the corpus again with one pattern",
+            )
+        self._total += part.total
+        if self._total > COUNT_LIMIT:
+            raise too_many(self._total)
+        self._table.add(part)
+
+    @property
+    def memory(self) -> int:
+        """Bytes taken now; adding a part may double them."""
+        return self._table.memory
+
+    def result(self) -> WordCounts:
+        """The sum so far, rows in order of first position; the sum may go on afterwards."""
+        return self._table.rows(self._pattern)

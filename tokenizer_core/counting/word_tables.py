@@ -1,0 +1,198 @@
+"""Tables of words in memory: they grow, add up word counts of every kind, and become rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
+from tokenizer_core.counting.word_order import order_of_positions
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.kernels.memory import PADDING
+from tokenizer_core.kernels.word_rows import ROOM, add_rows, gather_rows, list_words
+from tokenizer_core.kernels.word_table import (
+    ARENA_BYTES,
+    POSITION_BYTES,
+    USED,
+    WORD_BYTES,
+    WORDS,
+    add_table,
+    move_words,
+)
+
+if TYPE_CHECKING:
+    from tokenizer_core.splitting.split_patterns import SplitPattern
+
+Number = TypeVar("Number", bound=np.generic)
+
+FULL = 0.6  # of a table's entries; linear probing stays short below this
+FEWEST_BITS = 10
+_ENTRY = 4  # uint64
+_ENTRY_BYTES = 32
+_LINE = 64  # bytes of a cache line; two entries share one and none straddles two
+_FIRST_ARENA = 1 << 12
+_ROWS_AT_ONCE = 1 << 16
+
+
+class WordTable:
+    """Words with their counts and first positions, each word once.
+
+    Attributes:
+        entries, arena, used: what kernels work on, see `kernels.word_table`.
+    """
+
+    def __init__(self, bits: int = FEWEST_BITS, table_bytes: int | None = None) -> None:
+        """An empty table.
+
+        Args:
+            bits: room for about 0.6 · 2^bits words from the start.
+            table_bytes: half of it is the most that entries take, half the most that the bytes of
+                long words take; None sets no bounds.
+        """
+        self._most_arena = COUNT_LIMIT if table_bytes is None else table_bytes // 2
+        self._most_bits = max((self._most_arena // _ENTRY_BYTES).bit_length() - 1, FEWEST_BITS)
+        self.entries = empty_entries(min(bits, self._most_bits))
+        self.arena: NDArray[np.uint8] = np.empty(_FIRST_ARENA, np.uint8)
+        self.used = np.zeros(USED, np.int64)
+
+    def __len__(self) -> int:
+        return int(self.used[WORDS])
+
+    @property
+    def limit(self) -> int:
+        """Words that it holds without growing."""
+        return int(FULL * (len(self.entries) // _ENTRY))
+
+    @property
+    def memory(self) -> int:
+        """Bytes taken now."""
+        return self.entries.nbytes + self.arena.nbytes
+
+    def make_room(self, words: int, arena_bytes: int) -> bool:
+        """Make room for more words and bytes of long words; False where the bounds forbid it."""
+        return self._grow_entries(words) and self._grow_arena(arena_bytes, self._most_arena)
+
+    def make_room_anyway(self, words: int, arena_bytes: int) -> None:
+        """The same, but the arena may grow beyond its bound, and the entries may become crowded.
+
+        For few words only: four in ten entries are free in a table that is full.
+        """
+        self._grow_entries(words)
+        self._grow_arena(arena_bytes, COUNT_LIMIT)
+
+    def add(self, counts: WordCounts) -> None:
+        """Add rows. All counts together must stay below 2⁶³; the table must have no bounds."""
+        size = len(counts.word_bytes)
+        # A long word takes its bytes, up to seven more, and its position.
+        self._grow_arena(size + (POSITION_BYTES + 7) * (size // 16), COUNT_LIMIT)
+        word_bytes = np.empty(size + PADDING, np.uint8)
+        word_bytes[:size] = counts.word_bytes
+        word_bytes[size:] = 0
+        offsets = _for_kernels(counts.offsets)
+        occurrences = _for_kernels(counts.counts)
+        positions = _for_kernels(counts.first_positions)
+        # Of a part that is not the first most words are there: room is made for few rows at a time.
+        most = _ROWS_AT_ONCE if len(self) else max(len(counts), 1)
+        for begin in range(0, len(counts), most):
+            end = min(begin + most, len(counts))
+            self._grow_entries(end - begin)
+            add_rows(
+                word_bytes,
+                offsets[begin : end + 1],
+                occurrences[begin:end],
+                positions[begin:end],
+                self.entries,
+                self.arena,
+                self.used,
+            )
+
+    def absorb(self, other: WordTable) -> None:
+        """Add the words of another table; this one must have no bounds."""
+        self._grow_entries(len(other))
+        self._grow_arena(int(other.used[ARENA_BYTES]), COUNT_LIMIT)
+        add_table(other.entries, other.arena, self.entries, self.arena, self.used)
+
+    def unbounded(self) -> WordTable:
+        """This very table, without bounds from now on."""
+        self._most_arena = COUNT_LIMIT
+        self._most_bits = COUNT_LIMIT.bit_length()
+        return self
+
+    def rows(
+        self,
+        pattern: SplitPattern,
+        moved: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
+    ) -> WordCounts:
+        """All words, in order of first position; the table keeps them.
+
+        Args:
+            pattern: what made the words.
+            moved: gives first positions (int64) their final values, in the same order.
+
+        Raises:
+            InvalidOption: a count above 2⁶³ − 1.
+        """
+        words, size = len(self), int(self.used[WORD_BYTES])
+        numbers, positions = np.empty(words + 1, np.int64), np.empty(words, np.int64)
+        list_words(self.entries, self.arena, numbers, positions)
+        if moved is not None:
+            positions = moved(positions)
+        order = order_of_positions(positions)
+        word_bytes = np.empty(size + ROOM, np.uint8)
+        offsets, counts = np.empty(words + 1, np.int64), np.empty(words, np.int64)
+        gather_rows(self.entries, self.arena, numbers[order], word_bytes, offsets, counts)
+        if words and int(counts.min()) < 0:
+            raise too_many(int(counts.view(np.uint64).max()))
+        return WordCounts(word_bytes[:size], offsets, counts, positions[order], pattern)
+
+    def _grow_entries(self, words: int) -> bool:
+        """Grow as far as needed, or as far as allowed: then the answer is False."""
+        wanted = bits_of(self.entries)
+        while len(self) + words > FULL * (1 << wanted):
+            wanted += 1
+        bits = min(wanted, self._most_bits)
+        if bits > bits_of(self.entries):
+            larger = empty_entries(bits)
+            move_words(self.entries, larger)
+            self.entries = larger
+        return wanted <= self._most_bits
+
+    def _grow_arena(self, more: int, most: int) -> bool:
+        size = int(self.used[ARENA_BYTES]) + more
+        if size > len(self.arena):
+            if size > most:
+                return False
+            larger = np.empty(min(max(size, 2 * len(self.arena)), most), np.uint8)
+            larger[: self.used[ARENA_BYTES]] = self.arena[: self.used[ARENA_BYTES]]
+            self.arena = larger
+        return True
+
+
+def too_many(total: int) -> InvalidOption:
+    """The refusal of counts that do not fit 64 bits."""
+    return InvalidOption(
+        f"the word counts add up to {total}",
+        f"counts are 64-bit integers: up to {COUNT_LIMIT}",
+        "use smaller weights: only their proportions matter",
+    )
+
+
+def empty_entries(bits: int) -> NDArray[np.uint64]:
+    """2^``bits`` empty entries: uint64 ``[4 · 2^bits]`` at the start of a cache line."""
+    size = _ENTRY << bits
+    memory = np.zeros(size + _LINE // 8, np.uint64)
+    begin = -memory.ctypes.data % _LINE // 8
+    return memory[begin : begin + size]
+
+
+def bits_of(entries: NDArray[np.uint64]) -> int:
+    """b of 2^b entries."""
+    return (entries.size // _ENTRY).bit_length() - 1
+
+
+def _for_kernels(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``array`` as kernels are compiled for: int64, contiguous, writable."""
+    return np.require(array, np.int64, ["C", "W"])

@@ -1,0 +1,1 @@
+"""Text to ids and back, for texts of every length, in many threads."""

@@ -1,0 +1,189 @@
+"""What threads write to while they encode, together or each alone; knows no merges."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.encoding.short_texts import SHORT_TEXT, ShortBuffers
+from tokenizer_core.kernels.encode_machine import (
+    ARENA,
+    ARENA_BYTES,
+    CACHE,
+    CACHE_END,
+    CACHE_SHIFT,
+    COUNTS,
+    LIMIT,
+    LONGEST,
+    QUEUE,
+    SCRATCH,
+    TRIE,
+)
+from tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
+from tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
+from tokenizer_core.kernels.word_cache import ENTRY, move_kept
+
+_FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
+_LEAST_SLOTS = 4 * BATCH
+_GROWTH = 8
+_CACHE_LINE = 64
+_KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
+_LEAST_SCRATCH = (SHORT_SCRATCH + LONG_SCRATCH * SHORT_TEXT) // 8  # uint64: 66 KiB
+
+
+class WordTable:
+    """Words and their ids, in memory that threads share: see `kernels.word_cache`.
+
+    Args:
+        slots: a power of two; half of them may be filled. 0: nothing is ever remembered.
+
+    Attributes:
+        slots: how many there are.
+    """
+
+    __slots__ = ("_arena", "_counts", "_entries", "slots")
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._entries = _at_cache_line(4 * slots)
+        self._arena = np.empty(ENTRY * slots, np.uint8)
+        self._counts = _at_cache_line(_CACHE_LINE // 8)
+
+    def enlarged(self, slots: int) -> WordTable:
+        """A larger table with the words of this one, to which threads may go on adding."""
+        larger = WordTable(slots)
+        larger._counts[0] = move_kept(self._entries, larger._entries)
+        used = min(int(self._counts[1]), self._arena.size)
+        larger._arena[:used] = self._arena[:used]
+        larger._counts[1] = used
+        return larger
+
+    @property
+    def words(self) -> int:
+        """How many words it holds, or a few more."""
+        return int(self._counts[0])
+
+    def lend_to(self, machine: NDArray[np.int64]) -> None:
+        """Write the table's addresses where kernels look for them."""
+        machine[CACHE] = self._entries.ctypes.data
+        machine[CACHE_END] = self._entries.ctypes.data + ENTRY * self.slots
+        machine[CACHE_SHIFT] = 65 - self.slots.bit_length()
+        machine[COUNTS] = self._counts.ctypes.data
+        machine[LIMIT] = self.slots // 2 if self.slots else 1 << 62
+        machine[ARENA] = self._arena.ctypes.data
+        machine[ARENA_BYTES] = self._arena.size
+
+
+class SharedWords:
+    """The words that all threads of an encoder have met.
+
+    The table begins small, grows as it fills, and is replaced by an empty one when it is full and
+    may not grow: words that matter are soon met again.
+
+    Args:
+        most: how many words are remembered; 0: none.
+
+    Attributes:
+        table: the newest one. Threads change over to it when theirs is full.
+    """
+
+    __slots__ = ("_most_slots", "table")
+
+    def __init__(self, most: int) -> None:
+        self._most_slots = _slots_for(most)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew; who is encoding goes on with what it knows."""
+        self.table = WordTable(min(_FIRST_SLOTS, self._most_slots))
+
+    def after(self, full: WordTable) -> WordTable:
+        """The table that follows one that is full; made by the first thread that asks."""
+        with _replacing:
+            if self.table is full:
+                if full.slots < self._most_slots:
+                    self.table = full.enlarged(min(_GROWTH * full.slots, self._most_slots))
+                else:
+                    self.table = WordTable(full.slots)
+            return self.table
+
+
+# One for all encoders: tables are replaced a few times in the life of a process.
+_replacing = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child nobody is replacing a table, whatever the lock says."""
+    global _replacing
+    _replacing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Workspace:
+    """What one thread at a time needs: scratch, and buffers for short texts.
+
+    Args:
+        machine: int64 ``[MACHINE]``: the tables that all threads read; copied.
+        words: the table of words, which threads share.
+
+    Attributes:
+        machine: int64 ``[MACHINE]``: the addresses of all of it, as kernels want them.
+        words: the table in use.
+        scratch: uint64; always enough for a short text.
+        short: buffers for short texts.
+    """
+
+    __slots__ = ("_queue", "machine", "scratch", "short", "words")
+
+    def __init__(self, machine: NDArray[np.int64], words: WordTable) -> None:
+        self.machine = machine.copy()
+        self.short = ShortBuffers()
+        self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
+        self.machine[QUEUE] = self._queue.ctypes.data
+        self.use(words)
+        self._take_scratch(_LEAST_SCRATCH)
+
+    def use(self, words: WordTable) -> None:
+        """Go on with another table of words."""
+        self.words = words
+        words.lend_to(self.machine)
+
+    def _take_scratch(self, words: int) -> None:
+        self.scratch = np.empty(words, np.uint64)
+        self.machine[SCRATCH] = self.scratch.ctypes.data
+        if self.machine[TRIE]:
+            self.machine[LONGEST] = 64 * words - 1
+        else:
+            self.machine[LONGEST] = max(SHORT_WORD, (8 * words - SHORT_SCRATCH) // LONG_SCRATCH)
+
+    def grow_scratch(self, longest: int) -> None:
+        """Make scratch large enough for a pre-token of ``longest`` bytes."""
+        if longest <= self.machine[LONGEST]:
+            return
+        wanted = longest // 64 + 1
+        if not self.machine[TRIE]:
+            wanted = (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
+        self._take_scratch(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
+
+    def shrink(self) -> None:
+        """Give back scratch that few texts need."""
+        if self.scratch.nbytes > _KEPT_SCRATCH:
+            self._take_scratch(_LEAST_SCRATCH)
+
+
+def _slots_for(words: int) -> int:
+    """A power of two, so that the table is at most half full."""
+    return max(_LEAST_SLOTS, 1 << (2 * words - 1).bit_length()) if words else 0
+
+
+def _at_cache_line(words: int) -> NDArray[np.uint64]:
+    """Zeros that begin at a cache line, so that no entry lies across two."""
+    room = np.zeros(words + _CACHE_LINE // 8, np.uint64)
+    begin = -room.ctypes.data % _CACHE_LINE // 8
+    return room[begin : begin + words]

@@ -1,0 +1,160 @@
+"""How the ids of a text came about, merge by merge; for people, in plain Python."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.splitting.pretokenization import mark_pre_tokens
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class FiredMerge:
+    """One merge: at byte ``begin`` of the text ``left`` and ``right`` became one token."""
+
+    rank: int
+    left: bytes
+    right: bytes
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPreToken:
+    """A pre-token and its way to ids.
+
+    Attributes:
+        word: its bytes.
+        begin: where it stands in the text, in bytes.
+        merges: in the order in which they fired.
+        ids, tokens: what is left in the end.
+        whole: it is one token by itself, merges or not (``ignore_merges``).
+    """
+
+    word: bytes
+    begin: int
+    merges: tuple[FiredMerge, ...]
+    ids: tuple[int, ...]
+    tokens: tuple[bytes, ...]
+    whole: bool = False
+
+    def trees(self) -> tuple[MergeTree, ...]:
+        """One tree for each token: what it was joined of, down to bytes."""
+        if self.whole:
+            return (MergeTree(self.word),)
+        trees = {self.begin + at: MergeTree(bytes([byte])) for at, byte in enumerate(self.word)}
+        for merge in self.merges:
+            left = trees[merge.begin]
+            right = trees.pop(merge.begin + len(merge.left))
+            joined = MergeTree(merge.left + merge.right, merge.rank, (left, right))
+            trees[merge.begin] = joined
+        return tuple(trees[place] for place in sorted(trees))
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTree:
+    """A token and the two it was joined of; a byte has no parts and no rank."""
+
+    token: bytes
+    rank: int | None = None
+    parts: tuple[MergeTree, ...] = ()
+
+
+class Explainer:
+    """Merges words as the encoder does, and writes down what fired.
+
+    Args:
+        byte_ids: int64 ``[256]``. left, right, results: int64 ``[n_merges]``: ids, by rank.
+        ids: token bytes → id, without special tokens.
+        pattern: the split pattern.
+        ignore_merges: whether a word that is in ``ids`` is one token whatever its merges say.
+    """
+
+    def __init__(
+        self,
+        byte_ids: NDArray[np.int64],
+        left: NDArray[np.int64],
+        right: NDArray[np.int64],
+        results: NDArray[np.int64],
+        ids: Mapping[bytes, int],
+        pattern: SplitPattern,
+        ignore_merges: bool,
+    ) -> None:
+        self._byte_ids: list[int] = byte_ids.tolist()
+        pairs = zip(left.tolist(), right.tolist(), strict=True)
+        self._ranks = {pair: rank for rank, pair in enumerate(pairs)}
+        self._results: list[int] = results.tolist()
+        self._ids = ids
+        self._tokens = {id_: token for token, id_ in ids.items()}
+        self._pattern = pattern
+        self._ignore_merges = ignore_merges
+
+    def explain(self, content: bytes) -> list[ExplainedPreToken]:
+        """Each pre-token of UTF-8 text; special tokens are ordinary."""
+        text = Text.of(content)
+        marks = mark_pre_tokens(text, np.array([[0, text.size]], np.int64), self._pattern)
+        begins = np.flatnonzero(np.unpackbits(marks.view(np.uint8), bitorder="little")).tolist()
+        edges = pairwise([*begins, len(content)])
+        return [self._word(content[begin:end], begin) for begin, end in edges]
+
+    def token(self, content: bytes) -> ExplainedPreToken:
+        """How merges make a token of its bytes, whatever the pattern would cut.
+
+        The result has other ids than the token's when merges do not lead to it: a special token,
+        or one that only ``ignore_merges`` gives.
+        """
+        return self._merged(content, 0)
+
+    def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
+        if self._ignore_merges and word in self._ids:
+            return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
+        return self._merged(word, begin)
+
+    def _merged(self, word: bytes, begin: int) -> ExplainedPreToken:
+        symbols: list[int | None] = [self._byte_ids[byte] for byte in word]
+        merges = tuple(
+            FiredMerge(rank, self._tokens[left], self._tokens[right], begin + at)
+            for rank, left, right, at in self._merge(symbols)
+        )
+        ids = tuple(symbol for symbol in symbols if symbol is not None)
+        return ExplainedPreToken(word, begin, merges, ids, tuple(self._tokens[i] for i in ids))
+
+    def _merge(self, symbols: list[int | None]) -> Iterator[tuple[int, int, int, int]]:
+        """Merge in place, leaving None behind; yields (rank, left, right, position)."""
+        count = len(symbols)
+        behind, before = list(range(1, count + 1)), list(range(-1, count - 1))
+        heap: list[tuple[int, int]] = []
+
+        def rank_at(at: int) -> int | None:
+            if symbols[at] is None or behind[at] >= count:
+                return None
+            return self._ranks.get((symbols[at], symbols[behind[at]]))
+
+        def consider(at: int) -> None:
+            rank = rank_at(at)
+            if rank is not None:
+                heapq.heappush(heap, (rank, at))
+
+        for at in range(count - 1):
+            consider(at)
+        while heap:
+            rank, at = heapq.heappop(heap)
+            if rank_at(at) != rank:
+                continue
+            left, right = symbols[at], symbols[behind[at]]
+            assert left is not None
+            assert right is not None
+            symbols[at], symbols[behind[at]] = self._results[rank], None
+            behind[at] = behind[behind[at]]
+            if behind[at] < count:
+                before[behind[at]] = at
+            yield rank, left, right, at
+            consider(at)
+            if at > 0:
+                consider(before[at])

@@ -1,0 +1,89 @@
+"""A long text encoded in parts that fit the processor's caches, by several threads; knows no ids.
+
+Parts meet where no pre-token can cross, so their ids joined are those of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.encoding.encoder import Encoder
+from tokenizer_core.encoding.text_input import refuse_invalid_utf8
+from tokenizer_core.processors import thread_count
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+
+PART = 1 << 20  # bytes; measured: LOG.md
+
+
+def encode_long(
+    encoder: Encoder,
+    content: bytes,
+    pattern: SplitPattern | None,
+    threads: int | None = 1,
+    check_utf8: bool = False,
+) -> NDArray[np.uint32]:
+    """Token ids of a text: uint32.
+
+    Args:
+        content: UTF-8.
+        pattern: the encoder's; where its cuts are unknown (`cut_pairs`), or None is given, the
+            text is one part.
+        threads: how many; None: one per available processor.
+        check_utf8: whether that it is UTF-8 must be checked first.
+
+    Raises:
+        InvalidOption: less than one thread.
+        InvalidUtf8: as asked for with ``check_utf8``.
+    """
+    threads = thread_count(threads)
+    encode_part = partial(_encode_part, encoder, memoryview(content), check_utf8)
+    edges = list(pairwise(_edges(content, pattern)))
+    if len(edges) == 1:
+        return encode_part(edges[0]).copy()  # the array it is cut from is much larger
+    workers = min(threads, len(edges))
+    if workers == 1:
+        return _joined(map(encode_part, edges), len(content))
+    with ThreadPoolExecutor(workers) as pool:
+        return _joined(pool.map(encode_part, edges), len(content))
+
+
+def _joined(parts: Iterable[NDArray[np.uint32]], most: int) -> NDArray[np.uint32]:
+    """The parts, at most ``most`` ids, in one array; memory that no id reaches is never touched."""
+    ids = np.empty(most, np.uint32)
+    written = 0
+    for part in parts:
+        ids[written : written + len(part)] = part
+        written += len(part)
+    ids.resize(written, refcheck=False)  # gives the rest back where it stands
+    return ids
+
+
+def _encode_part(
+    encoder: Encoder, content: memoryview, check_utf8: bool, edges: tuple[int, int]
+) -> NDArray[np.uint32]:
+    begin, end = edges
+    text = Text.of(content[begin:end])
+    if check_utf8:
+        refuse_invalid_utf8(text, begin)
+    return encoder.encode_whole(text)
+
+
+def _edges(content: bytes, pattern: SplitPattern | None) -> Iterator[int]:
+    yield 0
+    size = len(content)
+    begin = 0
+    # Asked only of long texts: it may have to be made.
+    pairs = pattern.cut_pairs if pattern is not None and size >= 2 * PART else None
+    while size - begin >= 2 * PART and pairs is not None:
+        begin = pairs.first(content, begin + PART, size)
+        if begin < 0:
+            break
+        yield begin
+    yield size

@@ -1,0 +1,259 @@
+"""Merges applied to spans of text by kernels, in many threads at once.
+
+Knows tables and workspaces; nothing of strings, special tokens' names or files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.encoding.encoder import Encoder
+from tokenizer_core.encoding.encoding_memory import SharedWords, WordTable, Workspace
+from tokenizer_core.encoding.merge_tables import MergeTables, empty_pair_table, pair_table
+from tokenizer_core.encoding.short_texts import marking
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.kernels.encode_gains import add_gains
+from tokenizer_core.kernels.encode_machine import MACHINE, WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from tokenizer_core.kernels.encode_text import DONE, NEEDED, NEEDS_SCRATCH, encode_spans
+from tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
+from tokenizer_core.kernels.whole_words import fill_whole_words
+from tokenizer_core.kernels.word_cache import ROOM
+from tokenizer_core.splitting.pretokenization import mark_pre_tokens
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+
+DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
+MAX_CACHE_WORDS = 1 << 24
+_NO_IDS_BEHIND = np.full(1, -1, np.int64)
+
+
+class BytePairEncoder(Encoder):
+    """Byte pair encoding of marked text: in each pre-token the pair of lowest rank, leftmost first.
+
+    Any number of threads may encode at once. Each borrows a workspace for the length of a call, and
+    all of them share one table of words, so that a word is merged once, whoever meets it first.
+
+    Args:
+        byte_ids: int64 ``[256]``: the id of each byte.
+        left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
+            Pairs are distinct.
+        pattern: how spans are cut into pre-tokens.
+        cache_words: how many words are remembered, rounded up to a power of two (at least 128);
+            then all are forgotten and learned anew. 0: none.
+    """
+
+    def __init__(
+        self,
+        byte_ids: NDArray[np.int64],
+        left: NDArray[np.int64],
+        right: NDArray[np.int64],
+        results: NDArray[np.int64],
+        pattern: SplitPattern,
+        cache_words: int = DEFAULT_CACHE_WORDS,
+    ) -> None:
+        if not 0 <= cache_words <= MAX_CACHE_WORDS:
+            raise InvalidOption(
+                f"a cache of {cache_words} words was asked for",
+                f"accepted: 0 (none) to {MAX_CACHE_WORDS}",
+                f"leave cache_words out for {DEFAULT_CACHE_WORDS}",
+            )
+        self.pattern = pattern
+        self.byte_ids = byte_ids
+        self.merges = len(results)
+        self._words = SharedWords(cache_words)
+        self._columns = (left, right, results)
+        self._tables = MergeTables(byte_ids, left, right, results)
+        self._machine = self._tables.machine
+        self._mark_short = marking(pattern)
+        self._whole_words: tuple[NDArray[Any], ...] = ()
+        self._idle: deque[Workspace] = deque()  # append and pop are atomic
+
+    @property
+    def merge_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """int64 ``[n_merges]`` each: ids of left parts, right parts and results, by rank."""
+        return self._columns
+
+    @property
+    def has_whole_words(self) -> bool:
+        """Whether some words are one token although merges make several of them."""
+        return bool(self._whole_words)
+
+    def take_whole(self, ids: Mapping[bytes, int]) -> None:
+        """Make words one token each, whatever their merges say.
+
+        For the time before the first encoding: what is under way is not thought over.
+
+        Args:
+            ids: the words, of two bytes or more, and their ids.
+        """
+        if not ids:
+            return
+        words = Text.of(b"".join(ids)).data
+        ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
+        table = np.zeros(4 << (2 * len(ids)).bit_length(), np.uint64)
+        values = np.fromiter(ids.values(), np.int64, len(ids))
+        self._machine[WHOLE_SHIFT] = fill_whole_words(words, ends, values, table)
+        self._machine[WHOLE] = table.ctypes.data
+        self._machine[WHOLE_TEXT] = words.ctypes.data
+        self._whole_words = (words, table)
+        self._words.forget()
+        self._idle.clear()
+
+    @contextmanager
+    def _workspace(self) -> Iterator[Workspace]:
+        try:
+            workspace = self._idle.pop()
+        except IndexError:
+            workspace = Workspace(self._machine, self._words.table)
+        if workspace.words is not self._words.table:
+            workspace.use(self._words.table)
+        try:
+            yield workspace
+        finally:
+            workspace.shrink()
+            self._idle.append(workspace)
+
+    def _make_room(self, workspace: Workspace) -> None:
+        """Give a workspace whose table of words is full the one that follows."""
+        workspace.use(self._words.after(workspace.words))
+        self._idle.clear()  # nobody at rest keeps the memory of a table that is out of use
+
+    def encode(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of spans, one after the other.
+
+        Args:
+            text: valid UTF-8.
+            spans: int64 ``[n, 2]``: half-open byte ranges, each encoded on its own.
+            behind: int64 ``[n]``: an id written behind each span, or −1 for none.
+
+        Returns:
+            ids, uint32; and int64 ``[n]``: the number of ids up to the end of each span.
+        """
+        return self._encode_marked(text, mark_pre_tokens(text, spans, self.pattern), spans, behind)
+
+    def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of words, each one pre-token whatever the pattern says; returns as `encode`."""
+        text = Text.of(b"".join(words))
+        spans = spans_of_lengths(words)
+        marks = np.zeros(text.size // 64 + 2, np.uint64)
+        return self._encode_marked(text, marks, spans, np.full(len(words), -1, np.int64))
+
+    def _encode_marked(
+        self,
+        text: Text,
+        marks: NDArray[np.uint64],
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        room = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
+        ids = np.empty(room + len(spans) + ROOM, np.uint32)
+        ends = np.empty(len(spans), np.int64)
+        state = np.array([0, -1, 0, 0], np.int64)
+        with self._workspace() as workspace:
+            while True:
+                machine = workspace.machine
+                reason = encode_spans(text.data, marks, spans, behind, machine, ids, ends, state)
+                if reason == DONE:
+                    break
+                if reason == NEEDS_SCRATCH:
+                    workspace.grow_scratch(int(state[NEEDED]))
+                else:
+                    self._make_room(workspace)
+        return ids[: ends[-1] if len(ends) else 0], ends
+
+    def encode_short(self, content: bytes) -> list[int]:
+        """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""
+        try:
+            workspace = self._idle.pop()
+        except IndexError:
+            workspace = Workspace(self._machine, self._words.table)
+        # On any exception the workspace is lost, not the text of another call in it.
+        ids = workspace.short.encode(content, self._mark_short, workspace.machine)
+        while ids is None:
+            self._make_room(workspace)
+            ids = workspace.short.encode(content, self._mark_short, workspace.machine)
+        self._idle.append(workspace)
+        return ids
+
+    def encode_whole(self, text: Text) -> NDArray[np.uint32]:
+        """Token ids of a whole text as one span: uint32."""
+        spans = np.empty((1, 2), np.int64)
+        spans[0, 0] = 0
+        spans[0, 1] = text.size
+        return self.encode(text, spans, _NO_IDS_BEHIND)[0]
+
+    def gains(self, words: WordCounts) -> NDArray[np.int64]:
+        """int64 ``[n_merges]``: how often each merge fires on counted words."""
+        gains = np.zeros(self.merges, np.int64)
+        begins = words.offsets[:-1]
+        ends = words.offsets[1:]
+        filled = begins < ends
+        shift, pairs = self._pairs
+        merging = Workspace(np.zeros(MACHINE, np.int64), WordTable(0))
+        merging.grow_scratch(int((ends - begins).max(initial=0)))
+        add_gains(
+            np.require(words.word_bytes, np.uint8, ["C", "W"]),
+            begins[filled],
+            ends[filled],
+            words.counts[filled],
+            self.byte_ids.astype(np.uint32),
+            pairs,
+            shift,
+            merging.scratch,
+            gains,
+        )
+        return gains
+
+    @cached_property
+    def _pairs(self) -> tuple[np.uint64, NDArray[np.uint64]]:
+        """`merge_word`'s table: gains ask which merges fire, not only what they leave."""
+        return pair_table(*self._columns)
+
+
+def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
+    """int64 ``[n, 2]``: where each of some contents lies when they are joined."""
+    spans = np.zeros((len(contents), 2), np.int64)
+    np.cumsum(np.fromiter(map(len, contents), np.int64, len(contents)), out=spans[:, 1])
+    spans[1:, 0] = spans[:-1, 1]
+    return spans
+
+
+def derive_merges(
+    byte_ids: NDArray[np.int64], results: Sequence[int], tokens: Sequence[bytes]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The parts that make each token, in order of rank, from bytes and the tokens before it.
+
+    Args:
+        byte_ids: int64 ``[256]``: the id of each byte.
+        results: the ids of the tokens.
+        tokens: of two bytes or more.
+
+    Returns:
+        left and right ids, int64 ``[n]``; and −1, or the first token that is no merge of two.
+    """
+    left, right = np.empty((2, len(tokens)), np.int64)
+    shift, pairs = empty_pair_table(len(tokens))
+    workspace = Workspace(np.zeros(MACHINE, np.int64), WordTable(0))
+    workspace.grow_scratch(max(map(len, tokens), default=0))
+    failed = derive_merges_by_kernel(
+        np.frombuffer(bytearray(b"".join(tokens)), np.uint8),
+        np.ascontiguousarray(spans_of_lengths(tokens)[:, 1]),
+        np.array(results, np.int64),
+        byte_ids.astype(np.uint32),
+        shift,
+        pairs,
+        workspace.scratch,
+        left,
+        right,
+    )
+    return left, right, int(failed)

@@ -1,0 +1,130 @@
+"""Buffers that are made once, so that encoding a short text allocates nothing; knows no merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.kernels.encode_text import encode_span
+from tokenizer_core.kernels.memory import PADDING
+from tokenizer_core.kernels.scan_automaton import DONE, POSITION, PROGRESS, mark_by_automaton
+from tokenizer_core.kernels.scan_cl100k import mark_cl100k
+from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from tokenizer_core.kernels.scan_o200k import mark_o200k
+from tokenizer_core.kernels.word_cache import ROOM
+from tokenizer_core.splitting.pretokenization import LIKE_CL100K, LIKE_O200K, mark_pre_tokens
+from tokenizer_core.splitting.split_automaton import SplitAutomaton
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.splitting.unicode_classes import class_table
+from tokenizer_core.text import Text
+
+SHORT_TEXT = 1 << 11  # bytes; beyond, what is saved here is lost in the noise
+_BLANK = bytes(PADDING)
+_NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
+_NOTHING = np.zeros(0, np.uint64)  # no gaps, no memo
+_FRESH = np.zeros(PROGRESS, np.int64)
+_FRESH[POSITION] = -1
+
+Mark = Callable[["ShortBuffers", int], NDArray[np.uint64]]
+
+
+class ShortBuffers:
+    """Text, marks and ids of one call after the other, and views through which Python is quick.
+
+    Attributes:
+        text, span, marks, progress, ids: what kernels are given.
+    """
+
+    __slots__ = ("_ids", "_marks", "_span", "_text", "ids", "marks", "progress", "span", "text")
+
+    def __init__(self) -> None:
+        self.text = np.zeros(SHORT_TEXT + PADDING, np.uint8)
+        self.span = np.zeros((1, 2), np.int64)
+        self.marks = np.zeros(SHORT_TEXT // 64 + 2, np.uint64)
+        self.progress = np.zeros(PROGRESS, np.int64)
+        self.ids = np.zeros(SHORT_TEXT + ROOM, np.uint32)
+        self._text = self.text.data
+        self._span = self.span.reshape(2).data
+        self._marks = self.marks.data.cast("B")
+        self._ids = self.ids.data
+
+    def encode(self, content: bytes, mark: Mark, machine: NDArray[np.int64]) -> list[int] | None:
+        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; None when the cache is full.
+
+        Args:
+            mark: from `marking`.
+            machine: see `encode_machine`; its scratch is enough for `SHORT_TEXT` bytes.
+        """
+        size = len(content)
+        self._text[: size + PADDING] = content + _BLANK
+        self._span[1] = size
+        count = encode_span(self.text, mark(self, size), size, machine, self.ids)
+        return self._ids[:count].tolist() if count >= 0 else None
+
+    def clear_marks(self, size: int) -> None:
+        """Unmark the text up to ``size`` bytes and the block behind it."""
+        marked = (size // 64 + 2) * 8
+        self._marks[:marked] = _NO_MARKS[:marked]
+
+
+def marking(pattern: SplitPattern) -> Mark:
+    """How pre-tokens of the text in short buffers are marked.
+
+    The kernels are called directly: what `mark_pre_tokens` makes anew for each text takes longer
+    than marking a sentence.
+    """
+    if pattern.name == "gpt2":
+        return partial(_mark_by_masks, mark_gpt2, (), class_table())
+    if pattern.name in LIKE_CL100K:
+        return partial(_mark_by_masks, mark_cl100k, LIKE_CL100K[pattern.name], class_table())
+    if pattern.name in LIKE_O200K:
+        return partial(_mark_by_masks, mark_o200k, LIKE_O200K[pattern.name], class_table())
+    automaton = None if pattern.drops_gaps else pattern.automaton
+    if automaton is not None:
+        columns = [automaton.columns, automaton.last_line_feed, automaton.end, automaton.states]
+        shape = np.array(columns, np.int64)
+        return partial(_mark_by_automaton, pattern, automaton, shape)
+    return partial(_mark_anyhow, pattern)
+
+
+def _mark_by_masks(
+    kernel: Callable[..., bool],
+    options: tuple[int | bool, ...],
+    table: NDArray[np.uint8],
+    buffers: ShortBuffers,
+    size: int,
+) -> NDArray[np.uint64]:
+    buffers.clear_marks(size)
+    kernel(buffers.text, size, buffers.span, table, buffers.marks, *options)
+    return buffers.marks
+
+
+def _mark_by_automaton(
+    pattern: SplitPattern,
+    automaton: SplitAutomaton,
+    shape: NDArray[np.int64],
+    buffers: ShortBuffers,
+    size: int,
+) -> NDArray[np.uint64]:
+    buffers.clear_marks(size)
+    buffers.progress[:] = _FRESH
+    status = mark_by_automaton(
+        buffers.text,
+        size,
+        buffers.span,
+        automaton.class_of_point,
+        automaton.moves,
+        shape,
+        buffers.marks,
+        _NOTHING,
+        _NOTHING,
+        buffers.progress,
+    )
+    return buffers.marks if status == DONE else _mark_anyhow(pattern, buffers, size)
+
+
+def _mark_anyhow(pattern: SplitPattern, buffers: ShortBuffers, size: int) -> NDArray[np.uint64]:
+    return mark_pre_tokens(Text(buffers.text, size), buffers.span, pattern)

@@ -1,0 +1,82 @@
+"""A stream of strings cut into texts that can be encoded one by one; knows no ids.
+
+Encoding the texts one after the other gives the ids of the whole, because every cut stands where
+no pre-token and no special token can cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import regex
+
+from tokenizer_core.encoding.special_policy import SpecialPolicy
+from tokenizer_core.splitting.cut_pairs import CutPairs
+from tokenizer_core.splitting.split_patterns import SplitPattern
+
+_ENOUGH = 1 << 16  # characters gathered before a cut is looked for
+
+
+def cut_stream(
+    pieces: Iterable[str], policy: SpecialPolicy, pattern: SplitPattern | None
+) -> Iterator[str]:
+    """Join ``pieces`` and cut the whole anew.
+
+    Memory is bounded by the distance between legal cuts: two characters that ``pattern`` always
+    parts (`cut_pairs`; with None, no two are known), and the start of an allowed special token.
+    Where there is none, everything is kept; a cut is then looked for each time the text has
+    doubled.
+
+    Raises:
+        TypeError: a piece is not a string.
+        InvalidSpecialToken: a forbidden special token, even across pieces.
+    """
+    special = _any_of(policy.allowed)
+    pairs = None if pattern is None else pattern.cut_pairs
+    gathered: list[str] = []
+    size = 0
+    enough = _ENOUGH
+    for piece in pieces:
+        if not isinstance(piece, str):
+            raise TypeError(f"pieces of text are str, not {type(piece).__name__}")
+        gathered.append(piece)
+        size += len(piece)
+        if size < enough:
+            continue
+        text = "".join(gathered)
+        policy.refuse_forbidden(text)
+        cut = _last_cut(text, special, policy.longest, pairs)
+        if cut:
+            yield text[:cut]
+        gathered = [text[cut:]]
+        size = len(gathered[0])
+        enough = max(_ENOUGH, 2 * size)
+    text = "".join(gathered)
+    policy.refuse_forbidden(text)
+    if text:
+        yield text
+
+
+def _any_of(tokens: Iterable[str]) -> regex.Pattern[str] | None:
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return regex.compile("|".join(map(regex.escape, longest_first))) if longest_first else None
+
+
+def _last_cut(
+    text: str, special: regex.Pattern[str] | None, longest: int, pairs: CutPairs | None
+) -> int:
+    """The last legal cut that text yet to come cannot make illegal, or 0.
+
+    A special token that starts within the last ``longest - 1`` characters may still be growing,
+    so only what starts before them is decided.
+    """
+    decided = len(text) - max(longest, 1) + 1
+    last = behind = 0  # start and end of the last special token that is decided
+    if special is not None:
+        for match in special.finditer(text):
+            if match.start() >= decided:
+                break
+            last, behind = match.span()
+    if pairs is not None:
+        last = max(last, pairs.last_in(text, behind + 1, decided))
+    return last

@@ -1,0 +1,97 @@
+"""What a tokenizer would be at smaller sizes, and which size to take: from merges that fire.
+
+Merges are a prefix order, so one count of the merges that fire serves every vocab size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.tokenizer import Tokenizer
+
+Curve = tuple[tuple[int, float], ...]
+_FIRST_SIZE = 512
+_FEWEST_POINTS = 4  # with which a knee can be spoken of
+
+
+def has_curve(tokenizer: Tokenizer) -> bool:
+    """Whether gains tell of smaller sizes: words taken whole take no merges, words of other
+    algorithms come about in other ways."""
+    return tokenizer.words is None and not tokenizer.byte_pairs.has_whole_words
+
+
+def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:
+    """`Tokenizer.merge_gains`; None where there is no curve. Those of several texts add up."""
+    return tokenizer.merge_gains(words) if has_curve(tokenizer) else None
+
+
+def curve_sizes(tokenizer: Tokenizer) -> list[int]:
+    """512, 1024, 2048, … as far as the merges reach, and the size itself."""
+    full = tokenizer.vocab_size
+    without_merges = full - tokenizer.byte_pairs.merges
+    sizes = [_FIRST_SIZE << doubling for doubling in range(full.bit_length())]
+    return [size for size in sizes if without_merges <= size < full] + [full]
+
+
+def compression_curve(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> Curve:
+    """(vocab size, bytes per token) at `curve_sizes`, as if training had stopped there.
+
+    Args:
+        tokenizer: whose vocab holds, besides the merges' results, bytes and special tokens.
+        size: bytes of the text, in which nothing but merges shortens.
+        gains: int64 ``[n_merges]`` on that text, from `Tokenizer.merge_gains`.
+    """
+    sizes = curve_sizes(tokenizer)
+    tokens = _tokens_left(tokenizer, sizes, size, gains)
+    return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True))
+
+
+def merge_gain_curve(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> Curve:
+    """(vocab size, tokens one merge saves of a million), the mean of the merges up to that size.
+
+    The mean is over the merges behind the size before; the million is of the tokens that the whole
+    tokenizer makes. Sizes with a smaller one in `curve_sizes`; arguments as `compression_curve`.
+    """
+    sizes = curve_sizes(tokenizer)
+    tokens = _tokens_left(tokenizer, sizes, size, gains)
+    return tuple(
+        (sizes[i], 1e6 * (tokens[i - 1] - tokens[i]) / (sizes[i] - sizes[i - 1]) / tokens[-1])
+        for i in range(1, len(sizes))
+    )
+
+
+def knee(curve: Sequence[tuple[int, float]]) -> int | None:
+    """The vocab size behind which growing pays least: Kneedle (Satopää et al. 2011), offline.
+
+    Both axes are scaled to 0 … 1, the vocab size logarithmically; the knee is the point of the
+    curve that lies highest above the line from its first point to its last. It depends on where
+    the curve ends, so it says where this curve bends and no more.
+
+    Returns:
+        None for fewer than four points or a curve that nowhere lies above that line.
+    """
+    if len(curve) < _FEWEST_POINTS:
+        return None
+    xs = [math.log2(size) for size, _ in curve]
+    ys = [value for _, value in curve]
+    if ys[-1] <= ys[0]:
+        return None
+    heights = [
+        (y - ys[0]) / (ys[-1] - ys[0]) - (x - xs[0]) / (xs[-1] - xs[0])
+        for x, y in zip(xs, ys, strict=True)
+    ]
+    highest = max(range(len(heights)), key=heights.__getitem__)
+    return curve[highest][0] if heights[highest] > 1e-9 else None
+
+
+def _tokens_left(
+    tokenizer: Tokenizer, sizes: Sequence[int], size: int, gains: NDArray[np.int64]
+) -> list[int]:
+    without_merges = tokenizer.vocab_size - len(gains)
+    saved = np.concatenate(([0], np.cumsum(gains)))
+    return [size - int(saved[at - without_merges]) for at in sizes]

@@ -1,0 +1,188 @@
+"""What tokenizers make of documents, in sums that can be added up: tokens, words, round trips.
+
+One pass over the text serves any number of tokenizers and every figure of `metrics`; a part of it
+is in memory at a time. Computes no figure itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.chunk_counts import count_spans
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.counting.word_sums import WordSum
+from tokenizer_core.encoding.batch_encoding import encode_contents
+from tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from tokenizer_core.encoding.special_policy import SpecialPolicy
+from tokenizer_core.encoding.text_input import refuse_invalid_utf8
+from tokenizer_core.kernels.measure_text import CHARS, LINES, SUMS, WORDS, measure_spans
+from tokenizer_core.splitting.split_patterns import SplitPattern
+from tokenizer_core.text import Text
+from tokenizer_core.tokenizer import Tokenizer
+
+PART_BYTES = 1 << 22  # documents encoded at a time
+_ORDINARY = SpecialPolicy({})
+
+
+@dataclass(frozen=True, slots=True)
+class TextSize:
+    """How much text there is: what figures are divided by.
+
+    Attributes:
+        documents, bytes, chars: chars are code points.
+        words: maximal runs of characters that are not white space (``str.split``).
+        lines: ended by line feeds; what stands behind a document's last one is a line too.
+    """
+
+    documents: int = 0
+    bytes: int = 0
+    chars: int = 0
+    words: int = 0
+    lines: int = 0
+
+    def __add__(self, other: TextSize) -> TextSize:
+        return TextSize(
+            self.documents + other.documents,
+            self.bytes + other.bytes,
+            self.chars + other.chars,
+            self.words + other.words,
+            self.lines + other.lines,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What one tokenizer made of some text. Special tokens in it were ordinary text.
+
+    Attributes:
+        text: how much text it was.
+        occurrences: int64, by id.
+        document_tokens: int64 ``[documents]``.
+        words: the distinct pre-tokens of the tokenizer's own pattern.
+        roundtrip_failures: documents d with decode(encode(d)) ≠ d.
+        seconds: of encoding, one thread, ids as NumPy arrays; the first part is encoded twice and
+            its second time counts, so caches are warm.
+    """
+
+    text: TextSize
+    occurrences: NDArray[np.int64]
+    document_tokens: NDArray[np.int64]
+    words: WordCounts
+    roundtrip_failures: int
+    seconds: float
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all documents."""
+        return int(self.document_tokens.sum())
+
+
+def measure(tokenizers: Sequence[Tokenizer], documents: Iterable[bytes]) -> list[Measured]:
+    """Encode documents with every tokenizer.
+
+    Args:
+        documents: UTF-8; read once, `PART_BYTES` of them are in memory at a time.
+
+    Returns:
+        For each tokenizer what it made of them.
+
+    Raises:
+        InvalidUtf8: a document is not UTF-8.
+    """
+    size = TextSize()
+    words = {one.pattern: WordSum(one.pattern) for one in tokenizers}
+    sums = [_Sum(one) for one in tokenizers]
+    for part in _parts(documents):
+        text, spans = Text.of(b"".join(part)), spans_of_lengths(part)
+        refuse_invalid_utf8(text)
+        _count_words(words, text, spans, size.bytes)
+        size += _size_of(text, spans)
+        for one in sums:
+            one.add(part)
+    counted = {pattern: one.result() for pattern, one in words.items()}
+    return [one.result(size, counted[one.tokenizer.pattern]) for one in sums]
+
+
+def added(parts: Sequence[Measured]) -> Measured:
+    """What a tokenizer made of several texts (at least one), taken as one."""
+    if len(parts) == 1:
+        return parts[0]
+    words, text = WordSum(parts[0].words.pattern), TextSize()
+    for part in parts:
+        words.add(part.words.shifted(text.bytes))
+        text += part.text
+    return Measured(
+        text,
+        np.sum([part.occurrences for part in parts], axis=0),
+        np.concatenate([part.document_tokens for part in parts]),
+        words.result(),
+        sum(part.roundtrip_failures for part in parts),
+        sum(part.seconds for part in parts),
+    )
+
+
+class _Sum:
+    """The running sums of one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.occurrences = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+        self.tokens: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        self.failures = 0
+        self.seconds = 0.0
+
+    def add(self, part: list[bytes]) -> None:
+        encoder, decode = self.tokenizer.encoder, self.tokenizer.decode_bytes
+        if len(self.tokens) == 1:
+            encode_contents(encoder, part, _ORDINARY)
+        begun = time.perf_counter()
+        ids, edges = encode_contents(encoder, part, _ORDINARY)
+        self.seconds += time.perf_counter() - begun
+        self.occurrences += np.bincount(ids, minlength=len(self.occurrences))
+        self.tokens.append(np.diff(edges))
+        ends = edges.tolist()
+        self.failures += sum(
+            decode(ids[ends[place] : ends[place + 1]]) != document
+            for place, document in enumerate(part)
+        )
+
+    def result(self, text: TextSize, words: WordCounts) -> Measured:
+        tokens = np.concatenate(self.tokens)
+        return Measured(text, self.occurrences, tokens, words, self.failures, self.seconds)
+
+
+def _count_words(
+    sums: dict[SplitPattern, WordSum], text: Text, spans: NDArray[np.int64], begin: int
+) -> None:
+    for pattern, one in sums.items():
+        one.add(count_spans(text, spans, pattern).shifted(begin))
+
+
+def _size_of(text: Text, spans: NDArray[np.int64]) -> TextSize:
+    sums = np.zeros(SUMS, np.int64)
+    measure_spans(text.data, spans, sums)
+    return TextSize(
+        documents=len(spans),
+        bytes=text.size,
+        chars=int(sums[CHARS]),
+        words=int(sums[WORDS]),
+        lines=int(sums[LINES]),
+    )
+
+
+def _parts(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
+    part: list[bytes] = []
+    size = 0
+    for document in documents:
+        part.append(document)
+        size += len(document)
+        if size >= PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

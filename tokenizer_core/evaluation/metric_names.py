@@ -1,0 +1,94 @@
+"""The names of figures: in MLflow, in rules of promotion, in ``evaluation.json``. Computes nothing.
+
+What stands before the slash groups charts and tables; of a slice that is the metric, so that its
+charts stand side by side: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tokenizer_core.evaluation.metrics import CompressionReport
+
+ALL = "all"  # the slice that is everything
+Label = Literal["language", "domain"]
+LABELS: tuple[Label, ...] = ("language", "domain")
+CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
+FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
+
+BYTES_PER_TOKEN = "compression/bytes_per_token"
+MERGE_GAIN = "compression/merge_gain_per_million"
+
+# Attributes of `CompressionReport`, where the formulas are.
+NAMES = {
+    "bytes_per_token": BYTES_PER_TOKEN,
+    "chars_per_token": "compression/chars_per_token",
+    "compression_ratio_vs_bytes": "compression/ratio_vs_bytes",
+    "unigram_bits_per_byte": "compression/unigram_bits_per_byte",
+    "description_length": "compression/description_length",
+    "tokens_per_line": "compression/tokens_per_line",
+    "fertility": "words/fertility",
+    "continued_words": "words/continued",
+    "single_token_words": "words/distinct_in_one_token",
+    "vocab_utilization": "vocabulary/utilization",
+    "distribution.distinct_tokens": "vocabulary/distinct_tokens",
+    "distribution.unused_tokens": "vocabulary/unused_tokens",
+    "distribution.rare_tokens": "vocabulary/rare_tokens",
+    "distribution.f95": "vocabulary/f95",
+    "unreachable_tokens": "vocabulary/unreachable_tokens",
+    "undecodable_tokens": "vocabulary/undecodable_tokens",
+    "mean_token_bytes": "vocabulary/token_bytes_mean",
+    "median_token_bytes": "vocabulary/token_bytes_median",
+    "p99_token_bytes": "vocabulary/token_bytes_p99",
+    "longest_token_bytes": "vocabulary/token_bytes_longest",
+    "distribution.shannon_entropy": "distribution/shannon_entropy",
+    "distribution.shannon_efficiency": "distribution/shannon_efficiency",
+    "distribution.renyi_efficiency": "distribution/renyi_efficiency_2.5",
+    "distribution.renyi_efficiency_observed": "distribution/renyi_efficiency_2.5_observed",
+    "distribution.imbalance": "distribution/imbalance",
+    "distribution.percentile_frequency": "distribution/percentile_frequency",
+    "distribution.average_rank": "distribution/average_rank",
+    "distribution.type_token_ratio": "distribution/type_token_ratio",
+    "unknown_rate": "vocabulary/unknown_rate",
+    "byte_rate": "vocabulary/byte_rate",
+    "roundtrip_failures": "evaluated/roundtrip_failures",
+    "encode_mb_per_second": "evaluated/encode_mb_per_second",
+    "bytes": "evaluated/bytes",
+    "chars": "evaluated/chars",
+    "words": "evaluated/words",
+    "lines": "evaluated/lines",
+    "pre_tokens": "evaluated/pre_tokens",
+    "tokens": "evaluated/tokens",
+    "documents": "evaluated/documents",
+}
+
+# How each follows from the number of tokens of the same text: proportional to it (1) or to its
+# inverse (−1). An interval of the change in tokens is one of their change too.
+POWER_OF_TOKENS = {
+    BYTES_PER_TOKEN: -1,
+    "compression/chars_per_token": -1,
+    "compression/tokens_per_line": 1,
+    "words/fertility": 1,
+    "evaluated/tokens": 1,
+}
+
+# What is worth a chart for every slice; ``evaluation.json`` has all figures.
+SHOWN_PER_SLICE = (
+    BYTES_PER_TOKEN,
+    "words/fertility",
+    "words/continued",
+    "vocabulary/utilization",
+)
+
+
+def figures_of(report: CompressionReport) -> dict[str, float]:
+    """Every figure by its name; those that mean something."""
+    figures = {name: attrgetter(key)(report) for key, name in NAMES.items()}
+    return {name: float(figure) for name, figure in figures.items() if figure is not None}
+
+
+def of_slice(name: str, slice_name: str) -> str:
+    """The name of a metric of one slice."""
+    return f"{name.rpartition('/')[2]}/{slice_name}"

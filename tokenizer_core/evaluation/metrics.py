@@ -1,0 +1,245 @@
+"""How well a tokenizer compresses held-out documents, in figures with their denominators.
+
+Knows nothing of how documents were held out or where the figures go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import EmptyCorpus
+from tokenizer_core.evaluation.compression_curve import (
+    Curve,
+    compression_curve,
+    gains_on,
+    merge_gain_curve,
+)
+from tokenizer_core.evaluation.measuring import Measured, measure
+from tokenizer_core.evaluation.token_distribution import (
+    RARE,
+    RENYI_ORDER,
+    TokenDistribution,
+    token_distribution,
+)
+from tokenizer_core.model.reachability import undecodable_tokens, unreachable_tokens
+from tokenizer_core.tokenizer import Tokenizer
+
+WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
+LINE_DEFINITION = "what ends at a line feed or at the end of a document"
+_HIGH = [bytes([byte]) for byte in range(0x80, 0x100)]
+# What figures rest on beside their formulas; kept with them.
+DEFINITIONS = {
+    "renyi_order": RENYI_ORDER,
+    "rare_below": RARE,
+    "word_definition": WORD_DEFINITION,
+    "line_definition": LINE_DEFINITION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionReport:
+    """What `evaluate` found. B, C, W, L, T: bytes, code points, words, lines and tokens of all
+    documents.
+
+    Special tokens in the documents are ordinary text: they count in every figure.
+
+    Attributes:
+        bytes_per_token: B / T, the compression; higher is better.
+        chars_per_token: C / T.
+        fertility: T / W, with words as `WORD_DEFINITION` says.
+        tokens_per_line: T / L.
+        compression_ratio_vs_bytes: 1 − T / B.
+        vocab_utilization: |V⁺| / |V|, V⁺ the tokens that occur, V the vocab with special tokens.
+        unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
+        undecodable_tokens: ordinary tokens that are not UTF-8 alone, so that nothing can be said.
+            None with other algorithms than byte-level BPE, whose tokens are parts of words.
+        roundtrip_failures: documents d with decode(encode(d)) ≠ d; of byte-level BPE anything but
+            0 is a defect, other algorithms keep words and not what is between them.
+        unknown_rate: share of T that is the unknown token; 0 for byte-level BPE, which has none.
+        byte_rate: share of T that is a single byte above 0x7F, a part of a character that no
+            longer token holds (byte fallback).
+        continued_words: share of pre-tokens that take several tokens (Rust et al. 2021, who
+            speak of words).
+        single_token_words: share of distinct pre-tokens that take one (Nayeem et al. 2025).
+        distribution: how evenly the vocab is used; see there.
+        unigram_bits_per_byte: code length of the tokens under their own distribution, per byte:
+            comparable between vocabs of any size.
+        description_length: bytes of the text under that code and of a list of V (each token and
+            a byte for its length), over B: junk tokens cost here what they do not earn.
+        mean_token_bytes, median_token_bytes, p99_token_bytes, longest_token_bytes: of the ordinary
+            tokens of V; the mean over T is bytes_per_token.
+        encode_mb_per_second: 10⁶ bytes per second, one thread, caches warm, ids as NumPy arrays.
+        curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
+            training had stopped there (the size itself alone for one with ``ignore_merges``
+            whose merges do not make every token, and for other algorithms).
+        merge_gain: see `merge_gain_curve`; empty where there is no curve.
+        bytes, chars, words, lines, tokens, documents: the denominators.
+        pre_tokens, distinct_pre_tokens: further denominators.
+        vocab_size: |V|.
+    """
+
+    bytes_per_token: float
+    chars_per_token: float
+    fertility: float
+    tokens_per_line: float
+    compression_ratio_vs_bytes: float
+    vocab_utilization: float
+    unreachable_tokens: int | None
+    undecodable_tokens: int
+    roundtrip_failures: int
+    unknown_rate: float
+    byte_rate: float
+    continued_words: float
+    single_token_words: float
+    distribution: TokenDistribution
+    unigram_bits_per_byte: float
+    description_length: float
+    mean_token_bytes: float
+    median_token_bytes: float
+    p99_token_bytes: float
+    longest_token_bytes: int
+    encode_mb_per_second: float
+    curve: Curve
+    merge_gain: Curve
+    bytes: int
+    chars: int
+    words: int
+    lines: int
+    tokens: int
+    documents: int
+    pre_tokens: int
+    distinct_pre_tokens: int
+    vocab_size: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values, with the definitions the figures rest on."""
+        return asdict(self) | {
+            "curve": [list(point) for point in self.curve],
+            "merge_gain": [list(point) for point in self.merge_gain],
+            **DEFINITIONS,
+        }
+
+
+def evaluate(tokenizer: Tokenizer, documents: Iterable[bytes]) -> CompressionReport:
+    """Measure a tokenizer on documents (formulas: `CompressionReport`).
+
+    Args:
+        tokenizer: of any origin; the curve takes its first merges as a smaller tokenizer's.
+        documents: UTF-8; best such that training has not seen. A few MiB are in memory at a time.
+
+    Raises:
+        EmptyCorpus: the documents hold no text, or no word where only words are encoded.
+        InvalidUtf8: a document is not UTF-8.
+    """
+    (measured,) = measure([tokenizer], documents)
+    gains = gains_on(tokenizer, measured.words)
+    return report(tokenizer, measured, vocab_figures(tokenizer), gains)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VocabFigures:
+    """What can be said of a tokenizer without any text.
+
+    Attributes:
+        unreachable, undecodable: as in `CompressionReport`.
+        lengths: int64: bytes of every ordinary token.
+        unknown, high_bytes: ids of the unknown token, and of single bytes above 0x7F.
+    """
+
+    unreachable: int | None
+    undecodable: int
+    lengths: NDArray[np.int64]
+    unknown: list[int]
+    high_bytes: list[int]
+
+
+def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
+    """Look at the vocab of a tokenizer; once for all texts."""
+    special = set(tokenizer.special_tokens.values())
+    ordinary = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}
+    unknown = getattr(tokenizer.algorithm, "unknown", None)
+    by_bytes = tokenizer.words is None
+    return VocabFigures(
+        len(unreachable_tokens(tokenizer.encoder, ordinary)) if by_bytes else None,
+        undecodable_tokens(ordinary),
+        np.fromiter(map(len, ordinary), np.int64, len(ordinary)),
+        [] if unknown is None else [tokenizer.token_to_id(unknown)],
+        [ordinary[byte] for byte in _HIGH if byte in ordinary],
+    )
+
+
+def report(
+    tokenizer: Tokenizer,
+    measured: Measured,
+    vocab: VocabFigures,
+    gains: NDArray[np.int64] | None,
+) -> CompressionReport:
+    """The figures of what was measured.
+
+    Args:
+        gains: from `gains_on` the same text.
+
+    Raises:
+        EmptyCorpus: as `evaluate`.
+    """
+    text, pre_tokens, occurrences = measured.text, measured.words, measured.occurrences
+    if not len(pre_tokens):
+        raise EmptyCorpus(
+            "there is no text to evaluate on",
+            "at least one document with text",
+            "hold out more, or name files to evaluate on",
+        )
+    tokens, size = measured.tokens, text.bytes
+    tokens_of = np.diff(tokenizer.encoder.encode_words(pre_tokens.words())[1], prepend=0)
+    distribution = token_distribution(occurrences, tokenizer.vocab_size)
+    lengths = vocab.lengths
+    bits = distribution.unigram_bits(tokens)
+    curve, merge_gain = _curves(tokenizer, measured, gains)
+    return CompressionReport(
+        bytes_per_token=size / tokens,
+        chars_per_token=text.chars / tokens,
+        fertility=tokens / text.words if text.words else 0.0,
+        tokens_per_line=tokens / text.lines,
+        compression_ratio_vs_bytes=1 - tokens / size,
+        vocab_utilization=distribution.distinct_tokens / tokenizer.vocab_size,
+        unreachable_tokens=vocab.unreachable,
+        undecodable_tokens=vocab.undecodable,
+        roundtrip_failures=measured.roundtrip_failures,
+        unknown_rate=int(occurrences[vocab.unknown].sum()) / tokens,
+        byte_rate=int(occurrences[vocab.high_bytes].sum()) / tokens,
+        continued_words=int(pre_tokens.counts[tokens_of > 1].sum()) / pre_tokens.total,
+        single_token_words=int((tokens_of == 1).sum()) / len(pre_tokens),
+        distribution=distribution,
+        unigram_bits_per_byte=bits / size,
+        description_length=(bits / 8 + float(lengths.sum() + len(lengths))) / size,
+        mean_token_bytes=float(lengths.mean()),
+        median_token_bytes=float(np.median(lengths)),
+        p99_token_bytes=float(np.quantile(lengths, 0.99)),
+        longest_token_bytes=int(lengths.max()),
+        encode_mb_per_second=size / 1e6 / max(measured.seconds, 1e-9),
+        curve=curve,
+        merge_gain=merge_gain,
+        bytes=size,
+        chars=text.chars,
+        words=text.words,
+        lines=text.lines,
+        tokens=tokens,
+        documents=text.documents,
+        pre_tokens=pre_tokens.total,
+        distinct_pre_tokens=len(pre_tokens),
+        vocab_size=tokenizer.vocab_size,
+    )
+
+
+def _curves(
+    tokenizer: Tokenizer, measured: Measured, gains: NDArray[np.int64] | None
+) -> tuple[Curve, Curve]:
+    size = measured.text.bytes
+    if gains is None:
+        return ((tokenizer.vocab_size, size / measured.tokens),), ()
+    return compression_curve(tokenizer, size, gains), merge_gain_curve(tokenizer, size, gains)

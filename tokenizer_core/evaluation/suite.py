@@ -1,0 +1,280 @@
+"""A tokenizer measured on named texts, slice by slice, beside others: the suite of figures.
+
+A slice is one text, or all texts of one language or domain; ``all`` is everything. Knows no files,
+no versions and no rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.evaluation.bootstrap import resampled_change
+from tokenizer_core.evaluation.compression_curve import Curve, gains_on
+from tokenizer_core.evaluation.measuring import Measured, added, measure
+from tokenizer_core.evaluation.metric_names import (
+    ALL,
+    CONFIDENCES,
+    FEWEST_RESAMPLED,
+    LABELS,
+    figures_of,
+)
+from tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
+from tokenizer_core.evaluation.parity import Parity, parity, token_divergence
+from tokenizer_core.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationText:
+    """One named text to measure on.
+
+    Attributes:
+        name: of the text, and of its slice.
+        documents: UTF-8; read once.
+        language, domain: labels; texts with the same label also make a slice.
+    """
+
+    name: str
+    documents: Iterable[bytes]
+    language: str | None = None
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the texts.
+
+    Attributes:
+        name: ``all``, a text's name, ``language:de`` or ``domain:news``.
+        texts: which texts it consists of.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Tokens of the tokenizer evaluated, against those of another on the same documents.
+
+    Attributes:
+        value: T / T_other − 1; below 0 the one evaluated compresses better.
+        mean_ratio: the mean over documents of T / T_other (Dagan et al. 2024, normalised
+            sequence length); 1 + ``value`` is the same of the whole slice.
+        documents: how many were resampled.
+        intervals: confidence → (low, high) of ``value``, by resampling documents in pairs; empty
+            below `FEWEST_RESAMPLED` documents.
+    """
+
+    value: float
+    mean_ratio: float
+    documents: int
+    intervals: Mapping[float, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One tokenizer on one slice."""
+
+    metrics: Mapping[str, float]
+    curve: Curve
+    merge_gain: Curve
+
+
+@dataclass(frozen=True, slots=True)
+class Opponent:
+    """Another tokenizer on the same documents.
+
+    Attributes:
+        digest, vocab_size: which one.
+        slices: what it measured, by slice.
+        changes: from it to the tokenizer evaluated, by slice.
+    """
+
+    digest: str
+    vocab_size: int
+    slices: Mapping[str, Measurement]
+    changes: Mapping[str, Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the suite found.
+
+    Attributes:
+        report: of all texts together.
+        parts: the slices, ``all`` first.
+        slices: what was measured, by slice.
+        opponents: the others, by label.
+        parity: how equally languages are treated; None below two of them.
+        premiums: language → T_l / T of the cheapest, on parallel text alone (Petrov et al. 2023).
+        divergences: (language, language) → bits, see `token_divergence`.
+    """
+
+    report: CompressionReport
+    parts: tuple[Slice, ...]
+    slices: Mapping[str, Measurement]
+    opponents: Mapping[str, Opponent]
+    parity: Parity | None
+    premiums: Mapping[str, float]
+    divergences: Mapping[tuple[str, str], float]
+
+    @property
+    def distinct_parts(self) -> list[Slice]:
+        """The slices without those that are another one again, ``all`` first."""
+        first = {frozenset(part.texts): part for part in reversed(self.parts)}
+        return [part for part in self.parts if first[frozenset(part.texts)] is part]
+
+
+def evaluate_texts(
+    tokenizer: Tokenizer,
+    others: Mapping[str, Tokenizer],
+    texts: Sequence[EvaluationText],
+    parallel: bool = False,
+) -> tuple[Evaluation, dict[str, Measured]]:
+    """Measure a tokenizer and others on texts, each read once.
+
+    Args:
+        others: what to compare with, by label.
+        texts: at least one; names differ.
+        parallel: the texts of all languages say the same, so tokens compare without bytes.
+
+    Returns:
+        The figures; and what was measured on all texts, by label, that of ``tokenizer`` under "".
+
+    Raises:
+        EmptyCorpus: a text without a word.
+        InvalidUtf8: a document is not UTF-8.
+    """
+    contestants = {label: _Contestant(one) for label, one in {"": tokenizer, **others}.items()}
+    for text in texts:
+        measured = measure([one.tokenizer for one in contestants.values()], text.documents)
+        for contestant, found in zip(contestants.values(), measured, strict=True):
+            contestant.take(found)
+    parts = slices_of(texts)
+    on_texts = {
+        names: {label: one.on(_places(texts, names)) for label, one in contestants.items()}
+        for names in dict.fromkeys(
+            part.texts for part in parts
+        )  # the same texts are looked at once
+    }
+    by_slice = {part.name: on_texts[part.texts] for part in parts}
+    slices = {label: _measurements(by_slice, label) for label in contestants}
+    changes = {
+        names: {label: change(one[0], found[""][0]) for label, one in found.items() if label}
+        for names, found in on_texts.items()
+    }
+    opponents = {
+        label: Opponent(
+            other.digest,
+            other.vocab_size,
+            slices[label],
+            {part.name: changes[part.texts][label] for part in parts},
+        )
+        for label, other in others.items()
+    }
+    languages = _by_language(texts, contestants[""].measured)
+    evaluation = Evaluation(
+        report=by_slice[ALL][""][1],
+        parts=parts,
+        slices=slices[""],
+        opponents=opponents,
+        parity=_parity(languages, parallel),
+        premiums=_premiums(languages) if parallel else {},
+        divergences={
+            (one, other): token_divergence(languages[one].occurrences, languages[other].occurrences)
+            for one, other in combinations(languages, 2)
+        },
+    )
+    return evaluation, {label: found[0] for label, found in by_slice[ALL].items()}
+
+
+def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
+    """Everything, each text, and each label that texts have."""
+    found = [Slice(ALL, tuple(text.name for text in texts))]
+    found += [Slice(text.name, (text.name,)) for text in texts]
+    for kind in LABELS:
+        for label in dict.fromkeys(getattr(text, kind) for text in texts):
+            if label is not None:
+                names = tuple(text.name for text in texts if getattr(text, kind) == label)
+                found.append(Slice(f"{kind}:{label}", names))
+    return tuple(found)
+
+
+def change(before: Measured, after: Measured) -> Change:
+    """From what one tokenizer made of some documents to what another made of them."""
+    first, second = before.document_tokens, after.document_tokens
+    filled = first > 0
+    resampled = resampled_change(first, second)
+    enough = int(filled.sum()) >= FEWEST_RESAMPLED
+    intervals = (resampled.interval(confidence) for confidence in CONFIDENCES if enough)
+    return Change(
+        value=resampled.value,
+        mean_ratio=float((second[filled] / first[filled]).mean()),
+        documents=int(filled.sum()),
+        intervals={one.confidence: (one.low, one.high) for one in intervals},
+    )
+
+
+class _Contestant:
+    """One tokenizer, and what it made of every text in turn."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.vocab = vocab_figures(tokenizer)
+        self.measured: list[Measured] = []
+        self._gains: list[NDArray[np.int64] | None] = []
+
+    def take(self, measured: Measured) -> None:
+        self.measured.append(measured)
+        self._gains.append(gains_on(self.tokenizer, measured.words))
+
+    def on(self, places: Sequence[int]) -> tuple[Measured, CompressionReport]:
+        """What it made of some texts together, and the figures of that."""
+        measured = added([self.measured[place] for place in places])
+        known = [gains for place in places if (gains := self._gains[place]) is not None]
+        gains = np.sum(known, axis=0) if known else None
+        return measured, report(self.tokenizer, measured, self.vocab, gains)
+
+
+def _places(texts: Sequence[EvaluationText], names: Sequence[str]) -> list[int]:
+    return [place for place, text in enumerate(texts) if text.name in names]
+
+
+def _measurements(
+    by_slice: Mapping[str, Mapping[str, tuple[Measured, CompressionReport]]], label: str
+) -> dict[str, Measurement]:
+    reports = {name: found[label][1] for name, found in by_slice.items()}
+    return {
+        name: Measurement(figures_of(one), one.curve, one.merge_gain)
+        for name, one in reports.items()
+    }
+
+
+def _by_language(
+    texts: Sequence[EvaluationText], measured: Sequence[Measured]
+) -> dict[str, Measured]:
+    parts: dict[str, list[Measured]] = {}
+    for text, found in zip(texts, measured, strict=True):
+        if text.language is not None:
+            parts.setdefault(text.language, []).append(found)
+    return {language: added(found) for language, found in parts.items()}
+
+
+def _parity(languages: Mapping[str, Measured], parallel: bool) -> Parity | None:
+    if len(languages) < 2:
+        return None
+    costs = {
+        language: found.tokens / (1 if parallel else found.text.bytes)
+        for language, found in languages.items()
+    }
+    return parity(costs)
+
+
+def _premiums(languages: Mapping[str, Measured]) -> dict[str, float]:
+    cheapest = min((found.tokens for found in languages.values()), default=1)
+    return {language: found.tokens / cheapest for language, found in languages.items()}

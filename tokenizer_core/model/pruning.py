@@ -1,0 +1,235 @@
+"""Which tokens of a tokenizer can go, and what becomes of ids and texts; changes nothing itself.
+
+A token goes only with every merge it takes part in, so whatever text held none of the tokens that
+go is encoded as before, under the new ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from tokenizer_core.model.reachability import unreachable_tokens
+from tokenizer_core.model.vocab_rules import shown
+from tokenizer_core.tokenizer import Tokenizer
+
+UNREACHABLE, RARE = "unreachable", "rare"
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedToken:
+    """A token that goes: its id, its bytes, how often it was counted, and why."""
+
+    id: int
+    token: bytes
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What pruning a tokenizer means.
+
+    Attributes:
+        tokenizer: what is left, its ids 0, 1, 2, … in the order of the old ones.
+        dropped: by id.
+        kept_as_parts: tokens that were to go, but tokens that stay are made of them.
+        old_ids: the old id of each new one: int64 ``[n]``. A table of embeddings ``e`` becomes
+            ``e[old_ids]``.
+        tokens_before, tokens_after: of all counted words.
+    """
+
+    tokenizer: Tokenizer
+    dropped: tuple[DroppedToken, ...]
+    kept_as_parts: int
+    old_ids: NDArray[np.int64]
+    tokens_before: int
+    tokens_after: int
+
+    @property
+    def new_ids(self) -> dict[int, int]:
+        """Old id → new id, of the tokens that stay."""
+        return {old: new for new, old in enumerate(self.old_ids.tolist())}
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCheck:
+    """What a sample says of a plan: how many texts keep their tokens, and what the others hold."""
+
+    texts: int
+    changed: int
+    tokens_before: int
+    tokens_after: int
+    first_changed: str
+
+
+def plan_pruning(
+    tokenizer: Tokenizer,
+    counts: WordCounts,
+    *,
+    min_count: int = 0,
+    drop_unreachable: bool = False,
+) -> PrunePlan:
+    """Find the tokens that can go.
+
+    Special tokens and bytes stay. So does whatever a token that stays is made of.
+
+    Args:
+        tokenizer: byte-level BPE.
+        counts: the words of a corpus, on which tokens are counted.
+        min_count: tokens go that occur less often, even with what longer tokens that go leave to
+            them; 0 lets none go for that.
+        drop_unreachable: whether tokens go that no text leads to (and no counted word).
+
+    Raises:
+        InvalidOption: another algorithm.
+    """
+    occurrences = token_counts(tokenizer, counts)
+    special_ids = set(tokenizer.special_tokens.values())
+    ids = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special_ids}
+    unreachable: set[bytes] = set()
+    if drop_unreachable:
+        found = unreachable_tokens(tokenizer.encoder, ids)
+        unreachable = {token for token, id_ in found.items() if not occurrences[id_]}
+    going, kept_as_parts = _going(tokenizer, ids, occurrences, min_count, unreachable)
+    dropped = (
+        DroppedToken(ids[token], token, int(occurrences[ids[token]]), reason)
+        for token, reason in going.items()
+    )
+    left = _without(tokenizer, going)
+    new_ids = {token: id_ for id_, token in left.vocab.items()}
+    old_ids = np.empty(len(new_ids), np.int64)
+    for id_, token in tokenizer.vocab.items():
+        if token in new_ids:
+            old_ids[new_ids[token]] = id_
+    after = int(token_counts(left, counts).sum())
+    return PrunePlan(
+        left,
+        tuple(sorted(dropped, key=lambda one: one.id)),
+        kept_as_parts,
+        old_ids,
+        int(occurrences.sum()),
+        after,
+    )
+
+
+def token_counts(tokenizer: Tokenizer, counts: WordCounts) -> NDArray[np.int64]:
+    """How often each id occurs in counted words: int64 ``[highest id + 1]``.
+
+    Raises:
+        InvalidOption: not byte-level BPE.
+    """
+    ids, ends = tokenizer.byte_pairs.encode_words(counts.words())
+    lengths = np.diff(ends, prepend=0)
+    found = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    np.add.at(found, ids.astype(np.int64), np.repeat(counts.counts, lengths))
+    return found
+
+
+def check_on(tokenizer: Tokenizer, plan: PrunePlan, texts: Iterable[str]) -> SampleCheck:
+    """Encode a sample with both and hold the plan to what it promises.
+
+    Raises:
+        InvalidTokenizer: a text does not come back, or changes although it held no token that goes.
+    """
+    compared = list(texts)
+    new_ids = plan.new_ids
+    pairs = zip(
+        tokenizer.encode_batch(compared), plan.tokenizer.encode_batch(compared), strict=True
+    )
+    changed, before_all, after_all, first = 0, 0, 0, ""
+    for text, (before, after) in zip(compared, pairs, strict=True):
+        before_all, after_all = before_all + len(before), after_all + len(after)
+        if plan.tokenizer.decode_bytes(after) != tokenizer.decode_bytes(before):
+            _refuse(f"{shown(text)} does not come back from its new ids")
+        if all(id_ in new_ids for id_ in before):
+            if [new_ids[id_] for id_ in before] != after:
+                _refuse(f"{shown(text)} holds no token that goes and is encoded otherwise")
+        else:
+            changed += 1
+            first = first or text
+    return SampleCheck(len(compared), changed, before_all, after_all, first[:200])
+
+
+def _going(
+    tokenizer: Tokenizer,
+    ids: Mapping[bytes, int],
+    occurrences: NDArray[np.int64],
+    min_count: int,
+    unreachable: Collection[bytes],
+) -> tuple[dict[bytes, str], int]:
+    """Token → why it goes; and how many only stay because others are made of them.
+
+    The last merges are looked at first: a token that goes leaves its occurrences to its parts,
+    which then may be frequent enough.
+    """
+    merges = tokenizer.merges
+    made = Counter(left + right for left, right in merges)
+    counted = occurrences.copy()
+
+    def reason(token: bytes) -> str | None:
+        if token in unreachable:
+            return UNREACHABLE
+        return RARE if counted[ids[token]] < min_count else None
+
+    # Tokens that no merge makes, taken whole or never.
+    whole = (token for token in ids if len(token) > 1 and token not in made)
+    going = {token: why for token in whole if (why := reason(token))}
+    parts: set[bytes] = set()
+    wanted: set[bytes] = set()
+    for left, right in reversed(merges):
+        token = left + right
+        why = reason(token)
+        if why is None or token in parts or made[token] > 1:
+            parts |= {left, right}
+            wanted |= {token} if why else set()
+            continue
+        going[token] = why
+        for part in (left, right):
+            counted[ids[part]] += counted[ids[token]]
+    return going, len(wanted)
+
+
+def _without(tokenizer: Tokenizer, going: Collection[bytes]) -> Tokenizer:
+    special_ids = set(tokenizer.special_tokens.values())
+    kept = [
+        token
+        for id_, token in sorted(tokenizer.vocab.items())
+        if id_ in special_ids or token not in going
+    ]
+    merges = [(left, right) for left, right in tokenizer.merges if left + right not in going]
+    return Tokenizer(
+        dict(enumerate(kept)),
+        merges,
+        list(tokenizer.special_tokens),
+        tokenizer.pattern,
+        ignore_merges=tokenizer.ignore_merges,
+    )
+
+
+def require_something(min_count: int, drop_unreachable: bool) -> None:
+    """Refuse to plan nothing.
+
+    Raises:
+        InvalidOption: neither kind of token is to go.
+    """
+    if min_count < 0 or not (min_count or drop_unreachable):
+        raise InvalidOption(
+            "nothing was said of which tokens can go",
+            "accepted: tokens that no text leads to, tokens counted less often than a number",
+            "add --drop-unreachable, --min-count 5, or both",
+        )
+
+
+def _refuse(happened: str) -> None:
+    raise InvalidTokenizer(
+        happened,
+        "pruning changes only texts that hold tokens that go",
+        "this is a defect of bpeline: report it; nothing was written",
+    )

@@ -1,0 +1,248 @@
+"""What makes vocab, merges and special tokens a tokenizer; the one place that refuses them.
+
+Everything is checked in bulk; only when a check fails is the culprit looked for, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.errors import InvalidTokenizer
+from tokenizer_core.model.merge_list import MergeList
+from tokenizer_core.model.special_tokens import validate_special_tokens
+
+MAX_ID = (1 << 24) - 1
+MAX_TOKEN_BYTES = 1 << 16
+
+_RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedVocab:
+    """A vocab known to be sound, and its merges as numbers.
+
+    Attributes:
+        special_tokens: token → id.
+        ids: token bytes → id, special tokens left out.
+        byte_ids: int64 ``[256]``: the id of each byte.
+        left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
+    """
+
+    special_tokens: dict[str, int]
+    ids: dict[bytes, int]
+    byte_ids: NDArray[np.int64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    results: NDArray[np.int64]
+
+
+def check_vocab(
+    vocab: Mapping[int, bytes],
+    merges: Sequence[tuple[bytes, bytes]],
+    special_tokens: Mapping[str, int] | Sequence[str],
+) -> CheckedVocab:
+    """Check that a vocab, merges and special tokens fit together.
+
+    Raises:
+        InvalidTokenizer: ids that are no whole numbers in 0 … 2²⁴ − 1; empty, too long or repeated
+            tokens; a missing byte; a merge of parts unknown before it, into a token that the vocab
+            lacks, or given twice; a special token without its id.
+        InvalidSpecialToken: empty or duplicate special tokens.
+    """
+    ids, specials = check_tokens(vocab, special_tokens)
+    byte_ids = _byte_ids(ids)
+    if isinstance(merges, MergeList) and merges.vocab is vocab:
+        left, right, results = merges.left, merges.right, merges.results
+        if np.isin((left, right, results), list(specials.values())).any():
+            _refuse_merge(ids, merges)
+    else:
+        left, right, results = merge_ids(ids, merges)
+    _check_order(left, right, results, byte_ids, merges)
+    return CheckedVocab(specials, ids, byte_ids, left, right, results)
+
+
+def check_tokens(
+    vocab: Mapping[int, bytes], special_tokens: Mapping[str, int] | Sequence[str]
+) -> tuple[dict[bytes, int], dict[str, int]]:
+    """Token → id of the ordinary tokens, and of the special tokens, once both are sound.
+
+    Raises:
+        InvalidTokenizer, InvalidSpecialToken: as `check_vocab`, of all but bytes and merges.
+    """
+    ids = _ids_of_tokens(vocab)
+    specials = _special_ids(vocab, ids, special_tokens)
+    for token in specials:
+        del ids[token.encode()]
+    return ids, specials
+
+
+def shown(token: object) -> str:
+    """``token`` for a message: at most 40 characters of it."""
+    text = repr(token)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def refuse_wrong_ids(vocab: Mapping[int, bytes]) -> None:
+    """Refuse ids that are no whole numbers from 0 to `MAX_ID`.
+
+    Raises:
+        InvalidTokenizer: names one of them.
+    """
+    wrong_type = set(map(type, vocab)) - {int}
+    if wrong_type or (vocab and not (min(vocab) >= 0 and max(vocab) <= MAX_ID)):
+        culprit = next(i for i in vocab if type(i) is not int or not 0 <= i <= MAX_ID)
+        _refuse(
+            f"the vocab holds the id {shown(culprit)}",
+            f"ids are whole numbers from 0 to {MAX_ID}",
+        )
+
+
+def _ids_of_tokens(vocab: Mapping[int, bytes]) -> dict[bytes, int]:
+    if not isinstance(vocab, Mapping):
+        _refuse(f"vocab is a {type(vocab).__name__}", "a vocab is a dict of id → bytes")
+    refuse_wrong_ids(vocab)
+    tokens = vocab.values()
+    if set(map(type, tokens)) - {bytes}:
+        id_, token = next((i, token) for i, token in vocab.items() if type(token) is not bytes)
+        _refuse(f"the token of id {id_} is {shown(token)}", "tokens are bytes")
+    lengths = np.fromiter(map(len, tokens), np.int64, len(vocab))
+    if len(lengths) and (lengths.min() == 0 or lengths.max() > MAX_TOKEN_BYTES):
+        id_ = next(i for i, token in vocab.items() if not 0 < len(token) <= MAX_TOKEN_BYTES)
+        _refuse(
+            f"the token of id {id_} has {len(vocab[id_])} bytes",
+            f"tokens have 1 to {MAX_TOKEN_BYTES} bytes",
+        )
+    ids = dict(zip(tokens, vocab, strict=True))
+    if len(ids) != len(vocab):
+        id_, token = next((i, token) for i, token in vocab.items() if ids[token] != i)
+        _refuse(
+            f"the ids {id_} and {ids[token]} both stand for {shown(token)}",
+            "every token, special or not, has bytes of its own",
+            "remove one of the two; rename the special token if one is special",
+        )
+    return ids
+
+
+def _special_ids(
+    vocab: Mapping[int, bytes],
+    ids: Mapping[bytes, int],
+    special_tokens: Mapping[str, int] | Sequence[str],
+) -> dict[str, int]:
+    if isinstance(special_tokens, Mapping):
+        validate_special_tokens(list(special_tokens))
+        specials = dict(special_tokens)
+    else:
+        specials = {
+            token: ids.get(token.encode(), -1) for token in validate_special_tokens(special_tokens)
+        }
+    for token, id_ in specials.items():
+        if type(id_) is not int or vocab.get(id_) != token.encode():
+            _refuse(
+                f"the vocab does not hold the special token {shown(token)} under its id",
+                "the vocab gives a special token's id its text in UTF-8",
+                f"add vocab[id] = {shown(token.encode())}",
+            )
+        if len(token.encode()) == 1:
+            _refuse(
+                f"the special token {token!r} is a single byte",
+                "every single byte is an ordinary token, which a special token would hide",
+                "choose a longer text such as '<|end|>'",
+            )
+    return specials
+
+
+def _byte_ids(ids: Mapping[bytes, int]) -> NDArray[np.int64]:
+    missing = [byte for byte in range(256) if bytes([byte]) not in ids]
+    if missing:
+        some = ", ".join(f"0x{byte:02x}" for byte in missing[:5])
+        _refuse(
+            f"the vocab lacks {len(missing)} of the 256 single bytes: {some}"
+            + (", …" if len(missing) > 5 else ""),
+            "a byte-level vocab holds all of them, so that every text can be encoded",
+        )
+    return np.array([ids[bytes([byte])] for byte in range(256)], np.int64)
+
+
+def merge_ids(
+    ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Ids of parts and results, looked up by bytes: no token longer than two others is built.
+
+    Nothing here makes an object per merge that the garbage collector would follow: in a process
+    full of compiled kernels one full collection takes longer than all these checks.
+
+    Raises:
+        InvalidTokenizer: not pairs of bytes, or a part or a result that the vocab lacks.
+    """
+    try:
+        if set(map(len, merges)) - {2} or not all(map(isinstance, merges, repeat((tuple, list)))):
+            raise TypeError
+        firsts, seconds = list(map(itemgetter(0), merges)), list(map(itemgetter(1), merges))
+        left, right, results = (
+            np.fromiter(map(ids.__getitem__, parts), np.int64, len(merges))
+            for parts in (firsts, seconds, map(bytes.__add__, firsts, seconds))
+        )
+    except (KeyError, TypeError, ValueError):
+        _refuse_merge(ids, merges)
+    return left, right, results
+
+
+def _refuse_merge(ids: Mapping[bytes, int], merges: Any) -> NoReturn:
+    for rank, merge in enumerate(merges):
+        if not (
+            isinstance(merge, tuple | list)
+            and len(merge) == 2
+            and all(isinstance(part, bytes) for part in merge)
+        ):
+            _refuse(f"merge {rank} is {shown(merge)}", "a merge is a pair of bytes")
+        for part in merge:
+            if part not in ids:
+                _refuse(
+                    f"merge {rank} joins {shown(part)}, which the vocab lacks",
+                    "the parts of a merge are ordinary tokens of the vocab",
+                )
+        if merge[0] + merge[1] not in ids:
+            _refuse(
+                f"merge {rank} makes {shown(merge[0] + merge[1])}, which the vocab lacks",
+                "the result of a merge is an ordinary token of the vocab",
+            )
+    _refuse("merges are not a list of pairs", "merges are a list of (bytes, bytes) by rank")
+
+
+def _check_order(
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    results: NDArray[np.int64],
+    byte_ids: NDArray[np.int64],
+    merges: Sequence[tuple[bytes, bytes]],
+) -> None:
+    """Every merge joins tokens that are bytes or results of earlier merges, and comes once."""
+    ranks = np.arange(len(results))
+    highest = max(int(part.max(initial=0)) for part in (left, right, results, byte_ids))
+    made_at = np.full(highest + 1, len(results), np.int64)
+    made_at[results[::-1]] = ranks[::-1]  # the earliest merge of a result is written last
+    made_at[byte_ids] = -1
+    late = np.flatnonzero((made_at[left] >= ranks) | (made_at[right] >= ranks))
+    if len(late):
+        rank = int(late[0])
+        part = merges[rank][0 if made_at[left[rank]] >= rank else 1]
+        _refuse(
+            f"merge {rank} joins {shown(part)}, which no earlier merge makes",
+            "a merge joins single bytes and results of the merges before it",
+        )
+    pairs = left << 24 | right
+    _, first = np.unique(pairs, return_index=True)
+    if len(first) != len(pairs):
+        rank = int(np.setdiff1d(ranks, first)[0])
+        _refuse(f"merge {rank}, {shown(merges[rank])}, is given twice", "each pair merges once")
+
+
+def _refuse(happened: str, accepted: str, next_step: str = _RETRAIN) -> NoReturn:
+    raise InvalidTokenizer(happened, accepted, next_step)

@@ -1,0 +1,221 @@
+"""Pieces of files become token ids, by many threads, in order; knows no shard."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.corpus.documents import ChunkText
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.digests import digest_of
+from tokenizer_core.encoding.encoder import Encoder
+from tokenizer_core.encoding.special_policy import SpecialPolicy
+from tokenizer_core.errors import InvalidOption
+from tokenizer_core.model.special_tokens import find_special_tokens
+from tokenizer_core.processors import available_processors
+from tokenizer_core.shards.sentence_reading import SentenceReading
+from tokenizer_core.shards.shard_plan import Piece
+from tokenizer_core.text import Text
+
+if TYPE_CHECKING:
+    from tokenizer_core.tokenizer import Tokenizer
+
+PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
+_LEAST_PIECE = 1 << 17
+_SHARE = 8  # pieces per thread, so that all end at about the same time
+_AHEAD = 4  # pieces per thread under way or waiting to be written
+_VERSION = 2  # raised whenever the same files and settings give other shards than before
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedPiece:
+    """The ids of one piece of a file.
+
+    Attributes:
+        head: ids that go on with the document that the piece before left open.
+        closes_head: whether that document ends here.
+        ids: what follows, end-of-text ids included.
+        ends: int64: where documents end in ``ids``; what is behind the last one stays open.
+        size: bytes of documents, separators left out.
+    """
+
+    head: NDArray[Any]
+    closes_head: bool
+    ids: NDArray[Any]
+    ends: NDArray[np.int64]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileEncoding:
+    """How files become ids.
+
+    Attributes:
+        encoder: gives ids.
+        digest: of the tokenizer.
+        reading: pattern, separator (as its one special token) and UTF-8 policy.
+        end_of_text: the id behind each document, or −1.
+        dtype: ``uint16`` or ``uint32``.
+        piece_bytes: what one thread encodes at a time, at most; ids do not depend on it.
+    """
+
+    encoder: Encoder
+    digest: str
+    reading: Reading
+    end_of_text: int
+    dtype: str
+    piece_bytes: int = PIECE_BYTES
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What ids depend on beside the tokenizer and the text, for manifests."""
+        return {
+            "end_of_text": self.end_of_text if self.end_of_text >= 0 else None,
+            "separator": next(iter(self.reading.special_tokens), None),
+            "invalid_utf8": self.reading.invalid_utf8,
+            "text_field": self.reading.text_field,
+        }
+
+    def piece_of(self, size: int, threads: int | None) -> int:
+        """Bytes of a piece, so that files of ``size`` bytes keep all threads busy to the end."""
+        share = size // (_SHARE * (threads or available_processors()))
+        return min(self.piece_bytes, max(_LEAST_PIECE, share))
+
+    def key(self, files: Sequence[SourceFile], *place: Any) -> str:
+        """Digest of everything that ids of these files (or of a place in one) depend on."""
+        return digest_of(
+            {
+                "version": _VERSION,
+                "tokenizer": self.digest,
+                "reading": self.reading.digest,
+                "end_of_text": self.end_of_text,
+                "dtype": self.dtype,
+                "place": place,
+                "files": [
+                    [file.path, file.format, file.size, file.mtime_ns, file.inode] for file in files
+                ],
+            }
+        )
+
+    def encode(self, piece: Piece) -> EncodedPiece:
+        """Read a piece and encode its documents; empty ones are left out.
+
+        Raises:
+            UnreadableSource, InvalidUtf8, CorpusChanged: the file cannot be read.
+        """
+        text = piece.read(self.reading)
+        return self.records(text) if piece.file.format == "jsonl" else self.plain(text)
+
+    def plain(self, text: ChunkText) -> EncodedPiece:
+        """The ids of text with separators, which may begin and end inside of documents."""
+        whole = text.text
+        found = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
+        edges = np.concatenate((np.zeros(1, np.int64), found[:, :2].ravel(), [whole.size]))
+        spans = np.ascontiguousarray(edges.reshape(-1, 2))
+        inner = spans[1:-1]
+        spans = np.concatenate((spans[:1], inner[inner[:, 0] < inner[:, 1]], spans[1:][-1:]))
+        behind = np.full(len(spans), self.end_of_text, np.int64)
+        behind[[0, -1]] = -1
+        ids, ends = self.encoder.encode(whole, spans, behind)
+        ids = ids.astype(self.dtype)
+        head = int(ends[0])
+        rest, ends = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
+        size = int((spans[:, 1] - spans[:, 0]).sum())
+        return EncodedPiece(ids[:head], len(found) > 0, rest, ends, size)
+
+    def records(self, text: ChunkText) -> EncodedPiece:
+        """The ids of the documents of JSON lines, each complete."""
+        filled = text.documents[:, 0] < text.documents[:, 1]
+        spans = np.ascontiguousarray(text.documents[filled])
+        ids, ends = self.encoder.encode(
+            text.text, spans, np.full(len(spans), self.end_of_text, np.int64)
+        )
+        ids, ends = _filled(ids.astype(self.dtype), ends, self.end_of_text)
+        size = int((spans[:, 1] - spans[:, 0]).sum())
+        return EncodedPiece(ids[:0], False, ids, ends, size)
+
+
+def _filled(
+    ids: NDArray[Any], ends: NDArray[np.int64], end_of_text: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Leave out documents without a token, such as white space where it is no word.
+
+    Where pieces are cut would decide otherwise whether they count: see `OpenShard`.
+    """
+    marked = int(end_of_text >= 0)
+    lengths = np.diff(ends, prepend=0)
+    empty = lengths == marked
+    if not empty.any():
+        return ids, ends
+    return (np.delete(ids, ends[empty] - 1) if marked else ids), np.cumsum(lengths[~empty])
+
+
+def file_encoding_of(
+    tokenizer: Tokenizer,
+    separator: str | None = None,
+    end_of_text: str | None = None,
+    invalid_utf8: Literal["strict", "replace"] = "strict",
+    text_field: str = "text",
+) -> FileEncoding:
+    """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
+
+    Raises:
+        InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
+        InvalidOption: no such policy for invalid UTF-8.
+    """
+    separators = () if separator is None else (separator,)
+    reading = Reading(tokenizer.pattern, separators, invalid_utf8, text_field)
+    if tokenizer.words is not None and (marks := tokenizer.words.sentences) is not None:
+        reading = SentenceReading(
+            tokenizer.pattern, separators, invalid_utf8, text_field, sentences=marks.kind
+        )
+    end = -1
+    if end_of_text is not None:
+        policy = SpecialPolicy.of(tokenizer.special_tokens, {end_of_text}, "text")
+        (end,) = policy.allowed.values()
+    dtype = "uint16" if max(tokenizer.vocab) < 1 << 16 else "uint32"
+    return FileEncoding(tokenizer.encoder, tokenizer.digest, reading, end, dtype)
+
+
+def encode_in_order(
+    encoding: FileEncoding, pieces: Iterable[Any], threads: int | None
+) -> Generator[Any, None, None]:
+    """Encode pieces in threads, a few ahead of who asks; whatever is no piece passes through.
+
+    Yields:
+        ``(piece, EncodedPiece)`` for each piece, anything else as it is, in their order.
+
+    Raises:
+        InvalidOption: less than one thread.
+        UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
+    """
+    if threads is not None and threads < 1:
+        raise InvalidOption(f"threads is {threads}", "1 or more", "leave threads out")
+    threads = threads or available_processors()
+    encoding.plain(ChunkText.of(Text.of(b"compile first")))  # before threads do
+    waiting: deque[tuple[Any, Future[EncodedPiece] | None]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+        try:
+            for piece in pieces:
+                is_piece = isinstance(piece, Piece)
+                future = pool.submit(encoding.encode, piece) if is_piece else None
+                waiting.append((piece, future))
+                if len(waiting) > _AHEAD * threads:
+                    yield _done(*waiting.popleft())
+            while waiting:
+                yield _done(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                if future is not None:
+                    future.cancel()
+
+
+def _done(piece: Any, future: Future[EncodedPiece] | None) -> Any:
+    return piece if future is None else (piece, future.result())

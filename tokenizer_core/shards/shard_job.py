@@ -1,0 +1,317 @@
+"""Files in, token shards out: bounded memory, resumed where it stopped.
+
+One thread plans pieces and writes shards in order, others read and encode pieces ahead of it.
+Knows plans, encodings and shards; no tokenizer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.corpus.sources import SourceFile
+from tokenizer_core.durable_files import DURABLE
+from tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
+from tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
+from tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
+from tokenizer_core.shards.shard_plan import (
+    FileCutter,
+    ShardPart,
+    plan_parts,
+    plan_shards,
+    whole_file,
+)
+from tokenizer_core.shards.token_shards import (
+    FileRecord,
+    ShardRecord,
+    TokenShards,
+    read_manifest,
+    read_record,
+    write_manifest,
+    write_record,
+)
+
+SHARD_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """What follows belongs to this shard."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The shard is complete: up to byte ``end`` of a divided file, else 0."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A shard that is there already, and the bytes on disk it stands for."""
+
+    record: ShardRecord
+    spent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardJob:
+    """Files to be encoded into a directory.
+
+    Attributes:
+        encoding: how.
+        files: in their order.
+        out: the directory.
+        format: of the shards.
+        shard_bytes: bytes of files that make a shard; documents are whole.
+        on_shard: told of each shard when it is there.
+        on_progress: told of bytes on disk that are behind us.
+    """
+
+    encoding: FileEncoding
+    files: Sequence[SourceFile]
+    out: Path
+    format: ShardFormat
+    shard_bytes: int = SHARD_BYTES
+    on_shard: Callable[[ShardRecord], None] | None = None
+    on_progress: Callable[[int], None] | None = None
+
+    def run(self, threads: int | None) -> TokenShards:
+        """Write all shards that are not there yet, then the manifest.
+
+        Raises:
+            InvalidOption: a number below 1; the directory holds tokens of another tokenizer.
+            WorkspaceLocked: another process writes there.
+            UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
+            DiskFull: no space left. Shards that were finished stay, in all these cases.
+        """
+        piece_bytes = self.encoding.piece_of(sum(file.size for file in self.files), threads)
+        return self._publish(lambda: self._write(self._steps(piece_bytes), threads))
+
+    def run_by_parts(
+        self, write: Callable[[Sequence[ShardPart]], list[list[ShardRecord]]]
+    ) -> TokenShards:
+        """Let ``write`` write the shards, wherever it likes; the same files as `run` makes.
+
+        Args:
+            write: calls `write_part` of an equal job with every part, in this directory; gives
+                what that returned, in the same order.
+
+        Raises:
+            BpelineError: as `run`, and whatever ``write`` raises.
+        """
+
+        def written() -> list[ShardRecord]:
+            parts = list(plan_parts(self.files, self.encoding.reading, self.shard_bytes))
+            records = [record for part in write(parts) for record in part]
+            if self.on_shard is not None:
+                for record in records:
+                    self.on_shard(record)
+            return records
+
+        return self._publish(written)
+
+    def write_part(self, part: ShardPart, threads: int | None) -> list[ShardRecord]:
+        """Write the shards of one part that are not there yet; errors as `run`.
+
+        Processes may write different parts of a job at the same time.
+        """
+        piece_bytes = self.encoding.piece_of(sum(file.size for file in part.files), threads)
+        return self._write(self._part(part, piece_bytes), threads)
+
+    def _publish(self, written: Callable[[], list[ShardRecord]]) -> TokenShards:
+        """Alone in the directory, have all shards written, then write the manifest."""
+        if self.shard_bytes < 1:
+            raise InvalidOption(
+                f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
+            )
+        self._refuse_other_content()
+        with _alone_in(self.out):
+            records = written()
+            settings = {
+                **self.encoding.settings,
+                "files": len(self.files),
+                "shard_bytes": self.shard_bytes,
+            }
+            write_manifest(
+                self.out,
+                self.encoding.digest,
+                self.format.name,
+                self.encoding.dtype,
+                records,
+                settings,
+            )
+        return TokenShards(self.out, self.format)
+
+    def _write(self, steps: Iterator[Any], threads: int | None) -> list[ShardRecord]:
+        with closing(encode_in_order(self.encoding, steps, threads)) as encoded:
+            return list(self._written(encoded))
+
+    def _refuse_other_content(self) -> None:
+        try:
+            found = read_manifest(self.out)["tokenizer"]
+        except MissingSource:
+            return
+        if found != self.encoding.digest:
+            raise InvalidOption(
+                f"{self.out} holds the tokens of another tokenizer, {found[:12]}",
+                "an empty directory, or one with tokens of this tokenizer, "
+                + self.encoding.digest[:12],
+                "name another directory",
+            )
+
+    def _steps(self, piece_bytes: int) -> Iterator[Any]:
+        """Pieces in order, and between them where shards begin and end."""
+        number = 0
+        for files, divided in plan_shards(self.files, self.encoding.reading, self.shard_bytes):
+            number = yield from self._part(ShardPart(number, tuple(files), divided), piece_bytes)
+
+    def _part(self, part: ShardPart, piece_bytes: int) -> Generator[Any, None, int]:
+        """The same of one part; gives the number of the shard behind it."""
+        reading = self.encoding.reading
+        number = part.number
+        if not part.divided:
+            key = self.encoding.key(part.files, self.format.name)
+            kept = self._finished(number, key)
+            if kept is not None:
+                yield _Kept(kept, sum(file.size for file in part.files))
+            else:
+                yield _Begin(_name(number, key), key)
+                for file in part.files:
+                    yield from whole_file(file, reading, piece_bytes)
+                yield _End(0)
+            return number + 1
+        with closing(FileCutter(part.files[0], reading, piece_bytes)) as cutter:
+            if part.begin:
+                cutter.skip(part.begin)
+            while not cutter.is_at_end and (part.end is None or cutter.position < part.end):
+                key = self.encoding.key(
+                    part.files, self.format.name, cutter.position, self.shard_bytes
+                )
+                kept = self._finished(number, key)
+                if kept is not None and kept.end > cutter.position:
+                    yield _Kept(kept, cutter.skip(kept.end))
+                else:
+                    yield _Begin(_name(number, key), key)
+                    yield from cutter.pieces(cutter.next_target(self.shard_bytes))
+                    yield _End(cutter.position)
+                number += 1
+        return number
+
+    def _finished(self, number: int, key: str) -> ShardRecord | None:
+        record = read_record(self.out, _name(number, key))
+        sound = record is not None and record.key == key and record.is_intact(self.out)
+        return record if sound else None
+
+    def _written(self, steps: Iterator[Any]) -> Iterator[ShardRecord]:
+        """Carry out steps; gives the record of each shard when its files are published."""
+        for step in steps:
+            if isinstance(step, _Kept):
+                record, spent = step.record, step.spent
+                self._say(spent)
+            else:
+                record = self._write_shard(step, steps)
+            if self.on_shard is not None:
+                self.on_shard(record)
+            yield record
+
+    def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> ShardRecord:
+        paths = [self.out / f"{begin.name}{suffix}" for suffix in self.format.suffixes]
+        with ExitStack() as publishing:
+            aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
+            with closing(self.format.write(aside, self.encoding.dtype)) as writer:
+                shard = OpenShard(writer, self.encoding)
+                for step in steps:
+                    if isinstance(step, _End):
+                        break
+                    piece, encoded = step
+                    shard.add(encoded, piece.ends_file)
+                    self._say(piece.spent)
+                shard.close_document()
+            files = tuple(
+                FileRecord.of_file(new, path.name, digest)
+                for new, path, digest in zip(aside, paths, writer.digests(aside), strict=True)
+            )
+        record = ShardRecord(
+            begin.name, begin.key, step.end, shard.tokens, shard.documents, shard.size, files
+        )
+        write_record(self.out, record)
+        return record
+
+    def _say(self, spent: int) -> None:
+        if self.on_progress is not None:
+            self.on_progress(spent)
+
+
+class OpenShard:
+    """Counts what goes into a shard, and ends documents that came in several pieces.
+
+    Attributes:
+        tokens, documents, size: as in `ShardRecord`, so far.
+    """
+
+    def __init__(self, writer: ShardWriter, encoding: FileEncoding) -> None:
+        self.tokens = self.documents = self.size = 0
+        self._writer = writer
+        self._begin = 0  # of the document that is open
+        end = encoding.end_of_text
+        self._end_of_text = np.array([end] if end >= 0 else [], encoding.dtype)
+
+    def add(self, piece: EncodedPiece, ends_file: bool) -> None:
+        self.size += piece.size
+        self._append(piece.head)
+        if piece.closes_head:
+            self.close_document()
+        self._append(piece.ids, piece.ends)
+        if ends_file:
+            self.close_document()
+
+    def close_document(self) -> None:
+        """End the open document, unless nothing is in it."""
+        if self.tokens > self._begin:
+            length = len(self._end_of_text)
+            self._append(self._end_of_text, np.array([length], np.int64))
+
+    def _append(self, ids: NDArray[Any], ends: NDArray[np.int64] | None = None) -> None:
+        if ends is None:
+            ends = np.empty(0, np.int64)
+        ends = ends + self.tokens
+        if len(ids) or len(ends):
+            self._writer.add(ids, ends)
+        self.tokens += len(ids)
+        self.documents += len(ends)
+        self._begin = int(ends[-1]) if len(ends) else self._begin
+
+
+def _name(number: int, key: str) -> str:
+    return f"shard-{number:05d}-{key[:12]}"
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold a lock on a directory, which the system releases when the process ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WorkspaceLocked(
+                f"another process writes token shards to {folder}",
+                "one at a time",
+                "wait for it, or name another directory",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,291 @@
+"""Token ids of many documents on disk: shards, their records, one manifest; encodes nothing.
+
+A directory holds, for each shard, the files of its format (see `shard_formats`) and
+
+    NAME.json   its record: what it was made from, its counts, the SHA-256 of each of its files;
+                written last, so it vouches for them
+
+and manifest.json with the records of all shards, their sums, the tokenizer's digest and the
+settings. An end-of-text id belongs to the document before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.digests import sealed, unsealed
+from tokenizer_core.durable_files import DURABLE, is_temporary
+from tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
+from tokenizer_core.formats.bounded_files import json_of, read_bounded
+from tokenizer_core.shards.shard_formats import ShardFormat, sha256_of, shard_format
+
+FORMAT = "bpeline-tokens"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+_MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
+_TEXTS, _NUMBERS = ("name", "key"), ("end", "tokens", "documents", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file of a shard, as it was written."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of_file(cls, path: Path, name: str, sha256: str) -> FileRecord:
+        """The record of a finished file that will be called ``name``."""
+        return cls(name, path.stat().st_size, sha256)
+
+    @classmethod
+    def of(cls, value: Any) -> FileRecord | None:
+        """A record from JSON, or None when it is none."""
+        if not isinstance(value, dict) or value.keys() != cls.__dataclass_fields__.keys():
+            return None
+        texts = all(isinstance(value[field], str) for field in ("name", "sha256"))
+        sound = texts and _is_name(value["name"]) and _is_count(value["bytes"])
+        return cls(**value) if sound else None
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether the file exists and has its size."""
+        try:
+            return (folder / self.name).stat().st_size == self.bytes
+        except OSError:
+            return False
+
+    def is_intact(self, folder: Path) -> bool:
+        """Whether the file holds what was written."""
+        return self.is_there(folder) and sha256_of(folder / self.name) == self.sha256
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRecord:
+    """One shard.
+
+    Attributes:
+        name: of its files, without suffix.
+        key: digest of all that its content depends on.
+        end: where it ends in its source, in bytes of text; 0 for a shard of whole files.
+        tokens, documents, bytes: ids (end-of-text ids too), documents, and bytes of their text.
+        files: its files, the ids first.
+    """
+
+    name: str
+    key: str
+    end: int
+    tokens: int
+    documents: int
+    bytes: int
+    files: tuple[FileRecord, ...]
+
+    @classmethod
+    def of(cls, value: Any) -> ShardRecord | None:
+        """A record from JSON, or None when it is none."""
+        if not isinstance(value, dict) or value.keys() != cls.__dataclass_fields__.keys():
+            return None
+        texts = all(isinstance(value[field], str) for field in _TEXTS)
+        counts = all(_is_count(value[field]) for field in _NUMBERS)
+        if not (texts and counts and isinstance(value["files"], list) and _is_name(value["name"])):
+            return None
+        files = [FileRecord.of(file) for file in value["files"]]
+        sound = tuple(file for file in files if file is not None)
+        if len(sound) < max(1, len(files)):
+            return None
+        return cls(**{**value, "files": sound})
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether all files exist and have their sizes."""
+        return all(file.is_there(folder) for file in self.files)
+
+    def is_intact(self, folder: Path) -> bool:
+        """Whether all files hold what was written."""
+        return all(file.is_intact(folder) for file in self.files)
+
+
+class TokenShards:
+    """Documents of a directory of token shards, memory-mapped: nothing is read until it is used.
+
+    Sizes of files are compared at once, their SHA-256 when `verify` asks for it.
+
+    Args:
+        path: the directory.
+        format: the format of the shards, when the core does not know it by its name.
+
+    Raises:
+        MissingSource: there is no manifest.
+        CorruptFile: the manifest or a shard is not what was written.
+        InvalidTokenizer: a format version that this program does not know.
+        InvalidOption: a format of shards that needs ``format``.
+
+    Examples:
+        >>> shards = TokenShards("tokens")  # doctest: +SKIP
+        >>> for ids in shards:  # doctest: +SKIP
+        ...     train_on(ids)
+    """
+
+    def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
+        self.path = Path(path)
+        self.manifest = read_manifest(self.path)
+        self.format = shard_format(format or self.manifest["shard_format"])
+        self.records = _records_of(self.manifest, self.path)
+        self.dtype = np.dtype(self.manifest["dtype"]).newbyteorder("<")
+        self._edges = np.cumsum([0, *(record.documents for record in self.records)])
+        for record in self.records:
+            if not record.is_there(self.path) or len(record.files) != len(self.format.suffixes):
+                _corrupt(self.path, f"{record.name} does not have the size its record says")
+
+    @property
+    def tokenizer_digest(self) -> str:
+        """The digest of the tokenizer that made the ids."""
+        return str(self.manifest["tokenizer"])
+
+    def verify(self) -> None:
+        """Read all files and compare them with the SHA-256 they had when they were written.
+
+        Raises:
+            CorruptFile: names the first file that differs.
+        """
+        for record in self.records:
+            for file in record.files:
+                if not file.is_intact(self.path):
+                    _corrupt(self.path, f"{file.name} is not what was written")
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return int(self._edges[-1])
+
+    def __getitem__(self, number: int) -> NDArray[Any]:
+        """The ids of one document, uint16 or uint32 ``[n]``, read-only."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"document {number} of {len(self)}")
+        shard = int(np.searchsorted(self._edges, number, side="right")) - 1
+        ids, edges = self.shard(shard)
+        place = number - int(self._edges[shard])
+        return ids[int(edges[place]) : int(edges[place + 1])]
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """The ids of each document, in the order in which they were read."""
+        for shard in range(len(self.records)):
+            ids, edges = self.shard(shard)
+            for place in range(len(edges) - 1):
+                yield ids[int(edges[place]) : int(edges[place + 1])]
+
+    def shard(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """All ids of a shard, and where its documents begin in them (and the end).
+
+        Raises:
+            CorruptFile: the files do not hold as much as the record says.
+        """
+        record = self.records[number]
+        ids, edges = self.format.read([self.path / file.name for file in record.files], self.dtype)
+        if (len(ids), len(edges)) != (record.tokens, record.documents + 1):
+            _corrupt(self.path, f"{record.name} does not hold as much as its record says")
+        return ids, edges
+
+
+def read_record(path: Path, name: str) -> ShardRecord | None:
+    """The record of a shard that was finished, or None."""
+    try:
+        value = json_of(read_bounded(path / f"{name}.json"), path)
+        return ShardRecord.of(unsealed(value) if isinstance(value, dict) else value)
+    except (MissingSource, InvalidTokenizer, ValueError):
+        return None
+
+
+def write_record(path: Path, record: ShardRecord) -> None:
+    """Say that a shard is finished."""
+    DURABLE.write(path / f"{record.name}.json", json.dumps(sealed(asdict(record))).encode())
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a directory of token shards, its shape checked.
+
+    Raises:
+        MissingSource: there is none.
+        CorruptFile: not a manifest of token shards.
+        InvalidTokenizer: a format version that this program does not know.
+    """
+    content = read_bounded(path / MANIFEST, _MANIFEST_BYTES)
+    try:
+        manifest = json_of(content, path / MANIFEST)
+    except InvalidTokenizer as error:
+        _corrupt(path, error.happened)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        _corrupt(path, f"{MANIFEST} is not one of token shards")
+    try:
+        manifest = unsealed(manifest)
+    except ValueError:
+        _corrupt(path, f"{MANIFEST} is not what was written")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise InvalidTokenizer(
+            f"{path} has format version {manifest.get('format_version')!r}",
+            f"this program reads version {FORMAT_VERSION}",
+            "upgrade bpeline",
+        )
+    texts = all(isinstance(manifest.get(field), str) for field in ("tokenizer", "shard_format"))
+    if not texts or manifest.get("dtype") not in ("uint16", "uint32"):
+        _corrupt(path, f"{MANIFEST} has malformed fields")
+    return manifest
+
+
+def write_manifest(
+    path: Path,
+    tokenizer: str,
+    format: str,
+    dtype: str,
+    records: Sequence[ShardRecord],
+    settings: Mapping[str, Any],
+) -> None:
+    """Publish shards; what no longer belongs to them is removed afterwards."""
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "tokenizer": tokenizer,
+        "shard_format": format,
+        "dtype": dtype,
+        **settings,
+        "documents": sum(record.documents for record in records),
+        "tokens": sum(record.tokens for record in records),
+        "bytes": sum(record.bytes for record in records),
+        "shards": [asdict(record) for record in records],
+    }
+    DURABLE.write(path / MANIFEST, (json.dumps(sealed(manifest), indent=1) + "\n").encode())
+    names = {f"{record.name}.json" for record in records}
+    names |= {file.name for record in records for file in record.files}
+    for file in path.iterdir():
+        stale = file.name.startswith("shard-") and file.name not in names
+        if stale or is_temporary(file):
+            DURABLE.remove(file)
+
+
+def _records_of(manifest: Mapping[str, Any], path: Path) -> tuple[ShardRecord, ...]:
+    values = manifest.get("shards")
+    found = [ShardRecord.of(value) for value in values] if isinstance(values, list) else [None]
+    records = tuple(record for record in found if record is not None)
+    if len(records) < len(found):
+        _corrupt(path, f"{MANIFEST} holds a malformed record of a shard")
+    return records
+
+
+def _is_name(name: str) -> bool:
+    """Whether a name is one of a file, and leads nowhere else."""
+    return bool(name) and not set(name) & set("/\\\0")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _corrupt(path: Path, problem: str) -> NoReturn:
+    raise CorruptFile(
+        f"{path}: {problem}", "the files as they were written", "encode the files again"
+    )

@@ -1,0 +1,84 @@
+"""Long texts cut by a segmenter: parts that are independent of each other, in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.processors import available_processors
+from tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
+from tokenizer_core.splitting.regex_processes import SEGMENTER_LIMITS, Cutter, ask, spans_are_within
+from tokenizer_core.splitting.regex_worker import SEGMENTER
+from tokenizer_core.splitting.segmenters import Segmenter
+from tokenizer_core.text import Text
+
+PART = 1 << 17  # bytes: a tenth of a second; the last part of a text keeps one process alone
+_ALIGNED = ~7  # bits of a part's first byte begin a byte of the bitmap
+
+
+def mark_by_segmenter(
+    text: Text, spans: NDArray[np.int64], segmenter: Segmenter, starts: NDArray[np.uint64]
+) -> bool:
+    """Set bits of ``starts`` where segments start; as fast as the segmenter on all processors.
+
+    Args:
+        text: valid UTF-8 within the spans.
+        spans: int64 ``[n, 2]``, each segmented by itself.
+        segmenter: what cuts them.
+        starts: uint64 ``[size // 64 + 2]``.
+
+    Returns:
+        False when a span lies outside of the text.
+
+    Raises:
+        SegmenterUnavailable: it is not installed, or not any more as it was.
+        PatternExceedsLimit: a part took too long or too much memory.
+        WorkerLost: a process cannot be started, or was killed twice.
+    """
+    if not spans_are_within(text, spans):
+        return False
+    cutter = Cutter(SEGMENTER, segmenter.identity, SEGMENTER_LIMITS)
+    bitmap = starts.view(np.uint8)
+
+    def segment(part: NDArray[np.int64]) -> tuple[int, NDArray[np.uint8]]:
+        base = int(part[0, 0]) & _ALIGNED
+        return base >> 3, ask(cutter, text.data[base : int(part[-1, 1])], part - base)
+
+    parts = list(_parts(text, spans, cut_pairs(segmenter.blocks)))
+    if len(parts) == 1:
+        place, marks = segment(parts[0])
+        bitmap[place : place + marks.size] |= marks
+    elif parts:
+        with ThreadPoolExecutor(min(len(parts), available_processors())) as threads:
+            # Neighbours may share a byte of the bitmap, so one thread writes. After an error the
+            # parts that wait are cancelled.
+            for place, marks in threads.map(segment, parts):
+                bitmap[place : place + marks.size] |= marks
+    return True
+
+
+def _parts(
+    text: Text, spans: NDArray[np.int64], pairs: CutPairs | None
+) -> Iterator[NDArray[np.int64]]:
+    """Spans, none of them empty, in groups of about `PART` bytes; long ones are divided."""
+    assert pairs is not None
+    content = text.data[: text.size].data
+    gathered: list[tuple[int, int]] = []
+    size = 0
+    for begin, end in spans[spans[:, 0] < spans[:, 1]].tolist():
+        while begin < end:
+            cut = end
+            if size + end - begin > PART:
+                found = pairs.first(content, begin + max(PART - size, 1), end)
+                cut = found if found > 0 else end
+            gathered.append((begin, cut))
+            size += cut - begin
+            begin = cut
+            if size >= PART:
+                yield np.array(gathered, np.int64)
+                gathered, size = [], 0
+    if gathered:
+        yield np.array(gathered, np.int64)

@@ -1,0 +1,396 @@
+"""A split regex as an automaton over character classes: tables for one kernel, or the reason not.
+
+The regex becomes an NFA whose branches are ordered by preference (Thompson); sets of its nodes
+kept as *ordered lists*, cut behind the first that has matched, become the states of a DFA
+(leftmost-first, as in RE2 and Rust's regex-automata). One-character look-ahead and the end of the
+text are decided when the next class is known, so a match is noticed on the way to the character
+behind it. Knows nothing of bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.kernels.scan_automaton import (
+    ACCEPT,
+    AFTER_GAP,
+    CUT,
+    DEAD,
+    DONE,
+    GAP,
+    MEMO_SHIFT,
+    MOVE,
+    NEEDS_MEMO,
+    OUTSIDE,
+    POSITION,
+    PROGRESS,
+    SPAN,
+    STOP,
+    mark_by_automaton,
+)
+from tokenizer_core.splitting.character_sets import CharacterClasses, character_classes
+from tokenizer_core.splitting.regex_syntax import (
+    Characters,
+    Choice,
+    Next,
+    Node,
+    NotRegular,
+    Parts,
+    Repeat,
+    can_be_empty,
+    parsed,
+)
+from tokenizer_core.text import Text
+
+MOST_NODES = 4096  # of the NFA
+MOST_STATES = 4096  # of the DFA
+MOST_STEPS = 400_000  # visits of nodes while the DFA is made: about a fifth of a second
+MOST_COPIES = 16_384  # parts of the regex when counted repetitions are written out
+MOST_SET_SIZE = 1200  # characters of all different sets; each is looked up in about a millisecond
+MOST_SWEEPS = 50_000_000  # moves looked at to find which states are sure to match
+
+_LOOK_UP = 8  # what any set costs, as if it had so many characters more
+_MEMO_BITS = 1 << 29  # 64 MB; texts that need more are remembered at every 2nd, 4th … byte only
+_NO_MEMO = np.zeros(0, np.uint64)
+
+_SET, _SPLIT, _NEXT, _ACCEPT = range(4)
+_CUT_ROW, _GAP_ROW, _FIRST_ROW = range(3)
+_FLAGS = 2 * STOP  # as many as there are combinations of flags
+_MATCH = 0  # the number of the NFA's accepting node
+State = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitAutomaton:
+    """The tables `mark_by_automaton` runs on.
+
+    Attributes:
+        class_of_point: uint8 of shape [0x110000], the column of each code point.
+        moves: uint32 of shape [states, columns, 2]: where the next row begins, in bytes, and flags.
+        columns: number of columns.
+        last_line_feed: column of a line feed that is the last character of its span.
+        end: column of the end of the span.
+        states: number of states.
+        can_fail: bool of shape [columns], whether an attempt may begin with a character of the
+            column and find no match.
+    """
+
+    class_of_point: NDArray[np.uint8]
+    moves: NDArray[np.uint32]
+    columns: int
+    last_line_feed: int
+    end: int
+    states: int
+    can_fail: NDArray[np.bool_]
+
+    def mark(
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        starts: NDArray[np.uint64],
+        gaps: NDArray[np.uint64],
+    ) -> bool:
+        """Set the bits of ``starts`` and ``gaps``: see `mark_by_automaton`.
+
+        Returns:
+            Whether all spans lie within the text.
+        """
+        shape = np.array([self.columns, self.last_line_feed, self.end, self.states], np.int64)
+        progress = np.zeros(PROGRESS, np.int64)
+        progress[POSITION] = -1
+        memo = _NO_MEMO
+        while True:
+            status = mark_by_automaton(
+                text.data,
+                text.size,
+                spans,
+                self.class_of_point,
+                self.moves,
+                shape,
+                starts,
+                gaps,
+                memo,
+                progress,
+            )
+            if status in (DONE, OUTSIDE):
+                return bool(status == DONE)
+            memo = _NO_MEMO
+            if status == NEEDS_MEMO:
+                begin, end = spans[progress[SPAN]].tolist()
+                bits = (end - begin + 1) * self.states
+                shift = max((bits // _MEMO_BITS).bit_length(), 0)
+                progress[MEMO_SHIFT] = shift
+                memo = np.zeros(((((end - begin) >> shift) + 2) * self.states >> 6) + 1, np.uint64)
+
+
+@functools.lru_cache(maxsize=16)
+def split_automaton(pattern: str) -> SplitAutomaton | str:
+    """The automaton of a regex that the ``regex`` package compiles, or why there is none."""
+    try:
+        tree = parsed(pattern)
+        return _Determinization(tree).automaton()
+    except NotRegular as reason:
+        return str(reason)
+
+
+def _sources_in(node: Node) -> set[str]:
+    match node:
+        case Characters(source):
+            return {source}
+        case Next(sources):
+            return set(sources)
+        case Parts(nodes) | Choice(nodes):
+            return set().union(*map(_sources_in, nodes))
+        case Repeat(part):
+            return _sources_in(part)
+
+
+class _Nfa:
+    """Nodes: (kind, classes as bits of an integer, targets in order of preference)."""
+
+    def __init__(self, tree: Node, sources: list[str], classes: CharacterClasses) -> None:
+        self.last_line_feed, self.end = classes.number, classes.number + 1
+        line_feed = classes.of_point[ord("\n")]
+        self._all = (1 << (classes.number + 2)) - 1
+        self._bits = {
+            source: sum(1 << class_ for class_ in members)
+            | ((line_feed in members) << self.last_line_feed)
+            for source, members in zip(sources, classes.members, strict=True)
+        }
+        self.nodes: list[tuple[int, int, tuple[int, ...]]] = [(_ACCEPT, 0, ())]
+        self._copies = 0
+        self.start = self._compile(tree, _MATCH)
+
+    def _add(self, kind: int, bits: int, *targets: int) -> int:
+        self.nodes.append((kind, bits, targets))
+        return len(self.nodes) - 1
+
+    def _compile(self, node: Node, then: int) -> int:
+        """Add ``node``, continued at the node ``then``; returns where it begins."""
+        self._copies += 1  # those that add no node take time as well
+        if self._copies > MOST_COPIES or len(self.nodes) >= MOST_NODES:
+            raise NotRegular(f"repetitions that come to more than {MOST_NODES} steps")
+        match node:
+            case Characters(source):
+                return self._add(_SET, self._bits[source], then)
+            case Parts(parts):
+                for part in reversed(parts):
+                    then = self._compile(part, then)
+                return then
+            case Choice(options):
+                return self._add(_SPLIT, 0, *(self._compile(option, then) for option in options))
+            case Next(sources):
+                bits = node.at_end << self.end | node.at_last_line_feed << self.last_line_feed
+                for source in sources:
+                    bits |= self._bits[source]
+                return self._add(_NEXT, bits ^ self._all if node.negated else bits, then)
+            case Repeat():
+                return self._repeat(node, then)
+
+    def _repeat(self, node: Repeat, then: int) -> int:
+        part, least, most = node.part, node.least, node.most
+        leave = then
+        if node.kind == "possessive":
+            one = self._one_character(part)
+            if one is not None:
+                # A run of one set that gives nothing back ends where the set does.
+                leave = self._add(_NEXT, one ^ self._all, then)
+            elif then != _MATCH or can_be_empty(part):
+                raise NotRegular("a possessive or atomic group with more behind it")
+        if most != least and most != 1 and can_be_empty(part):
+            raise NotRegular("a repeated group that can match nothing")
+        if most is None:
+            entry = self._add(_SPLIT, 0)
+            body = self._compile(part, entry)
+            self.nodes[entry] = (_SPLIT, 0, self._ordered(node, body, leave))
+        else:
+            entry = then
+            for _ in range(most - least):
+                body = self._compile(part, entry)
+                entry = self._add(_SPLIT, 0, *self._ordered(node, body, leave))
+        for _ in range(least):
+            entry = self._compile(part, entry)
+        return entry
+
+    def _ordered(self, node: Repeat, body: int, leave: int) -> tuple[int, int]:
+        return (leave, body) if node.kind == "lazy" else (body, leave)
+
+    def _one_character(self, node: Node) -> int | None:
+        """The set of a node that always matches one character, or None."""
+        match node:
+            case Characters(source):
+                return self._bits[source]
+            case Choice(options):
+                bits = 0
+                for option in options:
+                    one = self._one_character(option)
+                    if one is None:
+                        return None
+                    bits |= one
+                return bits
+            case _:
+                return None
+
+
+class _Determinization:
+    def __init__(self, tree: Node) -> None:
+        sources = sorted(_sources_in(tree))
+        if sum(len(source) + _LOOK_UP for source in sources if len(source) > 1) > MOST_SET_SIZE:
+            raise NotRegular("sets of characters that take too long to look up")
+        classes = character_classes(sources)
+        if classes is None:
+            raise NotRegular("more kinds of characters than fit a byte")
+        self._classes = classes
+        self._nfa = _Nfa(tree, sources, classes)
+        self._columns = classes.number + 2
+        self._steps = 0
+
+    def _step(self, state: State, column: int, starting: bool) -> tuple[State, bool]:
+        """The threads behind a character of class ``column``, and whether one has matched.
+
+        Threads that a match is preferred to are cut. Where the attempt starts, a match would be
+        empty: it does not count.
+        """
+        if self._steps > MOST_STEPS:
+            _refuse_time()
+        nodes = self._nfa.nodes
+        bit = 1 << column
+        seen: set[int] = set()
+        behind: dict[int, None] = {}
+        pending = list(reversed(state))
+        while pending:
+            number = pending.pop()
+            self._steps += 1
+            if number in seen:
+                continue
+            seen.add(number)
+            kind, bits, targets = nodes[number]
+            if kind == _SET:
+                if bits & bit:
+                    behind[targets[0]] = None
+            elif kind == _ACCEPT:
+                if not starting:
+                    return tuple(behind), True
+            elif kind == _SPLIT or bits & bit:
+                pending.extend(reversed(targets))
+        return tuple(behind), False
+
+    def automaton(self) -> SplitAutomaton:
+        start = (self._nfa.start,)
+        rows: dict[State, int] = {}
+        steps: list[list[tuple[int, bool]]] = []  # by state and column: row behind or -1, matched
+
+        def row_of(state: State) -> int:
+            if not state:
+                return -1
+            if state not in rows:
+                if len(rows) == MOST_STATES:
+                    raise NotRegular(f"an automaton of more than {MOST_STATES} states")
+                rows[state] = len(rows)
+            return rows[state]
+
+        def step(state: State, starting: bool = False) -> list[tuple[int, bool]]:
+            behind = [self._step(state, column, starting) for column in range(self._columns - 1)]
+            at_end = self._step(state, self._nfa.end, starting)[1]
+            return [*((row_of(after), matched) for after, matched in behind), (-1, at_end)]
+
+        first = [row for row, _ in step(start, starting=True)]
+        waiting = 0
+        while waiting < len(rows):
+            states = list(rows)[waiting:]
+            waiting = len(rows)
+            steps.extend(step(state) for state in states)
+        return self._assembled(first, steps)
+
+    def _assembled(self, first: list[int], steps: list[list[tuple[int, bool]]]) -> SplitAutomaton:
+        columns, end = self._columns, self._nfa.end
+        number = len(steps)
+        behind = np.array([[row for row, _ in row_steps] for row_steps in steps], np.int64)
+        matched = np.array([[match for _, match in row_steps] for row_steps in steps], np.bool_)
+        behind, matched = behind.reshape(number, columns), matched.reshape(number, columns)
+        started = np.array(first, np.int64)
+        sure = _sure_to_match(behind, matched)
+
+        # Whether unmatched text stood before matters only where an attempt could fail.
+        can_fail = np.append(_may_fail(behind, matched), False)[started]  # -1: none began
+        behind_gap = CUT | AFTER_GAP if can_fail.any() else CUT
+        # A move as one number: the row, then the flags.
+        to_first = (started + _FIRST_ROW) * _FLAGS
+        gap_row = _GAP_ROW * _FLAGS
+        cut = np.where(started >= 0, to_first | CUT, gap_row | CUT | GAP)
+        moves = np.full((number + _FIRST_ROW, columns), DEAD, np.int64)
+        moves[_CUT_ROW] = cut
+        moves[_GAP_ROW] = np.where(started >= 0, to_first | behind_gap, gap_row)
+        remembered = np.where(matched & ~sure[behind], ACCEPT, 0)
+        moves[_FIRST_ROW:] = np.where(
+            behind >= 0,
+            (behind + _FIRST_ROW) * _FLAGS | remembered,
+            np.where(matched, cut, DEAD),
+        )
+        moves[:_FIRST_ROW, end] = STOP
+        moves[_FIRST_ROW:, end] = np.where(matched[:, end], STOP, DEAD)
+
+        # Classes that no state tells apart share a column.
+        different, first_of, column_of = np.unique(
+            moves, axis=1, return_index=True, return_inverse=True
+        )
+        column_of = column_of.reshape(-1)
+        width = different.shape[1]
+        rows, flags = np.divmod(different, _FLAGS)
+        return SplitAutomaton(
+            class_of_point=column_of.astype(np.uint8)[self._classes.of_point],
+            moves=np.stack((rows * (width * MOVE), flags), axis=-1).astype(np.uint32, order="C"),
+            columns=width,
+            last_line_feed=int(column_of[self._nfa.last_line_feed]),
+            end=int(column_of[end]),
+            states=number + _FIRST_ROW,
+            can_fail=can_fail[first_of],
+        )
+
+
+def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """States from which every text leads to a match: what matched before them can be forgotten.
+
+    The largest set of states that, on every class, match or go on within the set; a text ends,
+    and there they match.
+    """
+    sure = np.ones(len(behind), np.bool_)
+    for _ in _sweeps(behind):
+        still = (matched | ((behind >= 0) & sure[behind])).all(axis=1) & sure
+        if (still == sure).all():
+            break
+        sure = still
+    return sure
+
+
+def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """States from which some text leads to no match: the smallest set."""
+    unmatched = ~matched & (behind >= 0)
+    fails: NDArray[np.bool_] = np.any(~matched & (behind < 0), axis=1)
+    for _ in _sweeps(behind):
+        more: NDArray[np.bool_] = fails | np.any(unmatched & fails[behind], axis=1)
+        if (more == fails).all():
+            break
+        fails = more
+    return fails
+
+
+def _sweeps(behind: NDArray[np.int64]) -> Iterator[None]:
+    """Sweeps over all states until nothing changes: each looks at all moves, some chains are long.
+
+    Raises:
+        NotRegular: it takes too long.
+    """
+    yield from repeat(None, MOST_SWEEPS // max(behind.size, 1) + 1)
+    _refuse_time()
+
+
+def _refuse_time() -> NoReturn:
+    raise NotRegular("an automaton that takes too long to make")

@@ -1,0 +1,367 @@
+"""Split patterns: named, a user's own, their digests and exports; knows not how they are run."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import regex as regex_package
+
+from tokenizer_core.digests import digest_of, digest_of_bytes
+from tokenizer_core.errors import InvalidOption, InvalidPattern, SegmenterUnavailable
+from tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
+from tokenizer_core.splitting.named_patterns import (
+    DROPPING_PATTERNS,
+    NAMED_PATTERNS,
+    OTHER_SPELLINGS,
+    SAME_PATTERNS,
+)
+from tokenizer_core.splitting.regex_export import respelled_for_export, with_gaps_matched
+from tokenizer_core.splitting.regex_limits import MOST_WRITTEN_OUT, set_operator, size_written_out
+from tokenizer_core.splitting.segmenters import SEGMENTERS, Segmenter
+from tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
+from tokenizer_core.splitting.unicode_classes import unicode_classes_digest
+
+__all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
+
+MAX_REGEX_BYTES = 4096
+_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekken")
+# These look into no other class than letters, numbers and white space, so that the digest of
+# those alone says which characters they mean.
+_OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
+
+_BETWEEN = {False: "kept", True: "dropped"}  # text between matches
+_NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS, *SEGMENTERS)
+# These are more than their regexes, which without the name cut otherwise.
+_MORE_THAN_REGEX = {
+    **DROPPING_PATTERNS,
+    **{name: segmenter.blocks for name, segmenter in SEGMENTERS.items()},
+}
+_LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPattern:
+    """How text is cut into pre-tokens: each non-empty match is one, and so is what lies between.
+
+    Attributes:
+        regex: the pattern in the syntax of the ``regex`` package. A known spelling of a named
+            pattern is replaced by ours, so that equal patterns are equal values.
+        name: ``gpt2``, ``cl100k`` … (`named`), or None for a user's own. With ``whitespace`` and
+            ``wordpunct`` what lies between matches is dropped (`drops_gaps`); the same regex
+            without the name keeps it. With ``jieba`` and ``sudachi`` a program cuts further what
+            the regex matches (`segmenter`).
+
+    Raises:
+        InvalidPattern: the regex does not compile, is longer than 4 KB, or searches backwards.
+        SegmenterUnavailable: the program is not installed.
+    """
+
+    regex: str
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        name = SAME_PATTERNS.get(self.name or "", self.name)
+        if name in _MORE_THAN_REGEX:
+            known = name if _MORE_THAN_REGEX[name] == self.regex else None
+        else:
+            known = next((n for n, text in NAMED_PATTERNS.items() if text == self.regex), None)
+            known = known or OTHER_SPELLINGS.get(self.regex)
+        if name is not None and name != known:
+            raise InvalidPattern(
+                f"the regex given is not that of the split pattern {self.name!r}",
+                "a name stands for one regex",
+                f"write SplitPattern.named({self.name!r}) or leave the name out",
+            )
+        if known is not None:
+            object.__setattr__(self, "name", known)
+            object.__setattr__(self, "regex", _regex_of(known))
+            _ = known in SEGMENTERS and SEGMENTERS[known].identity  # refuses what is missing
+        else:
+            _compile(self.regex)
+
+    @classmethod
+    def named(cls, name: str) -> SplitPattern:
+        """A built-in pattern: gpt2, cl100k, o200k, llama3, qwen2 (also qwen2.5, qwen3), …
+
+        Raises:
+            InvalidOption: there is no pattern of this name.
+            SegmenterUnavailable: what it stands for is not installed.
+        """
+        if name not in _NAMES:
+            close = difflib.get_close_matches(name, _NAMES, 1, 0.4) or ["gpt2"]
+            raise InvalidOption(
+                f"there is no split pattern named {name!r}",
+                f"names are {', '.join(_NAMES)}; anything else must be a regex",
+                f"write {close[0]!r}",
+            )
+        name = SAME_PATTERNS.get(name, name)
+        return cls(_regex_of(name), name)
+
+    @classmethod
+    def parse(cls, pattern: str | SplitPattern) -> SplitPattern:
+        """A pattern from a name, a regex or a pattern.
+
+        A string of letters, digits, ``-`` and ``_`` alone (and a version such as ``3.5`` at its
+        end) is a name: as a regex it would cut at one literal word, which nobody means;
+        ``SplitPattern(regex=...)`` takes it nevertheless.
+
+        Raises:
+            InvalidOption: an unknown name.
+            InvalidPattern: a regex that cannot be used.
+        """
+        if isinstance(pattern, SplitPattern):
+            return pattern
+        if _LIKE_A_NAME.fullmatch(pattern):
+            return cls.named(pattern)
+        return cls(pattern)
+
+    def as_record(self) -> dict[str, str | None]:
+        """The pattern as JSON values, for files; `from_record` gives an equal one back.
+
+        Beside what makes the pattern it holds ``digest``, which tells the Unicode tables it was
+        used with.
+        """
+        record = {
+            "name": self.name,
+            "regex": self.regex,
+            "between": _BETWEEN[self.drops_gaps],
+            "digest": self.digest,
+        }
+        if self.segmenter is not None:
+            record["segmenter"] = self.segmenter.identity
+        return record
+
+    @classmethod
+    def from_record(cls, record: Any) -> SplitPattern:
+        """The pattern that `as_record` wrote down.
+
+        Raises:
+            InvalidPattern: not what `as_record` writes, or made with other Unicode tables.
+            SegmenterUnavailable: its segmenter is not installed, or is of another version.
+        """
+        if not isinstance(record, dict) or not isinstance(record.get("regex"), str):
+            _refuse_record("is no record of one")
+        name = record.get("name")
+        if not isinstance(name, str | None):
+            _refuse_record("has a name that is none")
+        pattern = cls(record["regex"], name)
+        if record.get("between", _BETWEEN[pattern.drops_gaps]) != _BETWEEN[pattern.drops_gaps]:
+            _refuse_record(f"says otherwise than its name what lies between matches: {name!r}")
+        if record.get("digest") != pattern.digest:
+            if pattern.segmenter is not None:
+                _refuse_segmenter(pattern.segmenter, str(record.get("segmenter"))[:400])
+            _refuse_record(
+                "was used with other Unicode tables than those of the installed `regex`",
+                "install the version of `regex` it was used with, or train again",
+            )
+        return pattern
+
+    @property
+    def compiled(self) -> Any:
+        """The compiled ``regex.Pattern``."""
+        return _compile(self.regex)
+
+    @property
+    def segmenter(self) -> Segmenter | None:
+        """The program with a dictionary that cuts text, where this pattern stands for one."""
+        return SEGMENTERS.get(self.name or "")
+
+    @property
+    def automaton(self) -> SplitAutomaton | None:
+        """The tables that run this pattern natively, where its regex can be made into such."""
+        if self.segmenter is not None:
+            return None
+        made = split_automaton(self.regex)
+        return made if isinstance(made, SplitAutomaton) else None
+
+    @property
+    def compiled_by(self) -> str:
+        """What runs this pattern.
+
+        ``kernel``: machine code written for it; ``automaton``: tables of its own for a kernel that
+        runs them; ``segmenter: `` and the program with its version (1 to 3 MB/s); else ``regex: ``
+        and the reason why it is left to that package (5 to 20 MB/s).
+        """
+        if self.name in _HAND_WRITTEN:
+            return "kernel"
+        if self.segmenter is not None:
+            return f"segmenter: {self.segmenter.shown}"
+        made = split_automaton(self.regex)
+        return "automaton" if isinstance(made, SplitAutomaton) else f"regex: {made}"
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether machine code runs this pattern, and not the ``regex`` package."""
+        return self.compiled_by in ("kernel", "automaton")
+
+    @property
+    def drops_gaps(self) -> bool:
+        """Whether text between matches is dropped; otherwise it is a pre-token of its own."""
+        return self.name in DROPPING_PATTERNS
+
+    def require_every_byte(self) -> None:
+        """Refuse to be used where every byte of a text must belong to a pre-token.
+
+        Raises:
+            InvalidPattern: the pattern drops what lies between matches.
+        """
+        if self.drops_gaps:
+            raise InvalidPattern(
+                f"the split pattern {self.name!r} drops the text between its pre-tokens",
+                "byte-level tokenizers keep every byte: gpt2, cl100k, o200k, llama3, qwen2, "
+                "deepseek-v3 or a regex",
+                f"use 'gpt2', or the regex {self.regex!r}, which keeps what lies between",
+            )
+
+    @property
+    def cuts_at_spaces(self) -> bool:
+        """Whether text may be cut before a single U+0020 between two non-space characters.
+
+        True where no pre-token has a U+0020 inside or behind non-space characters. Known without
+        an automaton, of named patterns alone.
+        """
+        if self.segmenter is not None:
+            return self.segmenter.parts_at_spaces
+        return self.name is not None
+
+    @property
+    def cut_pairs(self) -> CutPairs | None:
+        """Between which characters text may be cut; None where nothing is known."""
+        return cut_pairs(self.regex)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the behaviour: the regex and the Unicode tables it looks into.
+
+        Of a segmenter: its name, versions and dictionary.
+        """
+        if self.segmenter is not None:
+            return digest_of({"segmenter": self.segmenter.identity, "blocks": self.regex})
+        behaviour = {"regex": self.regex, "unicode": unicode_classes_digest()}
+        if self.name not in _OF_THREE_CLASSES:
+            automaton = self.automaton
+            behaviour["characters"] = (
+                regex_package.__version__ if automaton is None else _characters_digest(self.regex)
+            )
+        if self.drops_gaps:
+            behaviour["between"] = "dropped"
+        return digest_of(behaviour)
+
+    @property
+    def regex_for_export(self) -> str:
+        """An equal regex for Oniguruma (``tokenizers``), where what lies between is kept.
+
+        Each engine has its own Unicode version. See `respelled_for_export`.
+
+        Raises:
+            InvalidPattern: the pattern drops text, is no regex, or holds what other engines read
+                differently.
+        """
+        self.require_every_byte()
+        if self.segmenter is not None:
+            raise InvalidPattern(
+                f"the split pattern {self.name!r} is no regex, but cut by {self.segmenter.shown}",
+                "other programs can be told of regexes alone",
+                "save in the format bpeline, or train with a regex such as 'deepseek-v3'",
+            )
+        return self.regex if self.name else respelled_for_export(self.regex)
+
+    @property
+    def regex_for_tiktoken(self) -> str:
+        """An equal regex for fancy-regex (``tiktoken``), which forgets what lies between matches.
+
+        Raises:
+            InvalidPattern: as `regex_for_export`.
+        """
+        exported = self.regex_for_export
+        return exported if self.name else with_gaps_matched(exported)
+
+
+def _refuse_record(problem: str, next_step: str = "fetch or make the file again") -> NoReturn:
+    raise InvalidPattern(
+        f"the split pattern in a file {problem}",
+        "name, regex, what becomes of text between matches, and a digest of all that with the "
+        "Unicode tables",
+        next_step,
+    )
+
+
+def _refuse_segmenter(segmenter: Segmenter, before: str) -> NoReturn:
+    raise SegmenterUnavailable(
+        f"the text was cut by {before}; installed is {segmenter.identity}",
+        "the same versions with the same dictionary, for others cut otherwise",
+        "install the versions named first, or train again",
+    )
+
+
+def _regex_of(name: str) -> str:
+    return NAMED_PATTERNS.get(name) or _MORE_THAN_REGEX[name]
+
+
+@functools.lru_cache(maxsize=64)
+def _characters_digest(pattern: str) -> str:
+    made = split_automaton(pattern)
+    assert isinstance(made, SplitAutomaton)
+    return digest_of_bytes(made.class_of_point)
+
+
+@functools.lru_cache(maxsize=64)
+def _compile(pattern: str) -> Any:
+    if not isinstance(pattern, str) or not pattern:
+        raise InvalidPattern(
+            f"the split pattern is {pattern!r}",
+            f"names are {', '.join(_NAMES)}; anything else must be a regex",
+            "write 'gpt2'",
+        )
+    try:
+        size = len(pattern.encode())
+    except UnicodeEncodeError:
+        size = MAX_REGEX_BYTES + 1
+    if size > MAX_REGEX_BYTES:
+        raise InvalidPattern(
+            f"the split pattern of {len(pattern)} characters is too long or not UTF-8",
+            f"a regex may take up to {MAX_REGEX_BYTES} bytes of UTF-8",
+            "use Unicode properties such as \\p{Han} instead of listing characters",
+        )
+    _refuse_what_is_not_meant(pattern)
+    try:
+        compiled = regex_package.compile(pattern)
+    except (regex_package.error, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidPattern(
+            f"the split pattern {pattern!r} does not compile: {error}",
+            f"names are {', '.join(_NAMES)}; anything else must be a regex in the syntax "
+            "of Python's `regex` package",
+            "write 'gpt2', or mend the regex at the position named",
+        ) from error
+    if compiled.flags & regex_package.REVERSE:
+        raise InvalidPattern(
+            f"the split pattern {pattern!r} searches backwards",
+            "pre-tokens are found from the left",
+            "remove (?r) from the regex",
+        )
+    return compiled
+
+
+def _refuse_what_is_not_meant(pattern: str) -> None:
+    """Refuse what `regex` would compile to something else, or for minutes."""
+    if (operator := set_operator(pattern)) is not None:
+        raise InvalidPattern(
+            f"the split pattern has a set with an operator: {operator[:200]!r}",
+            "sets of characters, ranges and classes; Python's `regex` reads &&, --, || and ~~ in "
+            "them as literals",
+            "write [a-z&&[^aeiou]] and [a-z--[aeiou]] as (?:(?![aeiou])[a-z]), [\\w&&\\p{Greek}] "
+            "as (?:(?=\\p{Greek})\\w), [a||b] as [ab]; or, for the literals, \\&, \\- and \\|",
+        )
+    size = size_written_out(pattern)
+    if size is None or size > MOST_WRITTEN_OUT:
+        raise InvalidPattern(
+            f"the split pattern {pattern[:200]!r} is too large when its repetitions are written out"
+            if size is not None
+            else f"the split pattern {pattern[:200]!r} has comments in free spacing",
+            f"repetitions that come to at most {MOST_WRITTEN_OUT} parts, and no comments with (?x)",
+            "write (?:a+)+ as a+, use smaller counts, remove the comments",
+        )
