@@ -16,7 +16,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +347,9 @@ def _connect(workspace: str, *, registers: bool) -> None:
 def _let_a_minute_pass(workspace: str) -> None:
     """What was written aside lately may be somebody's download; a minute later it is a leftover."""
     for path in Path(workspace).rglob(".tmp-*"):
-        os.utime(path, (time.time() - 120,) * 2)
+        # Of several at work in the workspace another may have swept or renamed it by now.
+        with suppress(FileNotFoundError):
+            os.utime(path, (time.time() - 120,) * 2)
 
 
 def _version_digests(workspace: str) -> list[str]:
