@@ -29,7 +29,15 @@ _REFUSED = {
     ".zip": "unzip -p {} | zstd > corpus.txt.zst",
     ".tar": "unpack it and name the directory instead",
     ".tgz": "unpack it and name the directory instead",
-    ".parquet": "write its text column as JSON lines (.jsonl) first",
+    **dict.fromkeys(
+        (".parquet", ".arrow", ".feather", ".orc"),
+        "write its text column as JSON lines (.jsonl) first, where a file that takes over the "
+        "program reading it can do no harm",
+    ),
+}
+# Why, where that is not plain: what a reader of these does with a hostile file, others have seen.
+_REASONS = {
+    ".parquet": "their decompressors have written where crafted files said (CVE-2026-111497)"
 }
 ACCEPTED = (
     "text files, .jsonl files, both also as .gz or .zst, directories of "
@@ -216,8 +224,9 @@ def _status_of_text(path: str) -> os.stat_result:
 def _refuse_by_name(path: str) -> None:
     suffix = os.path.splitext(_plain_name(path))[1]
     if suffix in _REFUSED:
+        why = f": {_REASONS[suffix]}" if suffix in _REASONS else ""
         raise UnreadableSource(
-            f"{path} is not text: {suffix} files are not read",
+            f"{path} is not text: {suffix} files are not read{why}",
             f"accepted are {ACCEPTED}",
             _REFUSED[suffix].format(path),
         )
