@@ -19,7 +19,7 @@ from registry.loading.resolution import ResolvedVersion, resolve
 from registry.opening import open_registry
 from registry.publishing.publication import CorpusInput
 from registry.token_parquet import PARQUET
-from registry.tracking.ui_links import run_link, ui_base
+from registry.tracking.ui_links import run_link
 from registry.workspace.workspace import Workspace
 from tokenizer_core.corpus.sources import find_source_files, sources_of
 from tokenizer_core.digests import digest_of
@@ -262,7 +262,7 @@ def record(
     known = run is not None
     if run is None:
         run = registry.tracker.record_dataset(_as_record(encoded, version, paths, asked))
-    base = ui_base(registry.tracker.settings.uri)
+    base = registry.tracker.settings.ui
     link = run_link(base, run.experiment_id, run.run_id)
     return replace(encoded, link=link, newly_recorded=not known)
 

@@ -14,7 +14,7 @@ from flows.training.summary import markdown_table
 from flows.training.training_request import TrainingRequest
 from registry.figures import draw_choices
 from registry.sweep_record import SweepChild, SweepRecord
-from registry.tracking.ui_links import run_link, ui_base
+from registry.tracking.ui_links import run_link
 
 if TYPE_CHECKING:
     from registry.opening import Registry
@@ -78,7 +78,7 @@ def record_mixtures(
                 table=markdown_table(table_of(mixtures)) + "\n",
             )
         )
-    base = ui_base(registry.tracker.settings.uri)
+    base = registry.tracker.settings.ui
     return replace(mixtures, link=run_link(base, run.experiment_id, run.run_id))
 
 

@@ -13,7 +13,7 @@ from flows.training.training_request import TrainingRequest
 from flows.versions.comparison_text import number_text
 from registry.figures import draw_sweep
 from registry.sweep_record import SweepChild, SweepRecord
-from registry.tracking.ui_links import run_link, ui_base
+from registry.tracking.ui_links import run_link
 from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def record_sweep(
                 table=markdown_table(table_of(sweep)) + "\n",
             )
         )
-    base = ui_base(registry.tracker.settings.uri)
+    base = registry.tracker.settings.ui
     return replace(sweep, link=run_link(base, run.experiment_id, run.run_id))
 
 

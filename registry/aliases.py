@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.gates import Rule, Verdict, judge, require
+from registry.gates import Rule, Verdict, every_rule, judge, require
 from registry.loading.references import (
     ByAlias,
     ByNumber,
@@ -95,7 +95,7 @@ def promote(
             raise
     change = _point(registry, alias, version, by, reason)
     if rules:
-        passed = f"{alias}: all {len(verdicts)} rules held"
+        passed = f"{alias}: {every_rule(verdicts)} held"
         registry.tracker.tag_version(version.name, version.mlflow_number, {PROMOTION: passed})
     return replace(change, verdicts=verdicts)
 

@@ -126,6 +126,16 @@ def read_rules(
     return rules
 
 
+def every_rule(rules: Sequence[object]) -> str:
+    """``the rule``, or ``all 3 rules``."""
+    return "the rule" if len(rules) == 1 else f"all {len(rules)} rules"
+
+
+def every_rule_holds(rules: Sequence[object]) -> str:
+    """That they do, of rules or of what they said."""
+    return f"{every_rule(rules)} {'holds' if len(rules) == 1 else 'hold'}"
+
+
 def judge(rules: Sequence[Rule], evidence: Evidence) -> tuple[Verdict, ...]:
     """What every rule says."""
     return tuple(_verdict(rule, evidence) for rule in rules)
@@ -144,7 +154,7 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
     if broken:
         raise PromotionRefused(
             f"{what}: {'; '.join(broken)}",
-            f"all {len(verdicts)} rules of promotion must hold",
+            f"for a promotion {every_rule(verdicts)} must hold",
             "compare the versions with `bpeline compare`, or change the rules",
         )
 

@@ -13,6 +13,7 @@ from registry.environment import addresses, workspace_of
 from registry.tracking.tracked import TrackingSettings
 from registry.tracking.tracking import MlflowTracker
 from registry.tracking.ui_links import is_server
+from registry.workspace.ui_port import ui_port
 from registry.workspace.workspace import Workspace
 from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import InvalidOption, StorageError
@@ -140,4 +141,4 @@ def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
         place = workspace.mlflow_artifacts.resolve().as_uri()
         if workspace.store:
             place = f"{workspace.store.rstrip('/')}/mlflow-artifacts"
-    return TrackingSettings(uri=uri, artifact_location=place)
+    return TrackingSettings(uri=uri, artifact_location=place, ui_port=ui_port(workspace))

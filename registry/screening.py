@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -52,6 +53,8 @@ METRIC_OF_KIND = {
 SUSPICIOUS = "privacy/suspicious_tokens"
 ONE_CHUNK = "privacy/one_chunk_tokens"
 ONE_DOCUMENT = "privacy/one_document_tokens"
+# Of so few documents most tokens come from one alone, which is no news.
+FEWEST_DOCUMENTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Screening:
     Attributes:
         suspicions: tokens that look like personal data, by id.
         chunks: different chunks that the corpus was counted in; 0 where they were not looked at,
-            and where the whole corpus is one document, which says nothing.
+            and where the corpus has fewer than `FEWEST_DOCUMENTS`, which say nothing.
         one_chunk: ids of tokens of two bytes or more all of whose occurrences lie in one chunk,
             ascending. Empty when the corpus is a single chunk: then it says nothing.
         one_document: those of one document, ascending.
@@ -185,7 +188,8 @@ def screen(
     if trained is None or not trained.files:
         return Screening(suspicions)
     places, files = _Places.of(trained), ShardFiles(workspace)
-    if len(places.keys) == 1 and files.read(places.keys[0]).documents == 1:
+    documents = accumulate(files.read(key).documents for key in places.keys)
+    if all(number < FEWEST_DOCUMENTS for number in documents):  # reads no further than that
         return Screening(suspicions)
     tree = MergeTree(tokenizer)
     ids = np.array(sorted(i for i, token in ordinary.items() if len(token) > 1), np.int64)

@@ -76,7 +76,7 @@ def compare(
     if morphology is not None:
         compared = with_morphology(compared, first, second, morphology)
     if html is not None:
-        DURABLE.write(html, comparison_page(compared).encode())
+        DURABLE.write(html, comparison_page(compared).encode(errors="backslashreplace"))
     if as_json:
         echo_json(comparison_json(compared))
         return

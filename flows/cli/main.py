@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -172,6 +173,9 @@ def main() -> None:
         click.echo(f"note: {message}", err=True)
 
     warnings.showwarning = as_note
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli(prog_name="bpeline")
     except SystemExit as ending:

@@ -11,7 +11,7 @@ from flows.steps import step
 from registry.drift_record import DriftObservation
 from registry.figures import draw_observations
 from registry.opening import Registry
-from registry.tracking.ui_links import run_link, ui_base
+from registry.tracking.ui_links import run_link
 from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN, of_slice
 
 
@@ -45,5 +45,5 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
         title = f"{report.name}: {observed.number} observations"
         picture = draw_observations(lines, directory / "bytes-per-token.svg", title, own)
         registry.tracker.show_drift(observed, [picture])
-    link = run_link(ui_base(registry.tracker.settings.uri), observed.experiment_id, observed.run_id)
+    link = run_link(registry.tracker.settings.ui, observed.experiment_id, observed.run_id)
     return replace(report, observation=observed.number, link=link)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flows.report.contents import ReportContents, junk_ids, merged_ids
 from flows.report.facts import table
 from flows.report.token_html import text_html, token_html
+from registry.screening import FEWEST_DOCUMENTS
 from tokenizer_core.evaluation.personal_data import KINDS, MEANINGS
 from tokenizer_core.evaluation.token_use import JUNK_SHARE
 
@@ -130,8 +131,9 @@ def privacy(contents: ReportContents) -> str:
         cards.append(_of_one_document(screening, vocab))
     elif contents.use is not None:
         said = (
-            "Documents say nothing here of where tokens come from: the corpus is a single one, as "
-            "it has one file without special tokens, or it is not known any more."
+            "Documents say nothing here of where tokens come from: the corpus has fewer than "
+            f"{FEWEST_DOCUMENTS} (a file without special tokens is a single one), or it is not "
+            "known any more."
         )
         cards.append(_card("From one document alone", said, ""))
     return f"<div class=columns>{''.join(cards)}</div>"

@@ -16,6 +16,7 @@ from flows import settings
 from flows.serving.services import HOST, Service, running, wait_for_any
 from flows.serving.ui_server import mlflow_pages, mlflow_service
 from registry.opening import open_registry
+from registry.workspace.ui_port import remember_ui_port
 from tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
@@ -60,6 +61,8 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Callable[[str
     )  # fmt: skip
     try:
         with running([server, *([mlflow] if mlflow else [])], say) as servers:
+            if mlflow:
+                remember_ui_port(registry.workspace, mlflow_port)
             make_pool(environment)
             if deploys:
                 say(f"deployed: {', '.join(apply_deployments(environment))}")

@@ -9,6 +9,7 @@ from flows import settings
 from flows.serving.services import HOST, Service, running, wait_for_any
 from registry.opening import Registry, open_registry
 from registry.tracking.ui_links import is_server, ui_base
+from registry.workspace.ui_port import remember_ui_port
 
 VIEW = "workflowType=machine_learning"
 
@@ -31,6 +32,7 @@ def serve_ui(port: int, say: Callable[[str], object]) -> None:
         return
     try:
         with running([service], say) as processes:
+            remember_ui_port(registry.workspace, port)
             for what, address in mlflow_pages(registry, port).items():
                 say(f"{what + ':':<13} {address}")
             say("Ctrl-C stops it")
@@ -63,7 +65,7 @@ def mlflow_service(registry: Registry, port: int, option: str = "--port") -> Ser
 def mlflow_pages(registry: Registry, port: int) -> dict[str, str]:
     """What people look at, and where; in the view that shows models and runs."""
     uri = registry.tracker.settings.uri
-    base = ui_base(uri) if is_server(uri) else f"http://{HOST}:{port}"
+    base = ui_base(uri, port)
     return {
         "tokenizers": f"{base}/#/models?{VIEW}",
         "experiments": f"{base}/#/experiments?{VIEW}",

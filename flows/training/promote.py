@@ -8,7 +8,7 @@ from flows import progress
 from flows.evaluation.baselines import CHAMPION
 from flows.steps import step
 from flows.versions.alias_moves import promote
-from registry.gates import Rule
+from registry.gates import Rule, every_rule_holds
 from registry.publishing.publication import PublishedVersion
 from registry.workspace.workspace import Workspace
 from tokenizer_core.errors import PromotionRefused
@@ -38,7 +38,7 @@ class Promotion:
     def outcome(self) -> str:
         if self.refusal:
             return f"refused: {self.refusal}"
-        return f"{self.version} is {self.alias}: all {len(self.verdicts)} rules hold"
+        return f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
 
 
 @step(name="promote")
@@ -50,7 +50,7 @@ def promote_if_better(
     Raises:
         RegistryUnreachable: MLflow does not answer; the version is published, nothing was moved.
     """
-    by, reason = "bpeline train", f"all {len(rules)} rules hold"
+    by, reason = "bpeline train", every_rule_holds(rules)
     try:
         note = progress.current().note
         change = promote(version.reference, CHAMPION, by, reason, note, workspace, rules)

@@ -241,6 +241,6 @@ def _pages(comparison: VersionComparison | None, directory: Path) -> tuple[Path,
     if comparison is None:
         return ()
     page, data = directory / "comparison.html", directory / "comparison.json"
-    DURABLE.write(page, comparison_page(comparison).encode())
+    DURABLE.write(page, comparison_page(comparison).encode(errors="backslashreplace"))
     DURABLE.write(data, canonical_json(comparison_json(comparison)))
     return page, data

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.training.source_statistics import as_json, statistics_table
-from registry.tracking.ui_links import LOCAL_UI
 
 if TYPE_CHECKING:
     from flows.training.promote import Promotion
@@ -40,6 +39,7 @@ class TrainingSummary:
         seconds: of every step.
         directory: where its files lie.
         link: where the MLflow UI shows it.
+        ui_command: what to type so that the link answers; empty where a server does.
         promotion: what rules said of making it champion; None when there were none.
         sources: the named sources of the corpus; none where paths were given.
         notes: what people should know.
@@ -68,6 +68,7 @@ class TrainingSummary:
     newly_registered: bool = False
     directory: str = ""
     link: str = ""
+    ui_command: str = ""
     promotion: Promotion | None = None
     sources: tuple[SourceStatistics, ...] = ()
 
@@ -85,6 +86,7 @@ class TrainingSummary:
             newly_registered=version.newly_registered,
             directory=str(version.directory),
             link=version.link,
+            ui_command=version.ui_command,
             promotion=promotion,
             seconds=dict(seconds),
         )
@@ -166,7 +168,7 @@ class TrainingSummary:
 
     @property
     def _hint(self) -> str:
-        return "  (after `bpeline ui`)" if self.link.startswith(f"{LOCAL_UI}/") else ""
+        return f"  (after `{self.ui_command}`)" if self.ui_command else ""
 
     def as_text(self) -> str:
         """A few lines for a terminal."""

@@ -43,5 +43,5 @@ def write_training_report(
         comparison=evaluated.comparison,
         comparison_remark=f"When it was registered, no version of {request.name} was the champion.",
     )
-    DURABLE.write(path, report_page(contents).encode())
+    DURABLE.write(path, report_page(contents).encode(errors="backslashreplace"))
     return path

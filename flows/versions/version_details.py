@@ -11,7 +11,7 @@ from registry.loading.references import parse_registered
 from registry.loading.resolution import resolve
 from registry.opening import Registry, open_registry
 from registry.publishing.artifacts import EXTENSION
-from registry.tracking.ui_links import model_link, ui_base
+from registry.tracking.ui_links import model_link
 from tokenizer_core.digests import unsealed
 from tokenizer_core.errors import BpelineError, RegistryError
 from tokenizer_core.formats.bpeline import read_manifest
@@ -61,7 +61,7 @@ def version_details(reference: str) -> dict[str, Any]:
     details["certificates"] = certificates_of(directory)
     details["extension"] = _extension(directory)
     if found.mlflow_number:
-        base = ui_base(registry.tracker.settings.uri)
+        base = registry.tracker.settings.ui
         details["link"] = model_link(base, found.name, found.mlflow_number)
     return details
 

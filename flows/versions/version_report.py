@@ -47,7 +47,7 @@ def write_report(reference: str, path: Path | None = None, against: str | None =
     """
     contents = version_contents(reference, against)
     target = path or Path(f"{contents.title.replace('/', '-')}.html")
-    DURABLE.write(target, report_page(contents).encode())
+    DURABLE.write(target, report_page(contents).encode(errors="backslashreplace"))
     return target
 
 

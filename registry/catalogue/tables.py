@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from sqlalchemy import (
     JSON,
@@ -56,6 +57,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+_ESCAPED = "escaped="
 
 
 class Sentence(TypeDecorator[str]):
@@ -68,6 +70,32 @@ class Sentence(TypeDecorator[str]):
         if value is None:
             return None
         return value.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
+
+
+class FilePath(TypeDecorator[str]):
+    """A path or URL; one that is not UTF-8 is kept escaped, behind what no other begins with."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Any) -> Any:
+        postgresql = dialect.name == "postgresql"
+        return dialect.type_descriptor(Text(collation="C") if postgresql else Text())
+
+    def process_bind_param(self, value: str | None, _dialect: Any) -> str | None:
+        if value is None or value.isascii():
+            return value
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # surrogates, by which Python writes what is not UTF-8
+            return _ESCAPED + quote_from_bytes(value.encode(errors="surrogatepass"))
+        return value
+
+    def process_result_value(self, value: str | None, _dialect: Any) -> str | None:
+        if value is None or not value.startswith(_ESCAPED):
+            return value
+        raw = unquote_to_bytes(value.removeprefix(_ESCAPED))
+        return raw.decode(errors="surrogatepass")
 
 
 def characters(most: int) -> Any:
@@ -102,7 +130,7 @@ class FileReadingRow(Base):
     __tablename__ = "file_readings"
     __table_args__ = (UniqueConstraint("path", "chunk_bytes", "reading_digest"),)
     id: Mapped[Key]
-    path: Mapped[str] = mapped_column(Text().with_variant(Text(collation="C"), "postgresql"))
+    path: Mapped[str] = mapped_column(FilePath())
     size: Mapped[int] = mapped_column(BigInteger)
     mtime_ns: Mapped[int] = mapped_column(BigInteger)
     ctime_ns: Mapped[int] = mapped_column(BigInteger)

@@ -182,6 +182,7 @@ class PublishedVersion:
         mlflow_run_id: the MLflow run it was registered from.
         directory: its files in the workspace.
         link: the version in the MLflow UI.
+        ui_command: what to type so that the link answers; empty where a server does.
     """
 
     name: str
@@ -192,6 +193,7 @@ class PublishedVersion:
     mlflow_run_id: str
     directory: Path
     link: str
+    ui_command: str = ""
 
     @property
     def reference(self) -> str:

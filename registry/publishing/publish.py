@@ -148,7 +148,8 @@ def _deliver(
         run_id=publication.run_id,
         mlflow_run_id=version.mlflow_run_id,
         directory=directory,
-        link=ui_links.model_link(ui_links.ui_base(tracker.settings.uri), name, version.number),
+        link=ui_links.model_link(tracker.settings.ui, name, version.number),
+        ui_command=tracker.settings.ui_command,
     )
 
 

@@ -22,6 +22,7 @@ from registry.tracking.tracked import (
     TrackedModel,
     TrackingSettings,
     as_registry_error,
+    in_utf8,
     requirements_of,
 )
 from tokenizer_core.errors import RegistryError
@@ -102,7 +103,7 @@ def dataset_input(source: CorpusInput) -> Any:
 
     return DatasetInput(
         Dataset(
-            name=source.name,
+            name=in_utf8(source.name),
             digest=source.digest[:DATASET_DIGEST_DIGITS],
             source_type=source.source.split("://")[0] if is_url(source.source) else "local",
             source=json.dumps({"uri": source.source}),

@@ -20,6 +20,7 @@ from registry.tracking.tracked import (
     LONGEST_DESCRIPTION,
     TrackedRun,
     description_of,
+    in_utf8,
     insisting,
     says_missing,
     shortened,
@@ -53,7 +54,7 @@ class MlflowRuns(MlflowConnection):
             for page in publication.pages:
                 self.add_files(run.run_id, [page], page.stem)
             if publication.report:
-                self._client.log_text(run.run_id, publication.report, "report.md")
+                self._client.log_text(run.run_id, in_utf8(publication.report), "report.md")
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
             self._client.log_text(run.run_id, params, "params.json")
             self._client.set_terminated(run.run_id)
@@ -89,7 +90,7 @@ class MlflowRuns(MlflowConnection):
                 experiment_id,
                 f"{publication.name}-{publication.digest[:8]}",
                 {
-                    **publication.tags,
+                    **{key: in_utf8(value) for key, value in publication.tags.items()},
                     **version_tags(publication),
                     _PUBLICATION_TAG: key,
                     "mlflow.source.name": "bpeline",
@@ -126,7 +127,7 @@ class MlflowRuns(MlflowConnection):
             inputs = [dataset_input(one) for one in sweep.inputs]
             insisting(lambda: self._client.log_inputs(parent.run_id, inputs))
             self.add_files(parent.run_id, sweep.figures, "figures")
-            self._client.log_text(parent.run_id, sweep.table, "sweep.md")
+            self._client.log_text(parent.run_id, in_utf8(sweep.table), "sweep.md")
             for child in sweep.children:
                 nested = {**about, "mlflow.parentRunId": parent.run_id}
                 run = self._new_run(experiment_id, child.title, nested)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from registry.publishing.publication import Publication
+from registry.tracking.ui_links import UI_PORT, ui_base, ui_command
 from tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
 from tokenizer_core.splitting.segmenters import SEGMENTERS
 from tokenizer_core.urls import without_secrets
@@ -34,17 +35,29 @@ class TrackingSettings:
             keep their files; None lets an HTTP server decide.
         timeout_seconds: per HTTP request.
         retries: how often MLflow repeats a failed HTTP request.
+        ui_port: where this machine serves the UI of a SQLite file.
     """
 
     uri: str = field(repr=False)  # may hold a password
     artifact_location: str | None = None
     timeout_seconds: int = 10
     retries: int = 2
+    ui_port: int = UI_PORT
 
     @property
     def place(self) -> str:
         """The URI as people may see it: without a password."""
         return without_secrets(self.uri)
+
+    @property
+    def ui(self) -> str:
+        """The address of MLflow's pages, which links begin with."""
+        return ui_base(self.uri, self.ui_port)
+
+    @property
+    def ui_command(self) -> str:
+        """What to type so that they are served; empty where a server does that anyway."""
+        return ui_command(self.uri, self.ui_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,13 @@ def description_of(publication: Publication) -> str:
 
 def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     """``text``, cut visibly where MLflow would refuse it or people would stop reading."""
+    text = in_utf8(text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def in_utf8(text: str) -> str:
+    r"""``text`` as MLflow can keep it: names of files that are not UTF-8 show ``\udce9``."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 _DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")

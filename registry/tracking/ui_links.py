@@ -11,16 +11,23 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-LOCAL_UI = "http://127.0.0.1:5000"
+UI_PORT = 5000  # where the UI of a SQLite file is served unless somebody chose another port
 
 _VIEW = "workflowType=machine_learning"
 
 
-def ui_base(tracking_uri: str) -> str:
+def ui_base(tracking_uri: str, port: int = UI_PORT) -> str:
     """Where the UI of a tracking URI is found: the server itself, or the local UI for SQLite."""
     if not is_server(tracking_uri):
-        return LOCAL_UI
+        return f"http://127.0.0.1:{port}"
     return re.sub(r"//[^/]*@", "//", tracking_uri.rstrip("/"))  # links tell no password
+
+
+def ui_command(tracking_uri: str, port: int = UI_PORT) -> str:
+    """What to type so that somebody answers there; nothing where that is a server's own affair."""
+    if is_server(tracking_uri):
+        return ""
+    return "bpeline ui" if port == UI_PORT else f"bpeline ui --port {port}"
 
 
 def is_server(tracking_uri: str) -> bool:

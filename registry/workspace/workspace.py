@@ -132,6 +132,10 @@ class Workspace:
         return f"sqlite:///{self.root / 'mlflow.sqlite'}"
 
     @property
+    def ui_port_file(self) -> Path:
+        return self.root / "mlflow-ui-port"
+
+    @property
     def mlflow_artifacts(self) -> Path:
         return self.root / "mlflow-artifacts"
 

@@ -216,7 +216,7 @@ def test_ui_only_names_an_mlflow_server_of_its_own(
 @pytest.mark.server
 @pytest.mark.slow
 def test_ui_serves_the_workspace_and_stops_cleanly(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with socket.socket() as probe:
@@ -232,6 +232,8 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
         query = f"http://127.0.0.1:{port}/api/2.0/mlflow/registered-models/get?name=news"
         with urllib.request.urlopen(query, timeout=20) as answer:
             assert json.load(answer)["registered_model"]["name"] == "news"
+        link = json.loads(bpeline("show", "news/1", "--json").stdout)["link"]
+        assert link.startswith(f"http://127.0.0.1:{port}/")
         ui.send_signal(signal.SIGINT)
         assert ui.stdout.read().strip() == "stopped"
         assert ui.wait(30) == 0

@@ -81,6 +81,7 @@ def test_everything_on_postgresql(postgres: PostgresServer, corpus: Path, tmp_pa
             assert postgres.password.encode() not in seen_by_all
             trained = bpeline("train", str(corpus), "--name", "news", "--vocab-size", "300")
             assert "news/1" in trained
+            assert f"http://127.0.0.1:{mlflow}/#/models/news/versions/1" in trained
             shown = f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/registered-models/get?name=news"
             with urllib.request.urlopen(shown, timeout=30) as answer:
                 model = json.load(answer)["registered_model"]

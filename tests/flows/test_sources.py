@@ -152,12 +152,13 @@ def test_weights_hide_no_token_of_one_document_alone(
 ) -> None:
     """Twice the counts are more than any chunk has; the screen looks at what was counted."""
     shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
-    (tmp_path / "plain.txt").write_text(english_and_code[:20_000], encoding="utf-8")
+    pieces = [{"text": english_and_code[at : at + 2_000]} for at in range(0, 20_000, 2_000)]
+    (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, pieces)), encoding="utf-8")
     (tmp_path / "secret.txt").write_text("zqxjvk " * 50, encoding="utf-8")
     (tmp_path / "copy.txt").write_text("zqxjvk " * 70, encoding="utf-8")
     found = {}
     for weights in ((1, 0), (2, 0), (2, 1)):
-        sources = ["plain=plain.txt", f"secret:weight={weights[0]}=secret.txt",
+        sources = ["plain=plain.jsonl", f"secret:weight={weights[0]}=secret.txt",
                    f"copy:weight={weights[1]}=copy.txt"]  # fmt: skip
         typed = [part for one in sources for part in ("--source", one)]
         ended = bpeline("train", *typed, "--name", "n", "--vocab-size", 600, "--held-out", 0,

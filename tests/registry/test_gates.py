@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from registry import alias_history, promote, publish_version, rollback
-from registry.gates import Evidence, Rule, judge, read_rules, require
+from registry.gates import Evidence, Rule, every_rule_holds, judge, read_rules, require
 from registry.opening import Registry
 from registry.publishing.publication import Publication
 from tokenizer_core.errors import InvalidOption, PromotionRefused
@@ -165,6 +165,18 @@ def test_other_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None
         read_rules(tmp_path / "missing.toml")
 
 
+@pytest.mark.parametrize(
+    ("number", "said", "needed"),
+    [(1, "the rule holds", "the rule must hold"), (2, "all 2 rules hold", "all 2 rules must hold")],
+)
+def test_one_rule_is_spoken_of_as_one(number: int, said: str, needed: str) -> None:
+    rules = [Rule(RATIO, "higher")] * number
+    assert every_rule_holds(rules) == said
+    with pytest.raises(PromotionRefused) as refusal:
+        require(judge(rules, Evidence({})), "news/1")
+    assert refusal.value.accepted == f"for a promotion {needed}"
+
+
 def test_a_promotion_that_breaks_a_rule_moves_nothing(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -173,6 +185,8 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
         publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
     rules = [Rule(RATIO, "higher", 0.01)]
     assert promote("news/1", rules=rules).number == 1  # nobody was there
+    tags = registry.tracker.version("news", 1).tags  # type: ignore[union-attr]
+    assert tags["promotion"] == "champion: the rule held"
     with pytest.raises(PromotionRefused, match=r"news@champion cannot move to news/2.* 2\.4, "):
         promote("news/2", rules=rules)
     assert registry.tracker.aliases("news")["champion"] == 1

@@ -13,6 +13,7 @@ from corpus_files import counted, write
 from registry.catalogue.records import ChunkRecord
 from registry.gates import Evidence, Rule, judge
 from registry.screening import (
+    FEWEST_DOCUMENTS,
     ONE_CHUNK,
     ONE_DOCUMENT,
     SUSPICIOUS,
@@ -184,7 +185,7 @@ def test_of_two_copies_one_is_enough(corpus: Corpus, english_and_code: str) -> N
 
 def test_a_chunk_of_one_document_need_not_be_read(corpus: Corpus) -> None:
     path = corpus.add("a.txt", ["only " * 9])
-    corpus.add("b.txt", ["other words " * 9, "more"])
+    corpus.add("b.txt", ["other words " * 9, *["more"] * 9])
     tokenizer = corpus.train(270)
     path.unlink()
     found = corpus.screened(tokenizer)
@@ -192,11 +193,30 @@ def test_a_chunk_of_one_document_need_not_be_read(corpus: Corpus) -> None:
     assert found.unread == ()
 
 
-def test_a_corpus_of_one_document_says_nothing(corpus: Corpus, english_and_code: str) -> None:
-    corpus.add("a.txt", [english_and_code[:9_000]])
-    found = corpus.screened(corpus.train(300))
-    assert (found.chunks, found.one_document) == (0, ())
-    assert ONE_DOCUMENT not in found.metrics
+@pytest.mark.parametrize("files", [1, 2, 3])
+def test_of_few_documents_each_has_tokens_of_its_own_which_says_nothing(
+    corpus: Corpus, english_and_code: str, files: int
+) -> None:
+    documents = [english_and_code[at : at + 900] for at in range(0, 9_000, 900)]
+    assert len(documents) == FEWEST_DOCUMENTS
+    for number in range(files):
+        corpus.add(f"{number}.txt", documents[number : FEWEST_DOCUMENTS - 1 : files])
+    tokenizer = corpus.train(420)
+    found = corpus.screened(tokenizer)
+    assert (found.chunks, found.one_chunk, found.one_document, found.unread) == (0, (), (), ())
+    assert not {ONE_CHUNK, ONE_DOCUMENT} & found.metrics.keys()
+    verdicts = judge([Rule(ONE_DOCUMENT, "lower", None, 999)], Evidence({ALL: found.metrics}))
+    assert [str(one) for one in verdicts] == [f"{ONE_DOCUMENT} was not measured"]
+    corpus.add("one-more.txt", documents[-1:])
+    again = corpus.screened(tokenizer)
+    assert set(again.one_document) == alone(tokenizer, documents)
+    assert again.metrics[ONE_DOCUMENT] > 0
+
+
+def test_the_page_says_how_many_documents_are_few() -> None:
+    page = Path(__file__).parents[2] / "docs" / "evaluation.md"
+    said = " ".join(page.read_text(encoding="utf-8").split())
+    assert f"a corpus of fewer than {FEWEST_DOCUMENTS} documents neither" in said
 
 
 def test_tokens_alone_are_screened_and_special_ones_are_not(corpus: Corpus) -> None:
@@ -211,7 +231,7 @@ def test_tokens_alone_are_screened_and_special_ones_are_not(corpus: Corpus) -> N
 
 def test_counts_that_are_gone_are_said_to_be(corpus: Corpus, english_and_code: str) -> None:
     for name in ("a.txt", "b.txt"):
-        corpus.add(name, [english_and_code[:5_000], name])
+        corpus.add(name, [*(english_and_code[at : at + 900] for at in range(0, 9_000, 900)), name])
     tokenizer = corpus.train(300)
     trained = corpus.trained(tokenizer)
     WordCountStore(corpus.workspace).forget_shard(corpus.refs[0].key)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from registry.figures import draw_compression_curve, draw_token_lengths
-from registry.opening import Registry
+from registry.opening import Registry, open_registry, tracking_settings
 from registry.publishing.artifacts import FORMAT_FILES, all_files, format_files
 from registry.publishing.publication import CURVE_METRIC, Publication
+from registry.publishing.publish import publish_version
 from registry.publishing.registration import register_once
 from registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
 from registry.tracking.tracking import MlflowTracker
@@ -23,6 +24,7 @@ from registry.tracking.ui_links import (
     run_link,
     ui_base,
 )
+from registry.workspace.ui_port import remember_ui_port
 from tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
 Made = Callable[..., Publication]
@@ -226,4 +228,24 @@ def test_links_open_the_view_with_charts() -> None:
     assert all(one.endswith("workflowType=machine_learning") for one in links)
     assert "runs=%5B%22abc%22%2C%22def%22%5D&experiments=%5B%221%22%5D" in links[2]
     assert links[4].startswith("http://mlflow.local:5000/#/models/news/versions/3?")
-    assert ui_base("sqlite:////x/mlflow.sqlite").startswith("http://127.0.0.1:")
+    assert ui_base("sqlite:////x/mlflow.sqlite") == "http://127.0.0.1:5000"
+
+
+def test_links_name_the_port_at_which_the_pages_were_served_last(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    def published(word: bytes) -> tuple[str, str]:
+        again = open_registry()
+        version = publish_version(again.workspace, again.catalogue, again.tracker, made(word))
+        return version.link.split("/#")[0], version.ui_command
+
+    workspace = registry.workspace
+    assert published(b"the") == ("http://127.0.0.1:5000", "bpeline ui")
+    remember_ui_port(workspace, 5010)
+    assert published(b"and") == ("http://127.0.0.1:5010", "bpeline ui --port 5010")
+    for damaged in (b"", b"0", b"70000", b"-5", b"5" * 99, b"\xff", b"5010; rm"):
+        workspace.ui_port_file.write_bytes(damaged)
+        assert open_registry().tracker.settings.ui == "http://127.0.0.1:5000"
+    remember_ui_port(workspace, 5010)
+    elsewhere = tracking_settings("http://mlflow.local:5000", workspace)
+    assert (elsewhere.ui, elsewhere.ui_command) == ("http://mlflow.local:5000", "")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import regex
 import tiktoken
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -37,12 +38,27 @@ SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "<fim middle>", "。<é>")
 WITHOUT_PREFIXES = tuple(token for token in SPECIALS if token != "<|a|>")
 OWN_REGEXES = (r"\w+|[^\w\s]+|\s+(?!\S)|\s+", r"\p{Lu}?\p{Ll}+|\d{1,3}+|[^\s\p{L}\d]++")
 TEXTS_AT_ONCE = 2_000
-# Characters that had a class in Unicode 14; whatever is newer is another class for each engine.
-ASSIGNED = [
-    chr(point)
-    for point in range(0x110000)
-    if unicodedata.category(chr(point)) not in ("Cn", "Cs", "Co")
-]
+
+
+def _of_one_class_everywhere() -> list[str]:
+    """Characters of the same class in the Unicode of Python and in that of `regex`.
+
+    What is newer, or was put elsewhere since (U+0295 is no lower case any more), has another
+    class in each engine.
+    """
+    by_class: dict[str, list[str]] = {}
+    for character in map(chr, range(0x110000)):
+        by_class.setdefault(unicodedata.category(character), []).append(character)
+    for unknown in ("Cn", "Cs", "Co"):
+        del by_class[unknown]
+    return [
+        character
+        for name, characters in by_class.items()
+        for character in regex.findall(rf"\p{{{name}}}", "".join(characters))
+    ]
+
+
+ASSIGNED = _of_one_class_everywhere()
 COMMON = (
     *"aAbzZsStTeExyz019 \n\t\r.,'-_!?\"#/([{<|>}&~^$\\", *("  ", "   ", "\n\n", "\r\n", " \n"),
     *("\u00a0", "\u3000", "\u2028", "\x85", "\x1c", "\x0b", "\u200b", "\u1680", "\u180e"),

@@ -123,10 +123,15 @@ def test_a_dangling_link_is_refused_by_name(tmp_path: Path) -> None:
         names_of(tmp_path, "gone.txt")
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.zip", "a.txt.xz", "a.tar.gz", "a.bz2"])
+@pytest.mark.parametrize(
+    "name", ["a.parquet", "A.PARQUET", "a.arrow", "a.orc", "a.zip", "a.txt.xz", "a.tar.gz", "a.bz2"]
+)
 def test_files_that_cannot_be_text_are_refused_with_a_way_out(tmp_path: Path, name: str) -> None:
     make(tmp_path, name)
     with pytest.raises(CorpusError) as refusal:
         names_of(tmp_path, name)
     assert name in refusal.value.happened
     assert refusal.value.next_step
+    if name.lower().endswith(".parquet"):
+        assert "CVE-" in refusal.value.happened, "not a missing feature, a door kept shut"
+        assert ".jsonl" in refusal.value.next_step

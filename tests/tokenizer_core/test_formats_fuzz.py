@@ -1,13 +1,32 @@
-"""Vocabularies exported and imported, against tiktoken and HuggingFace: see `format_fuzz`."""
+"""Vocabularies exported and imported, against tiktoken and HuggingFace: see `format_fuzz`.
+
+A few thousand texts in every run. The tests marked `slow` share a million among all ways of a
+vocabulary and all patterns; ``--texts N --seed S`` chooses how many and which.
+"""
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
+from typing import Literal
 
 import format_fuzz
 import pytest
 
+Policy = Literal["all", "none"]
+
+POLICIES: tuple[Policy, ...] = ("all", "none")
 QUICK = ("gpt2", "cl100k", "own-0")
+NAMES = format_fuzz.case_names()
+
+
+def compare_under(policy: Policy, case: format_fuzz.Case, seed: int, block: int) -> None:
+    """Compare the ids of one block where all special tokens count, or none does."""
+    texts = format_fuzz.texts_of(seed, block)
+    theirs = case.with_specials if policy == "all" else case.without_specials
+    if case.ours.encode_batch(texts, None, policy) != list(theirs(texts)):
+        format_fuzz.compare(case, seed, block)  # tells which, and how to do it again
+        raise AssertionError(f"{case.name}, seed {seed}, block {block}: different the first time")
 
 
 @pytest.mark.parametrize(
@@ -19,11 +38,16 @@ def test_ids_agree_with_other_tools(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", format_fuzz.case_names())
-def test_ids_agree_with_other_tools_at_length(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_of_a_million_texts_are_those_of_other_tools(
+    name: str, many_texts: tuple[int, int], tmp_path: Path
+) -> None:
+    number, seed = many_texts
     case = format_fuzz.make_case(name, tmp_path)
-    for block in range(1, 4):
-        format_fuzz.compare(case, seed=12, block=block)
+    first = NAMES.index(name) * 1_000_000  # every case has texts of its own
+    blocks = -(-number // (format_fuzz.TEXTS_AT_ONCE * len(NAMES)))
+    for block, policy in zip(range(first, first + blocks), cycle(POLICIES), strict=False):
+        compare_under(policy, case, seed, block)
 
 
 def test_a_difference_is_told_in_one_line_that_does_it_again(tmp_path: Path) -> None:
@@ -31,3 +55,5 @@ def test_a_difference_is_told_in_one_line_that_does_it_again(tmp_path: Path) -> 
     wrong = format_fuzz.Case(case.name, case.ours, case.with_specials, case.with_specials)
     with pytest.raises(AssertionError, match=r"REPRO: .*'from-tiktoken gpt2' --seed 13"):
         format_fuzz.compare(wrong, seed=13, block=0)
+    with pytest.raises(AssertionError, match=r"REPRO: .*'from-tiktoken gpt2' --seed 13"):
+        compare_under("none", wrong, seed=13, block=0)

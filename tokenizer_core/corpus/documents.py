@@ -19,6 +19,16 @@ from tokenizer_core.text import Text, invalid_utf8_at
 _REPLACEMENT = "\ufffd"
 _REPLACEMENT_BYTES = 3
 _BYTE_ORDER_MARK = "\ufeff"
+# How files begin that other programs wrote in other encodings; the longer mark first.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+# Members and elements of one JSON line: Python takes 70 bytes for each `[]` of three.
+MOST_PARTS = 5_000_000
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +71,7 @@ def read_documents(raw: Text, file: SourceFile, begin: int, reading: Reading) ->
     """
     invalid = invalid_utf8_at(raw)
     if invalid >= 0 and reading.invalid_utf8 == "strict":
-        _refuse_utf8(file, begin + invalid)
+        _refuse_utf8(file, begin + invalid, raw.bytes(0, 4) if begin + invalid < 4 else b"")
     if file.format == "jsonl":
         return _read_json_lines(raw, file, begin, reading)
     return ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
@@ -98,13 +108,16 @@ def _replace_invalid(raw: Text) -> ChunkText:
     return ChunkText(text, np.array([[0, text.size]], np.int64), anchors, len(ranges))
 
 
-def _refuse_utf8(file: SourceFile, position: int) -> NoReturn:
+def _refuse_utf8(file: SourceFile, position: int, head: bytes) -> NoReturn:
+    marked = [name for mark, name in _OTHER_MARKS.items() if head.startswith(mark)]
     raise InvalidUtf8(
         f"{file.path} is not UTF-8 at byte {position}"
         + ("" if file.compression is None else " of its decompressed text"),
         "UTF-8; or any bytes when invalid ones may be read as U+FFFD",
-        'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python), or convert the file: '
-        "`iconv -f LATIN1 -t UTF-8`",
+        f"it begins as {marked[0]} does, so convert the file: `iconv -f {marked[0]} -t UTF-8`"
+        if marked
+        else 'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python), or convert the '
+        "file: `iconv -f LATIN1 -t UTF-8`",
     )
 
 
@@ -141,6 +154,9 @@ def _document_of(
     replaced = characters.count(_REPLACEMENT) - line.count(_REPLACEMENT.encode())
     if position == 0:
         characters = characters.removeprefix(_BYTE_ORDER_MARK)
+    if _has_too_many_parts(line):
+        what = f"has more than {MOST_PARTS:,} members and elements"
+        _refuse_line(file, position, what, reading.text_field)
     try:
         record = json.loads(characters)
     except (ValueError, RecursionError) as error:
@@ -158,6 +174,21 @@ def _document_of(
             _refuse_line(file, position, "escapes half a surrogate pair", reading.text_field)
     whole = document.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return whole.encode(), replaced + whole.count(_REPLACEMENT) - document.count(_REPLACEMENT)
+
+
+def _has_too_many_parts(line: bytes) -> bool:
+    """Whether a JSON line has too many members and elements, not counting what its strings say."""
+    if len(line) <= MOST_PARTS or sum(map(line.count, (b",", b"[", b"{"))) <= MOST_PARTS:
+        return False
+    unescaped = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    found, within = 0, False
+    for at in range(0, len(unescaped), _BLOCK):
+        block = np.frombuffer(unescaped, np.uint8, min(_BLOCK, len(unescaped) - at), at)
+        strings = np.logical_xor.accumulate(block == ord('"')) ^ within
+        separators = (block == ord(",")) | (block == ord("[")) | (block == ord("{"))
+        found += int(np.count_nonzero(separators & ~strings))
+        within = bool(strings[-1])
+    return found > MOST_PARTS
 
 
 def _refuse_line(file: SourceFile, position: int, what: str, field: str) -> NoReturn:

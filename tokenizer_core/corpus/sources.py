@@ -29,7 +29,15 @@ _REFUSED = {
     ".zip": "unzip -p {} | zstd > corpus.txt.zst",
     ".tar": "unpack it and name the directory instead",
     ".tgz": "unpack it and name the directory instead",
-    ".parquet": "write its text column as JSON lines (.jsonl) first",
+    **dict.fromkeys(
+        (".parquet", ".arrow", ".feather", ".orc"),
+        "write its text column as JSON lines (.jsonl) first, where a file that takes over the "
+        "program reading it can do no harm",
+    ),
+}
+# Why, where that is not plain: what a reader of these does with a hostile file, others have seen.
+_REASONS = {
+    ".parquet": "their decompressors have written where crafted files said (CVE-2026-111497)"
 }
 ACCEPTED = (
     "text files, .jsonl files, both also as .gz or .zst, directories of "
@@ -84,14 +92,14 @@ class SourceFile:
     inode: int
 
 
-AnyPath = str | os.PathLike[str] | Source
+AnyPath = str | bytes | os.PathLike[str] | Source
 
 
 def sources_of(paths: AnyPath | Iterable[AnyPath]) -> list[Source]:
     """Sources from paths, globs and sources, or from a single one of them."""
-    if isinstance(paths, str | os.PathLike | Source):
+    if isinstance(paths, str | bytes | os.PathLike | Source):
         paths = [paths]
-    return [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
+    return [path if isinstance(path, Source) else Source(os.fsdecode(path)) for path in paths]
 
 
 def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
@@ -103,14 +111,16 @@ def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
     several names (hard links, symbolic links, overlapping globs).
 
     Raises:
-        InvalidOption: no source at all.
+        InvalidOption: no source at all, or one without a name.
         MissingSource: a source that names nothing; the message suggests similar names.
         UnreadableSource: a pipe, device or socket, a file that cannot be text by its name, or
             one that this user may not read.
     """
-    if not sources:
+    if not sources or not all(source.pattern for source in sources):
         raise InvalidOption(
-            "no source was given", f"at least one; accepted are {ACCEPTED}", "name a file"
+            "the name of a source is empty" if sources else "no source was given",
+            f"at least one; accepted are {ACCEPTED}",
+            "name a file",
         )
     found: dict[tuple[int | str, int], SourceFile] = {}
     for source in sources:
@@ -216,8 +226,9 @@ def _status_of_text(path: str) -> os.stat_result:
 def _refuse_by_name(path: str) -> None:
     suffix = os.path.splitext(_plain_name(path))[1]
     if suffix in _REFUSED:
+        why = f": {_REASONS[suffix]}" if suffix in _REASONS else ""
         raise UnreadableSource(
-            f"{path} is not text: {suffix} files are not read",
+            f"{path} is not text: {suffix} files are not read{why}",
             f"accepted are {ACCEPTED}",
             _REFUSED[suffix].format(path),
         )
@@ -256,7 +267,7 @@ def _missing(pattern: str) -> MissingSource:
             f"name the files themselves if they are text: '{os.path.join(pattern, '*')}'",
         )
     parent = Path(pattern).parent
-    while not parent.is_dir() and parent != parent.parent:
+    while not os.path.isdir(parent) and parent != parent.parent:
         parent = parent.parent
     try:
         names = sorted(os.listdir(parent))

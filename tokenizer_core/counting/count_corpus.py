@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizer_core.corpus.chunking import ChunkGroup, plan_chunk_groups, read_chunks
 from tokenizer_core.corpus.held_out import hold_out
 from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
+from tokenizer_core.corpus.sources import AnyPath, SourceFile, find_source_files, sources_of
 from tokenizer_core.counting.chunk_counts import documents_between
 from tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from tokenizer_core.counting.word_counts import WordCounts
@@ -31,8 +30,6 @@ from tokenizer_core.text import Text, invalid_utf8_at
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.
 _CHUNK_BYTES = 4 << 20
-
-AnyPath = str | os.PathLike[str] | Source
 
 
 def count_words(
@@ -76,9 +73,7 @@ def count_words(
         invalid_utf8,
         text_field,
     )
-    if isinstance(paths, str | os.PathLike | Source):
-        paths = [paths]
-    sources = [path if isinstance(path, Source) else Source(os.fspath(path)) for path in paths]
+    sources = sources_of(paths)
     workers = available_processors() if workers is None else workers
     if workers < 1:
         raise InvalidOption(

@@ -107,7 +107,8 @@ def save(
     content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)
-    DURABLE.write(path / MANIFEST, content.encode())
+    # Names of files, which provenance has, need not be UTF-8: what is not becomes a JSON escape.
+    DURABLE.write(path / MANIFEST, content.encode(errors="backslashreplace"))
 
 
 def load(path: Path) -> Tokenizer:

@@ -50,7 +50,8 @@ def cache_directory() -> Path | None:
     """The private directory of compiled kernels, or None when no trustworthy one can be had.
 
     Numba's cache files are pickles, so the directory must belong to this user and be closed to
-    all others (mode 0700). ``BPELINE_KERNEL_CACHE`` names another place.
+    all others (mode 0700); one that others could write to is emptied first.
+    ``BPELINE_KERNEL_CACHE`` names another place.
     """
     home = os.environ.get("BPELINE_KERNEL_CACHE")
     if home is None:
@@ -68,6 +69,9 @@ def cache_directory() -> Path | None:
     if status.st_mode & 0o077:
         try:
             directory.chmod(0o700)
+            if status.st_mode & 0o022:  # others could put files there, and these are pickles
+                for path in directory.iterdir():
+                    path.unlink()
         except OSError:
             return None
     if new:

@@ -1,0 +1,164 @@
+"""JSON lines and compressed files that were made to fill the memory or to be misread.
+
+What is no record is refused at its byte; what is one is counted, however it looks; nothing takes
+more memory than a few times the line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from corpus_files import GPT2
+
+from tokenizer_core import count_words, reference
+from tokenizer_core.corpus import documents
+from tokenizer_core.errors import InvalidUtf8, UnreadableSource
+
+ROOT = Path(__file__).parents[2]
+
+
+def counted(path: Any, **options: Any) -> Counter[bytes]:
+    counts = count_words([path], pattern="gpt2", **options)
+    return Counter(dict(zip(counts.words(), counts.counts.tolist(), strict=True)))
+
+
+def expected(*texts: str) -> Counter[bytes]:
+    return Counter(reference.count_words(list(texts), GPT2.regex))
+
+
+# ---- JSON lines -----------------------------------------------------------------------------
+
+WRONG = {
+    "deep": (b'{"x": ' + b"[" * 200_000, "recursion|nested"),
+    "deep and closed": (b'{"x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "recursion|nested"),
+    "an integer of 10,000 digits": (b'{"id": ' + b"9" * 10_000 + b', "text": "a"}', "digits"),
+    "not a number": (b'{"text": NaN}', "something other than text"),
+    "no text": (b'{"body": "b"}', "has no field 'text'"),
+    "null": (b'{"text": null}', "has no field 'text'"),
+    "a list": (b'["text"]', "not a JSON object"),
+    "NUL behind": (b'{"text": "a"}\0', "not JSON"),
+    "two on a line": (b'{"text": "a"} {"text": "b"}', "not JSON"),
+    "a carriage return between two": (b'{"text": "a"}\r{"text": "b"}', "not JSON"),
+    "a line separator between two": ('{"text": "a"}\u2028{"text": "b"}'.encode(), "not JSON"),
+    "a mark in the middle": (b'\xef\xbb\xbf{"text": "b"}', "BOM"),
+    "half a pair": (b'{"text": "\\udc00"}', "half a surrogate pair"),
+    "a bare control": (b'{"text": "a\tb"}', "not JSON"),
+    "a trailing comma": (b'{"text": "a",}', "not JSON"),
+    "single quotes": (b"{'text': 'a'}", "not JSON"),
+    "an unknown escape": (b'{"text": "\\x41"}', "not JSON"),
+    "cut off": (b'{"text": "a', "not JSON"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_line_that_is_no_record_is_refused_at_its_byte(tmp_path: Path, kind: str) -> None:
+    line, message = WRONG[kind]
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "good"}\n' + line + b"\n")
+    begin = time.process_time()
+    with pytest.raises(UnreadableSource, match=message) as refusal:
+        counted(tmp_path / "a.jsonl")
+    assert "the line at byte 17 of " in refusal.value.happened
+    assert time.process_time() - begin < 5
+
+
+def test_what_other_fields_say_is_no_matter_and_of_two_texts_the_last_counts(
+    tmp_path: Path,
+) -> None:
+    lines = [b'{"id": NaN, "x": -Infinity, "text": "a"}', b'{"id": 1e999999, "text": "b"}',
+             b'{"text": "c", "text": "d"}', b'{"\\ud800": 1, "text": "\\ud83d\\ude00"}',
+             b'{"' + b"k" * 1_000_000 + b'": 1, "text": "e"}']  # fmt: skip
+    (tmp_path / "a.jsonl").write_bytes(b"\r\n".join(lines))
+    assert counted(tmp_path / "a.jsonl") == expected("a", "b", "d", "\N{GRINNING FACE}", "e")
+
+
+COUNTS = """
+import resource, sys
+from tokenizer_core import count_words
+from tokenizer_core.errors import BpelineError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    count_words([sys.argv[1]], pattern="gpt2")
+    said = "counted"
+except BpelineError as error:
+    said = error.happened
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10, said)
+"""
+
+
+def counted_elsewhere(path: Path) -> tuple[int, str]:
+    """MiB taken by counting a file in a fresh process, and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS, str(path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    megabytes, said = done.stdout.split(" ", 1)
+    return int(megabytes), said.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", [b"[],", b'"",'])
+def test_a_line_of_a_hundred_megabytes_of_structure_is_refused(
+    tmp_path: Path, piece: bytes
+) -> None:
+    number = (100 << 20) // len(piece)
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "x": [' + piece * number + b"0]}")
+    megabytes, said = counted_elsewhere(tmp_path / "a.jsonl")
+    assert f"has more than {documents.MOST_PARTS:,} members and elements" in said
+    assert megabytes < 900
+
+
+@pytest.mark.slow
+def test_a_line_of_a_hundred_megabytes_of_text_is_counted_however_it_looks(tmp_path: Path) -> None:
+    text = '[{,"\\ ' * (14 << 20)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}))
+    megabytes, said = counted_elsewhere(tmp_path / "a.jsonl")
+    assert said == "counted"
+    assert megabytes < 1_000
+
+
+def test_parts_are_counted_outside_of_strings_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MOST_PARTS", 20)
+    texts = [",[{" * 30, '\\"[,' * 30, "\\", '"', "\\\\" * 9 + '"[[,,{{' * 9]
+    lines = [json.dumps({"x": [text, text], "text": text}) for text in texts]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert counted(tmp_path / "a.jsonl") == expected(*texts)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"x": list(range(21)), "text": "a"}))
+    with pytest.raises(UnreadableSource, match="more than 20 members"):
+        counted(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_text('{"text": "' + ",[{" * 30)  # a string without an end
+    with pytest.raises(UnreadableSource):
+        counted(tmp_path / "a.jsonl")
+
+
+# ---- compressed -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.txt.zst"])
+def test_bombs_are_refused_in_bounded_memory(tmp_path: Path, name: str) -> None:
+    pack = gzip.compress if name.endswith("gz") else zstandard.compress
+    (tmp_path / name).write_bytes(pack(b" " * (300 << 20)))
+    megabytes, said = counted_elsewhere(tmp_path / name)
+    assert "is a decompression bomb" in said
+    assert megabytes < 500
+
+
+def test_what_is_compressed_twice_or_followed_by_something_else_is_refused(tmp_path: Path) -> None:
+    once = gzip.compress(b"hello words")
+    for content in (gzip.compress(once), once + b"garbage", once[:-1], once[5:], b"\x1f\x8b"):
+        (tmp_path / "a.txt.gz").write_bytes(content)
+        with pytest.raises((UnreadableSource, InvalidUtf8), match=r"a\.txt\.gz"):
+            counted(tmp_path / "a.txt.gz")
+    (tmp_path / "a.txt.gz").write_bytes(once + bytes(100) + once)
+    assert counted(tmp_path / "a.txt.gz") == expected("hello wordshello words")
