@@ -57,6 +57,7 @@ class Evaluated:
     """What was measured, and on what.
 
     Attributes:
+        tokenizer: the new one, as learned.
         evaluation: the figures.
         sources: what the texts were.
         held_out: whether training had not seen them.
@@ -68,6 +69,7 @@ class Evaluated:
         comparison: to the present champion; None when there is none.
     """
 
+    tokenizer: Tokenizer
     evaluation: Evaluation
     sources: tuple[MeasuredSource, ...]
     held_out: bool
@@ -180,6 +182,7 @@ def evaluate(
     made = MadeTokens.of(tokenizer, trained_on)
     use = token_use(tokenizer, trained_on, made)
     return Evaluated(
+        tokenizer,
         evaluation,
         texts.sources(evaluation),
         texts.held_out,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from flows.evaluation.evaluate import Evaluated
 from flows.steps import step
 from flows.training.combine_counts import CountedWords
-from flows.training.learn import Learned
 from flows.training.plan_chunks import CorpusPlan
 from flows.training.training_request import TrainingRequest
 from registry.screening import ONE_DOCUMENT, Screening, TrainedOn, screen
@@ -43,7 +42,6 @@ class ScreenedTokens:
 
 @step(name="screen tokens")
 def screen_tokens(
-    learned: Learned,
     words: CountedWords,
     plan: CorpusPlan,
     evaluated: Evaluated,
@@ -54,12 +52,12 @@ def screen_tokens(
 
     Args:
         plan: of the files whose words were counted.
-        evaluated: for the tokens of the words trained on.
+        evaluated: the tokenizer, and its tokens in the words trained on.
 
     Raises:
         CorruptFile: counts are damaged; the step before makes them anew.
     """
-    tokenizer = learned.tokenizer(request)
+    tokenizer = evaluated.tokenizer
     store = WordCountStore(workspace)
     weighted = store.open_table(words.table)
     files = corpus_record(workspace, words.corpus_digest) or ()

@@ -23,7 +23,7 @@ SOURCE = MeasuredSource("held-out", (), None, None, "", 1, 9)
 def of_size(documents: int, size: int, held_out: bool = True) -> Evaluated:
     report = replace(EVALUATION.report, documents=documents, bytes=size)
     evaluation: Evaluation = replace(EVALUATION, report=report)
-    return Evaluated(evaluation, (SOURCE,), held_out, False, {}, MADE, USE, None, None)
+    return Evaluated(BYTES, evaluation, (SOURCE,), held_out, False, {}, MADE, USE, None, None)
 
 
 @pytest.mark.parametrize(
