@@ -158,11 +158,12 @@ def cluster_block(results: Sequence[Mapping[str, Any]]) -> str:
 
 def nightly_block(result: Mapping[str, Any]) -> str:
     """The whole command again when 1 % of the corpus is new, beside a run from scratch."""
+    rounds = len(result["rounds"])
+    taken = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
     said = (
         "`bpeline train` in a process of its own, from starting to publishing in MLflow, when 1 % "
         "of the corpus is new since the run before, and on the same corpus from scratch; both "
-        "come to the same tokenizer. Medians of "
-        f"{len(result['rounds'])} rounds; `python -m benchmarks.nightly FILE…` measures it."
+        f"come to the same tokenizer. {taken}; `python -m benchmarks.nightly FILE…` measures it."
     )
     busy = f"The machine was shared (load {result['load']}): CPU seconds vary least."
     notes = [_wrapped(busy)] if result["load"] >= _QUIET else []

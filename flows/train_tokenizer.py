@@ -128,7 +128,7 @@ def train_tokenizer(
                     evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
                     outcome(evaluated.outcome)
                 with run.step("screen tokens") as outcome:
-                    screened = screen_tokens(learned, words, request, run.workspace)
+                    screened = screen_tokens(words, plan, evaluated, request, run.workspace)
                     outcome(screened.outcome)
         summary = summarize(run, corpus, words, learned, evaluated, screened)
         with run.step("publish") as outcome:

@@ -4,44 +4,33 @@ A token is *of one document* when the training text of that document alone made 
 lead to it fired in its words and nowhere else. Documents are what training read as such: text
 between special tokens, or the record of a JSON line; what was held out made nothing.
 
-Word counts are kept by chunk. So the chunk in which a token was met first is looked up; if its
-counts hold all of the token's occurrences, that chunk alone is read again and its documents are
-encoded. A chunk whose text has gone or changed leaves "in one chunk only".
+How that is found out is told in `registry.token_places`. A chunk whose text has gone or changed
+leaves "in one chunk only".
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from registry.word_counts.shards import ShardFiles, shard_key
-from tokenizer_core.corpus.chunking import CHUNK_BYTES
-from tokenizer_core.corpus.rereading import read_again
+from registry.token_places import Places, TrainedOn, of_one_chunk, of_one_document
+from registry.word_counts.shards import ShardFiles
+from tokenizer_core.evaluation.made_tokens import MadeTokens
 from tokenizer_core.evaluation.personal_data import KINDS, Kind, Suspicion, suspicious_tokens
-from tokenizer_core.evaluation.token_documents import (
-    NOWHERE,
-    MergeTree,
-    first_positions,
-    of_one_document,
-)
-from tokenizer_core.evaluation.token_use import token_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from registry.word_counts.corpus_record import RecordedFile
     from registry.workspace.workspace import Workspace
-    from tokenizer_core.corpus.documents import ChunkText
-    from tokenizer_core.corpus.reading import Reading
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.evaluation.token_use import TokenUse
     from tokenizer_core.tokenizer import Tokenizer
+
+__all__ = ["Screening", "TrainedOn", "kept_screening", "screen"]
 
 # What MLflow shows and rules of promotion name.
 METRIC_OF_KIND = {
@@ -118,62 +107,10 @@ class Screening:
         return cls(suspicions, int(record["chunks"]), *listed)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedOn:
-    """The text a tokenizer learned from, as far as it is known.
-
-    Attributes:
-        words: all of its words, each as often as it occurs, whatever the weight of its source;
-            first positions are bytes of the corpus, file after file.
-        use: of the tokenizer's tokens in them.
-        files: of the corpus, in order.
-        reading, chunk_bytes: how they were read.
-    """
-
-    words: WordCounts
-    use: TokenUse
-    files: Sequence[RecordedFile]
-    reading: Reading
-    chunk_bytes: int = CHUNK_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """The chunks of a corpus.
-
-    Attributes:
-        begins: int64, ascending: the position of each chunk's first byte in the corpus.
-        keys: of each chunk's counts.
-        found: key → (path, ordinal, digest) of every place with this chunk.
-    """
-
-    begins: NDArray[np.int64]
-    keys: list[str]
-    found: dict[str, list[tuple[str, int, str]]]
-
-    @classmethod
-    def of(cls, trained: TrainedOn) -> _Places:
-        begins, keys = [], []
-        found: dict[str, list[tuple[str, int, str]]] = {}
-        base = 0
-        for file in trained.files:
-            digest = trained.reading.of_source(file.source).digest
-            for chunk in file.chunks:
-                key = shard_key(chunk.digest, digest)
-                begins.append(base + chunk.begin)
-                keys.append(key)
-                found.setdefault(key, []).append((file.path, chunk.ordinal, chunk.digest))
-            base += file.chunks[-1].end if file.chunks else 0
-        return cls(np.array(begins, np.int64), keys, found)
-
-
 def screen(
     tokenizer: Tokenizer, workspace: Workspace, trained: TrainedOn | None = None
 ) -> Screening:
     """Screen the tokens of a version.
-
-    Costs the counts of every chunk in which some token was met first, in an evenly mixed corpus a
-    few of them; and the text of those that alone have all occurrences of one.
 
     Args:
         tokenizer: special tokens, which somebody chose, are left out.
@@ -187,27 +124,23 @@ def screen(
     suspicions = tuple(sorted(suspicious_tokens(ordinary.items()), key=lambda one: one.id))
     if trained is None or not trained.files:
         return Screening(suspicions)
-    places, files = _Places.of(trained), ShardFiles(workspace)
+    places, files = Places.of(trained), ShardFiles(workspace)
     documents = accumulate(files.read(key).documents for key in places.keys)
     if all(number < FEWEST_DOCUMENTS for number in documents):  # reads no further than that
         return Screening(suspicions)
-    tree = MergeTree(tokenizer)
+    words = trained.words.in_order_of_sight()
+    if trained.made is None or words is not trained.words:
+        trained = replace(trained, words=words, made=MadeTokens.of(tokenizer, words))
     ids = np.array(sorted(i for i, token in ordinary.items() if len(token) > 1), np.int64)
-    alone = _of_one_chunk(tokenizer, tree, ids, trained, places, files)
-    one_document, unread = [], dict(alone)
-    for key in alone:
-        if files.read(key).documents == 1:
-            one_document.append(unread.pop(key))
-    for key, text in _texts(list(unread), places, trained):
-        candidates = unread.pop(key)
-        one_document.append(of_one_document(tokenizer, tree, candidates, text, trained.reading))
+    alone = of_one_chunk(tokenizer, ids, trained, places, files)
+    one_document, unread = of_one_document(tokenizer, alone, trained, places, files)
     chunks = len(places.found)
     return Screening(
         suspicions,
         chunks,
         _ascending(alone.values()) if chunks > 1 else (),
         _ascending(one_document),
-        _ascending(unread.values()),
+        _ascending(unread),
     )
 
 
@@ -216,52 +149,6 @@ def kept_screening(evaluation: Mapping[str, Any] | None, tokenizer: Tokenizer) -
     with suppress(KeyError, TypeError, ValueError):
         return Screening.from_record((evaluation or {})["screening"], tokenizer)
     return None
-
-
-def _of_one_chunk(
-    tokenizer: Tokenizer,
-    tree: MergeTree,
-    ids: NDArray[np.int64],
-    trained: TrainedOn,
-    places: _Places,
-    files: ShardFiles,
-) -> dict[str, NDArray[np.int64]]:
-    """Key of a chunk's counts → the tokens all of whose occurrences it has."""
-    if len(places.keys) == 1:
-        met = ids[trained.use.made[ids] > 0]
-        return {places.keys[0]: met} if len(met) else {}
-    first = first_positions(tokenizer, trained.words, tree)[ids]
-    ids, first = ids[first != NOWHERE], first[first != NOWHERE]
-    chunk = np.searchsorted(places.begins, first, "right") - 1
-    found: dict[str, NDArray[np.int64]] = {}
-    for place in np.unique(chunk).tolist():
-        key = places.keys[place]
-        counts = files.counts(files.read(key), tokenizer.pattern)
-        here = ids[chunk == place]
-        alone = here[token_use(tokenizer, counts).made[here] == trained.use.made[here]]
-        if len(alone):
-            found[key] = alone
-    return found
-
-
-def _texts(
-    keys: Sequence[str], places: _Places, trained: TrainedOn
-) -> Iterator[tuple[str, ChunkText]]:
-    """The chunks whose text still lies somewhere unchanged, each once; no file is read twice."""
-    wanted = set(keys)
-    by_path: dict[str, dict[int, tuple[str, str]]] = {}
-    for key in keys:
-        for path, ordinal, digest in places.found[key]:
-            by_path.setdefault(path, {})[ordinal] = key, digest
-    sources = {file.path: file.source for file in trained.files}
-    for path, cells in by_path.items():
-        reading = trained.reading.of_source(sources[path])
-        ordinals = [ordinal for ordinal, (key, _) in cells.items() if key in wanted]
-        for chunk, text in read_again(path, ordinals, reading, trained.chunk_bytes):
-            key, digest = cells[chunk.ordinal]
-            if chunk.digest == digest and key in wanted:
-                wanted.remove(key)
-                yield key, text
 
 
 def _ascending(parts: Iterable[NDArray[np.int64]]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import click
 
 from flows.cli.options import echo_json, engine_option, json_option, workspace_option
 from flows.training.algorithm_options import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
+from tokenizer_core.collection_pause import garbage_collection_paused
 from tokenizer_core.errors import InvalidOption, PromotionRefused
 
 if TYPE_CHECKING:
@@ -366,7 +367,8 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
         listener.note(chosen.remark)
     with progress.listening(listener):
         if chosen.prefect_api is None:
-            from flows.train_tokenizer import train_tokenizer
+            with garbage_collection_paused():
+                from flows.train_tokenizer import train_tokenizer
 
             return train_tokenizer(**parameters)
         settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)

@@ -30,10 +30,12 @@ from tokenizer_core.counting.chunk_counts import documents_between
 from tokenizer_core.digests import digest_of, digest_of_bytes
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer, RegistryError
 from tokenizer_core.evaluation.compression_curve import has_curve
+from tokenizer_core.evaluation.made_tokens import MadeTokens
 from tokenizer_core.evaluation.metric_names import ALL
 from tokenizer_core.evaluation.metrics import CompressionReport
 from tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
 from tokenizer_core.evaluation.token_usage import TokenUsage, token_usage
+from tokenizer_core.evaluation.token_use import TokenUse, token_use
 from tokenizer_core.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -55,20 +57,26 @@ class Evaluated:
     """What was measured, and on what.
 
     Attributes:
+        tokenizer: the new one, as learned.
         evaluation: the figures.
         sources: what the texts were.
         held_out: whether training had not seen them.
         parallel: whether the texts of all languages say the same.
         references: label → what the tokenizers compared with are called.
+        made: the tokens of the words trained on.
+        use: how often each occurs in them.
         usage: how the words trained on use the vocab; None for other algorithms.
         comparison: to the present champion; None when there is none.
     """
 
+    tokenizer: Tokenizer
     evaluation: Evaluation
     sources: tuple[MeasuredSource, ...]
     held_out: bool
     parallel: bool
     references: Mapping[str, str]
+    made: MadeTokens
+    use: TokenUse
     usage: TokenUsage | None
     comparison: VersionComparison | None
 
@@ -170,13 +178,19 @@ def evaluate(
             "every document survives: this is a defect of bpeline",
             "report it; nothing was published",
         )
+    trained_on = WordCountStore(workspace).open_table(words.table)
+    made = MadeTokens.of(tokenizer, trained_on)
+    use = token_use(tokenizer, trained_on, made)
     return Evaluated(
+        tokenizer,
         evaluation,
         texts.sources(evaluation),
         texts.held_out,
         setup.parallel,
         references,
-        _usage(tokenizer, words, workspace),
+        made,
+        use,
+        token_usage(tokenizer, use) if has_curve(tokenizer) else None,
         None
         if champion is None
         else compare_evaluated(
@@ -277,12 +291,6 @@ def _champion(registry: Registry, name: str) -> tuple[ResolvedVersion, Tokenizer
     except (RegistryError, CorruptFile, InvalidTokenizer) as error:
         progress.current().note(f"not compared with {name}@{CHAMPION}: {error.happened}")
         return None
-
-
-def _usage(tokenizer: Tokenizer, words: CountedWords, workspace: Workspace) -> TokenUsage | None:
-    if not has_curve(tokenizer):
-        return None
-    return token_usage(tokenizer, WordCountStore(workspace).open_table(words.table))
 
 
 def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:

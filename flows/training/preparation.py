@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from registry.figures import load_library
+from tokenizer_core.collection_pause import garbage_collection_paused
 
 if TYPE_CHECKING:
     from registry.tracking.tracking import MlflowTracker
@@ -33,7 +34,8 @@ def prepared(tracker: MlflowTracker) -> Iterator[threading.Thread]:
 
 def _prepare(tracker: MlflowTracker) -> None:
     try:
-        tracker.prepare()
-        load_library()
+        with garbage_collection_paused():
+            tracker.prepare()
+            load_library()
     except Exception:  # publishing meets the same error, and tells it
         return

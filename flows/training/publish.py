@@ -73,7 +73,7 @@ def publish(
         DiskFull: no space left.
     """
     registry = open_registry(workspace)
-    tokenizer = learned.tokenizer(request)
+    tokenizer = evaluated.tokenizer
     with workspace.temporary_directory("publish") as directory:
         figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
         provenance = _provenance(summary, learned, words, request)

@@ -53,6 +53,7 @@ class Shard:
         held_out_bytes: bytes of these.
         counts_seal: of the file of words.
         held_out_seal: of the file of held-out documents; None when there is none.
+        parts: in how many parts the chunk was counted; 0 where that was not kept.
     """
 
     key: str
@@ -68,6 +69,7 @@ class Shard:
     held_out_bytes: int
     counts_seal: FileSeal
     held_out_seal: FileSeal | None
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class ShardFiles:
             held_out_bytes=sum(map(len, held_out)),
             counts_seal=counts_seal,
             held_out_seal=held_out_seal,
+            parts=int(counted.parts),
         )
         write_record(self._workspace.shard_manifest(key), _as_record(shard), self._workspace)
         return shard
@@ -239,7 +242,8 @@ def _as_record(shard: Shard) -> dict[str, Any]:
 
 
 def _from_record(record: dict[str, Any]) -> Shard:
-    values = {name: record[name] for name in Shard.__slots__}
+    values = {name: record[name] for name in Shard.__slots__ if name != "parts"}
+    values["parts"] = record.get("parts", 0)
     values["pattern"] = SplitPattern.from_record(values["pattern"])
     for name in ("counts_seal", "held_out_seal"):
         values[name] = None if values[name] is None else FileSeal(*values[name])

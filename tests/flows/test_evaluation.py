@@ -8,18 +8,22 @@ import pytest
 
 from flows.evaluation.evaluate import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
 from registry.measured import MeasuredSource
-from tokenizer_core import Tokenizer
+from tokenizer_core import Tokenizer, WordCounts
+from tokenizer_core.evaluation.made_tokens import MadeTokens
 from tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
+from tokenizer_core.evaluation.token_use import token_use
 
 BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
 EVALUATION = evaluate_texts(BYTES, {}, [EvaluationText("held-out", [b"low lower"])])[0]
+NOTHING = WordCounts.empty()
+MADE, USE = MadeTokens.of(BYTES, NOTHING), token_use(BYTES, NOTHING)
 SOURCE = MeasuredSource("held-out", (), None, None, "", 1, 9)
 
 
 def of_size(documents: int, size: int, held_out: bool = True) -> Evaluated:
     report = replace(EVALUATION.report, documents=documents, bytes=size)
     evaluation: Evaluation = replace(EVALUATION, report=report)
-    return Evaluated(evaluation, (SOURCE,), held_out, False, {}, None, None)
+    return Evaluated(BYTES, evaluation, (SOURCE,), held_out, False, {}, MADE, USE, None, None)
 
 
 @pytest.mark.parametrize(

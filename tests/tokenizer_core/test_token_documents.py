@@ -17,13 +17,9 @@ from tokenizer_core.corpus.documents import ChunkText
 from tokenizer_core.corpus.reading import Reading
 from tokenizer_core.corpus.rereading import read_again
 from tokenizer_core.counting.chunk_counts import count_chunk
-from tokenizer_core.evaluation import token_documents
-from tokenizer_core.evaluation.token_documents import (
-    NOWHERE,
-    MergeTree,
-    first_positions,
-    of_one_document,
-)
+from tokenizer_core.evaluation import made_tokens, token_documents
+from tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree
+from tokenizer_core.evaluation.token_documents import made_in_one_document
 from tokenizer_core.evaluation.token_use import token_use
 from tokenizer_core.splitting.pretokenization import pre_tokens
 from tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
@@ -58,7 +54,7 @@ def found(
     long = {i for i, token in tokenizer.vocab.items() if len(token) > 1} if ids is None else ids
     candidates = np.array(sorted(long), np.int64)
     tree = MergeTree(tokenizer)
-    return set(of_one_document(tokenizer, tree, candidates, text, reading).tolist())
+    return set(made_in_one_document(tokenizer, tree, candidates, text, reading).tolist())
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +84,7 @@ def tokenizer(words: WordCounts) -> Tokenizer:
 
 
 @pytest.mark.parametrize("batch", [1, 5_000, 4 << 20])
-def test_tokens_of_one_document_are_those_whose_merges_fire_in_one(
+def test_tokens_made_in_one_document_are_those_whose_merges_fire_in_one(
     tokenizer: Tokenizer, documents: list[str], tmp_path: Path, batch: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -184,19 +180,64 @@ def test_reading_ends_when_nothing_is_left(
     assert len(batches) < 10
 
 
-def test_first_positions_are_those_of_the_first_word(
+def made_by_each(tokenizer: Tokenizer, words: WordCounts) -> list[set[int]]:
+    """The reference: for each word the ids that come about in it."""
+    made = []
+    for word in words.words():
+        merges = tokenizer.explainer.token(word).merges
+        made.append({tokenizer.token_to_id(merge.left + merge.right) for merge in merges})
+    return made
+
+
+@pytest.mark.parametrize("batch", [7, 1 << 18])
+def test_made_tokens_are_where_their_merges_fire(
+    tokenizer: Tokenizer, words: WordCounts, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made_tokens, "_WORDS_AT_A_TIME", batch)
+    made, each = MadeTokens.of(tokenizer, words), made_by_each(tokenizer, words)
+    values = np.random.default_rng(3).integers(0, 50, len(words))
+    smallest, largest = made.smallest(values), made.largest(values)
+    where: dict[int, list[int]] = {}
+    for value, ids in zip(values.tolist(), each, strict=True):
+        for id_ in ids:
+            where.setdefault(id_, []).append(value)
+    long = [i for i, token in tokenizer.vocab.items() if len(token) > 1 and token != END.encode()]
+    assert {i: int(smallest[i]) for i in long if smallest[i] != NOWHERE} == {
+        i: min(found) for i, found in where.items()
+    }
+    assert {i: int(largest[i]) for i in long if largest[i] >= 0} == {
+        i: max(found) for i, found in where.items()
+    }
+    for tokens in ([], long[::7], [tokenizer.token_to_id(b"th")]):
+        rows = made.rows_making(np.array(tokens, np.int64))
+        assert rows.tolist() == [row for row, ids in enumerate(each) if ids & set(tokens)]
+        some = made.take(rows)
+        assert np.array_equal(some.ends, np.cumsum(np.diff(made.ends, prepend=0)[rows]))
+        of_rows = [made.ids[made.ends[r - 1] if r else 0 : made.ends[r]].tolist() for r in rows]
+        assert some.ids.tolist() == [id_ for ids in of_rows for id_ in ids]
+
+
+def test_use_of_tokens_is_the_same_from_what_words_are_left_with(
     tokenizer: Tokenizer, words: WordCounts
 ) -> None:
-    first = first_positions(tokenizer, words, MergeTree(tokenizer))
-    expected: dict[int, int] = {}
-    rows = zip(words.words(), words.first_positions.tolist(), strict=True)
-    for word, position in rows:
-        for merge in tokenizer.explainer.token(word).merges:
-            id_ = tokenizer.token_to_id(merge.left + merge.right)
-            expected[id_] = min(expected.get(id_, NOWHERE), position)
-    long = {i for i, token in tokenizer.vocab.items() if len(token) > 1 and i not in
-            tokenizer.special_tokens.values()}  # fmt: skip
-    assert {i: int(first[i]) for i in long if first[i] != NOWHERE} == expected
+    made = MadeTokens.of(tokenizer, words)
+    assert made.tree.is_exact
+    merged, encoded = token_use(tokenizer, words), token_use(tokenizer, words, made)
+    for name in ("made", "left", "absorbed", "gains"):
+        assert np.array_equal(getattr(merged, name), getattr(encoded, name)), name
+    assert merged.bytes == encoded.bytes
+
+
+def test_of_two_ways_to_make_a_token_the_merges_tell_which_was_gone() -> None:
+    """``abc`` is made of ``ab`` or of ``bc``: what words are left with does not say."""
+    vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"bc", 258: b"abc"}
+    merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc"), (b"ab", b"c")]
+    tokenizer = Tokenizer(vocab, merges)
+    words = WordCounts.from_mapping({b"abc": 3, b"bc": 2})
+    made = MadeTokens.of(tokenizer, words)
+    assert not made.tree.is_exact
+    use = token_use(tokenizer, words, made)
+    assert use.made[256:].tolist() == [3, 2, 3] == token_use(tokenizer, words).made[256:].tolist()
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.jsonl.gz"])

@@ -43,7 +43,7 @@ def counted(tokenizer: Tokenizer, words: WordCounts) -> Counter[int]:
 
 
 def test_tokens_that_nothing_needs_are_counted(tokenizer: Tokenizer, words: WordCounts) -> None:
-    found = token_usage(tokenizer, words)
+    found = token_usage(tokenizer, token_use(tokenizer, words))
     counts = counted(tokenizer, words)
     ordinary = set(tokenizer.vocab) - set(tokenizer.special_tokens.values())
     assert found.dead == len(ordinary - counts.keys()) > 0
@@ -54,7 +54,7 @@ def test_tokens_that_nothing_needs_are_counted(tokenizer: Tokenizer, words: Word
 def test_the_count_of_most_tokens_is_given_at_every_size(
     tokenizer: Tokenizer, words: WordCounts
 ) -> None:
-    found = token_usage(tokenizer, words)
+    found = token_usage(tokenizer, token_use(tokenizer, words))
     assert [size for size, _ in found.f95_by_size] == [512, 1024, 1500]
     for size, count in found.f95_by_size:
         counts = counted(shortened(tokenizer, size - 258), words)
@@ -67,8 +67,9 @@ def test_other_algorithms_are_refused() -> None:
     from tokenizer_core.trainers.characters import train_char_bpe
 
     words = WordCounts.from_mapping({b"low": 2}, "whitespace")
+    other = train_char_bpe(words, 1)
     with pytest.raises(InvalidOption):
-        token_usage(train_char_bpe(words, 1), words)
+        token_usage(other, token_use(other, words))
 
 
 def test_the_knee_is_the_point_highest_above_the_chord() -> None:

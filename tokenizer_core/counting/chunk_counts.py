@@ -37,6 +37,7 @@ class ChunkCounts:
         bytes_counted: bytes of text that were counted: Σ count · length.
         special_tokens_seen: occurrences of special tokens.
         replaced_utf8: sequences that were not UTF-8 and were read as U+FFFD.
+        parts: in how many parts it was counted; in one, each word has one row.
     """
 
     chunk: Chunk
@@ -46,6 +47,7 @@ class ChunkCounts:
     bytes_counted: int
     special_tokens_seen: int
     replaced_utf8: int
+    parts: int = 1
 
 
 def count_chunk(
@@ -62,15 +64,16 @@ def count_chunk(
     training, held_out = hold_out(
         text.text, documents, reading.held_out_below, reading.pattern.cut_pairs
     )
-    counts = count_spans(text.text, training, reading.pattern, table_bytes, text.anchors)
+    parts = _count_in_parts(text.text, training, reading.pattern, table_bytes, text.anchors)
     return ChunkCounts(
         chunk=chunk,
-        counts=counts,
+        counts=_together(parts),
         held_out=[text.text.bytes(begin, end) for begin, end in held_out.tolist()],
         documents=len(documents),
         bytes_counted=int((training[:, 1] - training[:, 0]).sum()),
         special_tokens_seen=special_tokens_seen,
         replaced_utf8=text.replaced,
+        parts=len(parts),
     )
 
 
@@ -119,6 +122,16 @@ def count_spans(
     Returns:
         Rows in order of first position (within each part).
     """
+    return _together(_count_in_parts(text, spans, pattern, table_bytes, anchors))
+
+
+def _count_in_parts(
+    text: Text,
+    spans: NDArray[np.int64],
+    pattern: SplitPattern,
+    table_bytes: int,
+    anchors: NDArray[np.int64] | None,
+) -> list[WordCounts]:
     parts: list[WordCounts] = []
 
     def take_rows(table: WordTable) -> None:
@@ -127,4 +140,8 @@ def count_spans(
     counter = TextCounter(pattern, take_rows, text.size, table_bytes)
     counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
     take_rows(counter.table)
+    return parts
+
+
+def _together(parts: list[WordCounts]) -> WordCounts:
     return parts[0] if len(parts) == 1 else concatenated(parts)

@@ -1,13 +1,12 @@
-"""Which tokens the words of a single document made, and where in a corpus a token first came about.
+"""Which tokens the words of a single document made, and no others of a chunk.
 
-A token *comes about* in a word when it is among the word's ids in the end or is part of a longer
-token that is: the merges that lead to it fired there. So the final ids of a document and the tree
-of merges say which tokens came about in it. Knows text in memory; nothing of files.
+Knows text in memory; nothing of files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,66 +14,51 @@ from numpy.typing import NDArray
 from tokenizer_core.corpus.documents import ChunkText
 from tokenizer_core.corpus.held_out import hold_out, sections_of
 from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.counting.chunk_counts import documents_between
+from tokenizer_core.counting.chunk_counts import count_spans, documents_between
 from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.evaluation.made_tokens import NOWHERE, MergeTree
 from tokenizer_core.text import Text
 from tokenizer_core.tokenizer import Tokenizer
 
-NOWHERE = np.iinfo(np.int64).max
-_WORDS_AT_A_TIME = 1 << 18
 _BYTES_AT_A_TIME = 4 << 20
 
 
-class MergeTree:
-    """The parts of every token, as far as merges make it of parts.
+@dataclass(frozen=True, slots=True)
+class TrainingDocuments:
+    """The documents of a text, as training read them.
 
-    Where several merges make the same token, which foreign tokenizers have, all their parts count.
+    Attributes:
+        text: of a chunk, or a part of one; no sequence of it was replaced by U+FFFD, else
+            positions do not tell where in the text they are.
+        reading: as it was counted.
+        spans: int64 ``[n, 2]``: the documents.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.size = max(tokenizer.vocab) + 1
-        self._levels: list[tuple[NDArray[np.int64], ...]] = []
-        if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
-            return  # nothing merges on the way, or what is taken whole does not
-        lengths = np.zeros(self.size, np.int64)
-        for id_, token in tokenizer.vocab.items():
-            lengths[id_] = len(token)
-        columns = np.stack(tokenizer.merge_ids)
-        order = np.argsort(-lengths[columns[2]], kind="stable")
-        columns, lengths = columns[:, order], lengths[columns[2, order]]
-        # Parts are shorter than what they make: of one length none is part of another.
-        for level in np.split(columns, np.flatnonzero(np.diff(lengths)) + 1, axis=1):
-            self._levels.append((level[0], level[1], level[2]))
+    text: ChunkText
+    reading: Reading
+    spans: NDArray[np.int64]
 
-    def spread(self, values: NDArray[np.int64], smallest: bool = True) -> None:
-        """Give every token the smallest (or largest) value of all tokens it is a part of, too.
+    @classmethod
+    def of(cls, text: ChunkText, reading: Reading) -> TrainingDocuments:
+        return cls(text, reading, documents_between(text, reading.special_bytes)[0])
 
-        Args:
-            values: int64 ``[size]``, changed in place.
-        """
-        extreme = np.minimum if smallest else np.maximum
-        for left, right, results in self._levels:
-            extreme.at(values, left, values[results])
-            extreme.at(values, right, values[results])
+    def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The document that each position (of a byte within one) belongs to."""
+        places, origins = self.text.anchors[:, 0], self.text.anchors[:, 1]
+        anchor = np.searchsorted(origins, positions, "right") - 1
+        place = positions - origins[anchor] + places[anchor]
+        return (np.searchsorted(self.spans[:, 0], place, "right") - 1).astype(np.int64)
+
+    def words(self, number: int) -> WordCounts:
+        """The words of one document, of which nothing held out is counted."""
+        begin, end = self.spans[number].tolist()
+        text = Text.of(self.text.text.bytes(begin, end))
+        whole, pattern = np.array([[0, text.size]], np.int64), self.reading.pattern
+        training, _ = hold_out(text, whole, self.reading.held_out_below, pattern.cut_pairs)
+        return count_spans(text, training, pattern, anchors=self.text.anchors - [begin, 0])
 
 
-def first_positions(tokenizer: Tokenizer, words: WordCounts, tree: MergeTree) -> NDArray[np.int64]:
-    """int64, by id: the position of the first word in which a token comes about, or `NOWHERE`.
-
-    Args:
-        words: cut by the tokenizer's pattern.
-    """
-    first = np.full(tree.size, NOWHERE, np.int64)
-    for begin in range(0, len(words), _WORDS_AT_A_TIME):
-        order = np.arange(begin, min(begin + _WORDS_AT_A_TIME, len(words)), dtype=np.int64)
-        part = words.take(order)
-        ids, ends = tokenizer.encoder.encode_words(part.words())
-        np.minimum.at(first, ids, np.repeat(part.first_positions, np.diff(ends, prepend=0)))
-    tree.spread(first)
-    return first
-
-
-def of_one_document(
+def made_in_one_document(
     tokenizer: Tokenizer,
     tree: MergeTree,
     candidates: NDArray[np.int64],

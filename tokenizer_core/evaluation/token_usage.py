@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.evaluation.compression_curve import curve_sizes
 from tokenizer_core.evaluation.token_distribution import RARE
-from tokenizer_core.evaluation.token_use import token_use
+from tokenizer_core.evaluation.token_use import TokenUse
 from tokenizer_core.tokenizer import Tokenizer
 
 ENOUGH = 100  # occurrences that nearly every token should have (Gowda & May 2020)
@@ -47,18 +46,17 @@ class TokenUsage:
         return max(sizes, default=None)
 
 
-def token_usage(tokenizer: Tokenizer, words: WordCounts) -> TokenUsage:
+def token_usage(tokenizer: Tokenizer, use: TokenUse) -> TokenUsage:
     """How a vocab, and its smaller sizes, are used by counted words.
 
     Args:
         tokenizer: of byte-level BPE without ``ignore_merges``.
-        words: best those it was trained on.
+        use: of its tokens in these words, best those it was trained on.
 
     Raises:
         InvalidOption: a tokenizer of another algorithm.
     """
     left, right, results = tokenizer.byte_pairs.merge_ids
-    use = token_use(tokenizer, words)
     ordinary = np.concatenate((tokenizer.byte_pairs.byte_ids, results))
     final = use.left[ordinary]
     before = len(tokenizer.byte_pairs.byte_ids) + len(tokenizer.special_tokens)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.evaluation.made_tokens import MadeTokens
 from tokenizer_core.tokenizer import Tokenizer
 
 JUNK_SHARE = 0.9  # Chizhov et al. 2024 ("BPE Gets Picky") try thresholds from 0.6 to 0.9
@@ -45,7 +46,9 @@ class TokenUse:
         return np.flatnonzero(self.absorbed >= JUNK_SHARE).astype(np.int64)
 
 
-def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
+def token_use(
+    tokenizer: Tokenizer, words: WordCounts, tokens: MadeTokens | None = None
+) -> TokenUse:
     """Count the tokens of words; special tokens are never among them.
 
     For byte-level BPE one pass over the words gives all three; where words are taken whole and for
@@ -53,12 +56,22 @@ def token_use(tokenizer: Tokenizer, words: WordCounts) -> TokenUse:
 
     Args:
         words: cut by the tokenizer's pattern.
+        tokens: of these words, where they have been encoded before: they are not again, unless
+            their tokens can be made in several ways.
     """
     size = max(tokenizer.vocab) + 1
     if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
-        left = _encoded(tokenizer, words, size)
+        left = (tokens or MadeTokens.of(tokenizer, words)).totals(words.counts)
         return TokenUse(left, left, np.zeros(size), np.zeros(0, np.int64), words.total_bytes)
     first, second, results = tokenizer.merge_ids
+    if tokens is not None and tokens.tree.is_exact:
+        left = tokens.totals(words.counts)
+        made = left.copy()
+        tokens.tree.add_to_parts(made)
+        gains = made[results]
+        absorbed = _absorbed(made, first, second, gains)
+        absorbed[tokenizer.byte_pairs.byte_ids] = 0
+        return TokenUse(made, left, absorbed, gains, words.total_bytes)
     gains = tokenizer.merge_gains(words)
     made = np.zeros(size, np.int64)
     made[tokenizer.byte_pairs.byte_ids] = byte_counts(words)
@@ -105,13 +118,3 @@ def byte_counts(words: WordCounts) -> NDArray[np.int64]:
         totals = np.concatenate((np.zeros(1, np.int64), np.cumsum(weights[order])))
         sums += np.diff(totals[starts])
     return sums
-
-
-def _encoded(tokenizer: Tokenizer, words: WordCounts, size: int) -> NDArray[np.int64]:
-    left = np.zeros(size, np.int64)
-    for begin in range(0, len(words), _WORDS_AT_A_TIME):
-        order = np.arange(begin, min(begin + _WORDS_AT_A_TIME, len(words)), dtype=np.int64)
-        part = words.take(order)
-        ids, ends = tokenizer.encoder.encode_words(part.words())
-        np.add.at(left, ids, np.repeat(part.counts, np.diff(ends, prepend=0)))
-    return left

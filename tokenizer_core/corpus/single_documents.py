@@ -1,0 +1,85 @@
+"""Single documents read out of a large file, without what lies around them; counts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenizer_core.corpus.documents import ChunkText, read_documents
+from tokenizer_core.corpus.reading import Reading
+from tokenizer_core.corpus.source_bytes import SourceBytes
+from tokenizer_core.corpus.sources import SourceFile
+
+_FIRST_LOOK = 1 << 14
+_WIDER = 4
+
+
+def has_single_documents(file: SourceFile, reading: Reading) -> bool:
+    """Whether the borders of a document can be seen from within it.
+
+    Not in compressed files, which are read from their beginning. And not where special tokens may
+    overlap: then it takes all of the text before to know which of them count.
+    """
+    return file.compression is None and not _may_overlap(_separators(file, reading))
+
+
+@dataclass(frozen=True, slots=True)
+class SingleDocuments:
+    """The documents of one chunk.
+
+    Attributes:
+        source: the open file, one that `has_single_documents`.
+        file: the same.
+        begin, end: of the chunk: a document that a border of it cuts is two.
+        reading: how the file was read.
+    """
+
+    source: SourceBytes
+    file: SourceFile
+    begin: int
+    end: int
+    reading: Reading
+
+    def around(self, position: int) -> tuple[int, int]:
+        """Where the document, or the line of JSON, begins and ends that a byte of text lies in."""
+        separators = _separators(self.file, self.reading)
+        return self._begin_before(position, separators), self._end_behind(position, separators)
+
+    def read(self, begin: int, end: int) -> ChunkText:
+        """The text between two such borders; errors as `read_documents`."""
+        return read_documents(self.source.take(begin, end), self.file, begin, self.reading)
+
+    def _begin_before(self, position: int, separators: Sequence[bytes]) -> int:
+        look = _FIRST_LOOK
+        while True:
+            begin = max(self.begin, position - look)
+            content = self.source.peek(begin, position - begin)
+            ends = [at + len(one) for one in separators if (at := content.rfind(one)) >= 0]
+            if ends or begin == self.begin:
+                return begin + max(ends, default=0)
+            look *= _WIDER
+
+    def _end_behind(self, position: int, separators: Sequence[bytes]) -> int:
+        look = _FIRST_LOOK
+        while True:
+            size = min(look, self.end - position)
+            content = self.source.peek(position, size)
+            begins = [at for one in separators if (at := content.find(one)) >= 0]
+            if begins or position + size == self.end:
+                return position + min(begins, default=size)
+            look *= _WIDER
+
+
+def _separators(file: SourceFile, reading: Reading) -> tuple[bytes, ...]:
+    return (b"\n",) if file.format == "jsonl" else reading.special_bytes
+
+
+def _may_overlap(separators: Sequence[bytes]) -> bool:
+    """Whether two of them, or one and itself, can share bytes of a text."""
+    for one in separators:
+        for other in separators:
+            if one is not other and one in other:
+                return True
+            if any(one.endswith(other[:size]) for size in range(1, len(other))):
+                return True
+    return False

@@ -1,0 +1,147 @@
+"""Which tokens come about in which words: what words are left with, and what that is made of.
+
+A token *comes about* in a word when it is among the word's ids in the end or is part of a longer
+token that is: the merges that lead to it fired there. So the final ids of words and the tree of
+merges say which tokens came about where. Knows nothing of files or documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.tokenizer import Tokenizer
+
+NOWHERE = np.iinfo(np.int64).max
+_WORDS_AT_A_TIME = 1 << 18
+
+
+class MergeTree:
+    """The parts of every token, as far as merges make it of parts.
+
+    Where several merges make the same token, which foreign tokenizers have, all their parts count.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.size = max(tokenizer.vocab) + 1
+        self.is_exact = True  # each token is made of two parts in one way only, or of none
+        self._levels: list[tuple[NDArray[np.int64], ...]] = []
+        if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
+            return  # nothing merges on the way, or what is taken whole does not
+        lengths = np.zeros(self.size, np.int64)
+        for id_, token in tokenizer.vocab.items():
+            lengths[id_] = len(token)
+        columns = np.stack(tokenizer.merge_ids)
+        self.is_exact = len(np.unique(columns[2])) == columns.shape[1]
+        order = np.argsort(-lengths[columns[2]], kind="stable")
+        columns, lengths = columns[:, order], lengths[columns[2, order]]
+        # Parts are shorter than what they make: of one length none is part of another.
+        for level in np.split(columns, np.flatnonzero(np.diff(lengths)) + 1, axis=1):
+            self._levels.append((level[0], level[1], level[2]))
+
+    def spread(self, values: NDArray[np.int64], smallest: bool = True) -> None:
+        """Give every token the smallest (or largest) value of all tokens it is a part of, too.
+
+        Args:
+            values: int64 ``[size]``, changed in place.
+        """
+        extreme = np.minimum if smallest else np.maximum
+        for left, right, results in self._levels:
+            extreme.at(values, left, values[results])
+            extreme.at(values, right, values[results])
+
+    def add_to_parts(self, values: NDArray[np.int64]) -> None:
+        """Add the value of every token to those of its parts, from the longest tokens down.
+
+        Args:
+            values: int64 ``[size]``, changed in place.
+        """
+        for left, right, results in self._levels:
+            np.add.at(values, left, values[results])
+            np.add.at(values, right, values[results])
+
+    def made_of(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """By id: whether a token is one of these or has one of them among its parts."""
+        made = np.zeros(self.size, np.bool_)
+        made[tokens] = True
+        for left, right, results in reversed(self._levels):
+            made[results[made[left] | made[right]]] = True
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class MadeTokens:
+    """Which tokens come about in each of some words.
+
+    Attributes:
+        tree: of the tokenizer.
+        ids: uint32: the tokens that the words are left with, word after word.
+        ends: int64 ``[words]``: how many these are up to the end of each word.
+    """
+
+    tree: MergeTree
+    ids: NDArray[np.uint32]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
+        """Encode words, which the tokenizer's pattern has cut."""
+        ids, ends = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
+        before = 0
+        for begin in range(0, len(words), _WORDS_AT_A_TIME):
+            order = np.arange(begin, min(begin + _WORDS_AT_A_TIME, len(words)), dtype=np.int64)
+            some, of_these = tokenizer.encoder.encode_words(words.take(order).words())
+            ids.append(some)
+            ends.append(of_these + before)
+            before += len(some)
+        return cls(MergeTree(tokenizer), np.concatenate(ids), np.concatenate(ends))
+
+    def smallest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By id: the smallest value of a word in which the token comes about, or `NOWHERE`.
+
+        Args:
+            values: int64 ``[words]``, not negative.
+        """
+        smallest = np.full(self.tree.size, NOWHERE, np.int64)
+        np.minimum.at(smallest, self.ids, self._of_ids(values))
+        self.tree.spread(smallest)
+        return smallest
+
+    def largest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By id: the largest value of a word in which the token comes about, or −1."""
+        largest = np.full(self.tree.size, -1, np.int64)
+        np.maximum.at(largest, self.ids, self._of_ids(values))
+        self.tree.spread(largest, smallest=False)
+        return largest
+
+    def totals(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By id: the sum of the values of all words that are left with the token.
+
+        Args:
+            values: int64 ``[words]``; one that is left with a token twice adds twice.
+        """
+        totals = np.zeros(self.tree.size, np.int64)
+        np.add.at(totals, self.ids, self._of_ids(values))
+        return totals
+
+    def rows_making(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The words in which some token of these comes about, ascending (int64)."""
+        making = self.tree.made_of(tokens)[self.ids]
+        so_many = np.concatenate((np.zeros(1, np.int64), np.cumsum(making, dtype=np.int64)))
+        return np.flatnonzero(np.diff(so_many[self.ends], prepend=0)).astype(np.int64)
+
+    def take(self, rows: NDArray[np.int64]) -> MadeTokens:
+        """The same of some words alone."""
+        begins = np.concatenate((np.zeros(1, np.int64), self.ends[:-1]))[rows]
+        lengths = self.ends[rows] - begins
+        ends = np.cumsum(lengths)
+        places = np.arange(int(ends[-1]) if len(rows) else 0) + np.repeat(
+            begins - (ends - lengths), lengths
+        )
+        return MadeTokens(self.tree, self.ids[places], ends)
+
+    def _of_ids(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.repeat(values, np.diff(self.ends, prepend=0))
