@@ -7,6 +7,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 TEXTS ?= 5000000
 CASES ?= 1
 RECORDS ?= .reliability
+# Two workers take whole files, the longest first (tests/support/longest_first.py).
+BY_FILE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Kernels, by both cores at once, before both workers would compile the same ones.
+COMPILE = $(BIN)/python -c "from tokenizer_core.warm_up import compile_all; list(compile_all())"
 SEED ?= $(shell date +%Y%m%d)
 
 .PHONY: demo test test-fast test-nightly test-crash test-mutants lint bench clean
@@ -15,7 +19,8 @@ demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's
 	$(BIN)/bpeline train --demo
 
 test: $(VENV)/installed-tests  ## every test, with the independent libraries they compare against
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(COMPILE)
+	$(BIN)/python -m pytest $(BY_FILE)
 
 test-fast: $(VENV)/installed-tests  ## without the tests that start servers or take long
 	$(BIN)/python -m pytest -m "not slow and not server"

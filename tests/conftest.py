@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from longest_first import place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
 
@@ -66,6 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--stride", type=int, default=29, help="of how many requests to MLflow one gets a fault"
     )
     parser.addoption("--seed", type=int, default=1, help="which random cases these are")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: place_of(item.path, tests))
 
 
 @pytest.fixture(scope="session")
