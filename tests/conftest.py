@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow_tables
 import pytest
 from longest_first import place_of
 from postgres import PostgresServer, postgres_server
@@ -93,6 +94,13 @@ def _only_loopback() -> Iterator[None]:
     socket.socket.connect = guarded  # type: ignore[method-assign, assignment]
     yield
     socket.socket.connect = connect  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def quick_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """New MLflow databases of this process are copies of the first one it made."""
+    with mlflow_tables.made_once(tmp_path_factory.mktemp("mlflow-tables") / "empty.sqlite"):
+        yield
 
 
 STANDARD_LIBRARY = Path(os.__file__).parent

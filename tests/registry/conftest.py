@@ -25,6 +25,11 @@ from tokenizer_core.tokenizer import Tokenizer
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _quick_mlflow(quick_mlflow: None) -> None:
+    """Many tests here make an MLflow database."""
+
+
 @pytest.fixture(scope="session")
 def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database after its migrations, which take seconds."""
