@@ -30,10 +30,10 @@ def made_once(template: Path) -> Iterator[None]:
         if engine.url.get_backend_name() != "sqlite" or not database:
             make(engine)
         elif template.exists():
-            _copy(template, Path(database))
+            copy_database(template, Path(database))
         else:
             make(engine)
-            _copy(Path(database), template)
+            copy_database(Path(database), template)
 
     utils._initialize_tables = sqlalchemy_store._initialize_tables = initialize
     utils._get_latest_schema_revision = cache(latest)  # reads every migration there is
@@ -44,6 +44,7 @@ def made_once(template: Path) -> Iterator[None]:
         utils._get_latest_schema_revision = latest
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_database(source: Path, target: Path) -> None:
+    """Fill a SQLite database with all that is in another; who has it open sees the new content."""
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
