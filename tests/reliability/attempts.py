@@ -62,7 +62,8 @@ def publication(zygote: Zygote, outbox: str, place: Path) -> Attempts:
 
 
 def encoding(zygote: Zygote, registered: str, corpus: str, place: Path) -> Attempts:
-    """An encoding of the corpus by the one version of a workspace."""
-    out = place / "tokens"
-    named = {"workspace": registered, "corpus": corpus, "out": out}
+    """An encoding of the corpus by the one version of a copy of a workspace."""
+    out, own = place / "tokens", place / "registered"
+    shutil.copytree(registered, own)  # killed readers may leave something in theirs
+    named = {"workspace": own, "corpus": corpus, "out": out}
     return Attempts(zygote, "encode", out, None, named)
