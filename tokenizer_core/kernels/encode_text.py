@@ -47,17 +47,26 @@ from tokenizer_core.kernels.word_cache import (
     is_full,
     remember,
 )
-from tokenizer_core.kernels.word_keys import HIGH, LOW, key_length, mix, word_key
+from tokenizer_core.kernels.word_keys import (
+    HIGH,
+    INLINE,
+    LOW,
+    key_length,
+    long_word_key,
+    mix,
+    short_word_key,
+)
 
-ZERO, ONE, TWO, FIVE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(5)
-NO_BITS, ALL = np.uint64(0), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+ZERO, ONE, FIVE = np.uint64(0), np.uint64(1), np.uint64(5)
+ALL, MINUS_TWO = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0xFFFF_FFFF_FFFF_FFFE)
 
 # A word under way: low and high of its key, the address of its entry and its own. A word that is
 # too long to be kept has its length for low, and a high that no key has.
 WAY_ENTRY, WAY_WORD = 16, 24
 WAY = 32  # bytes
-BATCH = 64  # words under way
-QUEUE_BYTES = BATCH * WAY + 32  # behind them an entry that is never found
+BATCH = 64  # words under way that are enough; those in the same 64 bytes of text come along
+MOST = BATCH + 64
+QUEUE_BYTES = MOST * WAY + 32  # behind them an entry that is never found
 
 # Fields of the state that a call continues from, and why a call returned.
 SPAN, POSITION, WRITTEN, NEEDED = 0, 1, 2, 3
@@ -113,51 +122,53 @@ def queue_words(
     """Put the next words of a span on their way.
 
     Returns:
-        How many, at most `BATCH`, and where the next one starts: before the end of the span there
+        How many, at most `MOST`, and where the next one starts: before the end of the span there
         are none only where the next word is longer than scratch allows.
     """
     way = np.int64(load_u64(machine + 8 * QUEUE))
-    never = way + BATCH * WAY
+    never = way + MOST * WAY
     cache = np.int64(load_u64(machine + 8 * CACHE))
     shift = load_u64(machine + 8 * CACHE_SHIFT)
     longest = np.int64(load_u64(machine + 8 * LONGEST))
-    kept = np.int64(0)
-    if cache != np.int64(load_u64(machine + 8 * CACHE_END)):
-        kept = np.int64(LONGEST_KEPT)
+    inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
+    if cache == np.int64(load_u64(machine + 8 * CACHE_END)):
+        inline = kept = np.int64(0)
     number = np.int64(0)
-    block = start >> 6
-    # All bits above that of the start; twice the highest bit is zero, less one all bits.
-    bits = marks[block] & ~((TWO << np.uint64(start & 63)) - ONE)
-    while number < BATCH and start < end:
-        while bits == ZERO:
-            block += 1
-            if block << 6 >= end:
-                break
-            bits = marks[block]
-        stop = end
-        if bits != ZERO:
-            stop = min(end, (block << 6) + trailing_zeros(bits))
+    block, last = start >> 6, end >> 6
+    bits = marks[block] & (MINUS_TWO << np.uint64(start & 63))
+    while True:
+        if block == last:
+            stop_bit = ONE << np.uint64(end & 63)
+            bits = (bits & (stop_bit - ONE)) | stop_bit
+        while bits != ZERO:
+            word = base + start
+            stop = (block << 6) + trailing_zeros(bits)
             bits &= bits - ONE
-        word = base + start
-        length = stop - start
-        entry = never
-        if length <= kept:
-            low, high = word_key(word, length)
-            entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
-            prefetch_to_read(entry)
+            length = stop - start
+            if length <= inline:
+                low, high = short_word_key(word, length)
+                entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
+                prefetch_to_read(entry)
+            elif length <= kept:
+                low, high = long_word_key(word, length)
+                entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
+                prefetch_to_read(entry)
+            elif length <= longest:
+                low, high = np.uint64(length), ALL
+                entry = never
+            else:
+                return number, start
             store_u64(way + LOW, low)
             store_u64(way + HIGH, high)
-        elif length > longest:
-            break
-        else:
-            store_u64(way + LOW, np.uint64(length))
-            store_u64(way + HIGH, ALL)
-        store_u64(way + WAY_ENTRY, np.uint64(entry))
-        store_u64(way + WAY_WORD, np.uint64(word))
-        way += WAY
-        number += 1
-        start = stop
-    return number, start
+            store_u64(way + WAY_ENTRY, np.uint64(entry))
+            store_u64(way + WAY_WORD, np.uint64(word))
+            way += WAY
+            number += 1
+            start = stop
+        block += 1
+        if number > BATCH or block > last:
+            return number, start
+        bits = marks[block]
 
 
 @kernel
@@ -168,11 +179,8 @@ def write_ids(number: Integer, machine: Integer, target: Integer) -> Integer:
         entry = np.int64(load_u64(way + WAY_ENTRY))
         high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
         count = np.int64(load_u32(entry + COUNT))
-        if (
-            high == load_u64(way + HIGH)
-            and load_u64(entry + LOW) == load_u64(way + LOW)
-            and count <= FEW
-        ):
+        unlike = (high ^ load_u64(way + HIGH)) | (load_u64(entry + LOW) ^ load_u64(way + LOW))
+        if unlike == ZERO and count <= FEW:
             store_u64(target, load_u64(entry + IDS))
             store_u64(target + 8, load_u64(entry + IDS + 8))
         else:
@@ -219,7 +227,7 @@ def encode_spans(
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
-            full = is_full(here, BATCH)
+            full = is_full(here, MOST)
             number, after = np.int64(0), start
             if not full:
                 number, after = queue_words(base, marks, start, end, here)
@@ -274,7 +282,7 @@ def encode_span(
     target = first
     start = np.int64(0)
     while start < size:
-        if is_full(here, BATCH):
+        if is_full(here, MOST):
             return np.int64(-1)
         number, start = queue_words(base, marks, start, size, here)
         target = write_ids(number, here, target)

@@ -40,10 +40,11 @@ def _candidates(address: Any, openings: Any) -> Any:
     """Which of 64 bytes begin like one of the strings sought."""
     found = _0
     for i in range(openings.shape[0]):
-        one = _mask_equal(address, np.uint8(openings[i, 0]))
-        if openings[i, 1] >= 0:
-            one &= _mask_equal(address + 1, np.uint8(openings[i, 1]))
-        found |= one
+        first = _mask_equal(address, np.uint8(openings[i, 0]))
+        if first:  # seldom; and a loop of branches stays as it is, which LLVM would take apart
+            if openings[i, 1] >= 0:
+                first &= _mask_equal(address + 1, np.uint8(openings[i, 1]))
+            found |= first
     return found
 
 

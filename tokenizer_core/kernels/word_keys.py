@@ -37,6 +37,11 @@ LENGTH_BITS = np.uint64(40)
 LENGTH_MASK = np.uint64((1 << 40) - 1)
 HASH_MASK = np.uint64(0xFFFF)
 
+# Which bytes of a word of so many belong to the low and to the high part of its key. (A table is
+# six instructions less than shifts.)
+_LOW_BYTES = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(INLINE + 1)], np.uint64)
+_HIGH_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(INLINE + 1)], np.uint64)
+
 # Odd constants with well-mixed bits: 2^64 / golden ratio, and one of xxHash's primes.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 PRIME = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -74,10 +79,14 @@ def word_key(address: I64, length: I64) -> tuple[U64, U64]:
     """The key (low, high) of the ``length`` ≥ 1 bytes at ``address``; reads up to 16 bytes."""
     if length > INLINE:
         return long_word_key(address, length)
-    below = np.uint64(min(length, 8))
-    above = np.uint64(max(length - 8, 0))
-    low = load_u64(address) & (ALL >> (SIXTY_FOUR - EIGHT * below))
-    high = load_u64(address + 8) & ((ONE << (EIGHT * above)) - ONE)
+    return short_word_key(address, length)
+
+
+@kernel
+def short_word_key(address: I64, length: I64) -> tuple[U64, U64]:
+    """`word_key` of at most `INLINE` bytes: the word is its own key."""
+    low = load_u64(address) & _LOW_BYTES[np.uint64(length)]
+    high = load_u64(address + 8) & _HIGH_BYTES[np.uint64(length)]
     return low, high | (np.uint64(length) << TOP_BYTE)
 
 

@@ -16,15 +16,16 @@ from tokenizer_core.kernels.memory import load_u64, store_u64, trailing_zeros
 from tokenizer_core.kernels.word_keys import (
     HIGH,
     I64,
-    LONG,
+    INLINE,
     LOW,
     ONE,
     PLACE,
     U64,
     VALUE,
+    long_word_key,
     mix,
+    short_word_key,
     table_shift,
-    word_key,
 )
 from tokenizer_core.kernels.word_table import (
     AHEAD,
@@ -190,12 +191,14 @@ def count_marked(
                 if drops and is_marked(dropped, begin):
                     begin = stop
                     continue
-                low, high = word_key(address + begin, stop - begin)
-                if high >= LONG:  # the front would have to compare the text
+                length = stop - begin
+                if length > INLINE:  # the front would have to compare the text
+                    low, high = long_word_key(address + begin, length)
                     put_entry(tail, low, high, ONE, np.uint64(begin))
                     tail += 32
-                    wanted += arena_size(stop - begin)
+                    wanted += arena_size(length)
                 else:
+                    low, high = short_word_key(address + begin, length)
                     hot = near + np.int64((mix(low, high) >> near_shift) << FIVE)
                     if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
                         add_to(hot, ONE)
