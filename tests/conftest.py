@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow_tables
 import pytest
+from longest_first import place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
 
@@ -60,12 +62,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--point", type=int, default=0, help="the one crash point or case to do again; 0: all"
     )
     parser.addoption(
-        "--corpora", type=int, default=200_000, help="how many corpora differential training takes"
+        "--corpora", type=int, default=100_000, help="how many corpora differential training takes"
     )
     parser.addoption(
         "--stride", type=int, default=29, help="of how many requests to MLflow one gets a fault"
     )
     parser.addoption("--seed", type=int, default=1, help="which random cases these are")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: place_of(item.path, tests))
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +94,13 @@ def _only_loopback() -> Iterator[None]:
     socket.socket.connect = guarded  # type: ignore[method-assign, assignment]
     yield
     socket.socket.connect = connect  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def quick_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """New MLflow databases of this process are copies of the first one it made."""
+    with mlflow_tables.made_once(tmp_path_factory.mktemp("mlflow-tables") / "empty.sqlite"):
+        yield
 
 
 STANDARD_LIBRARY = Path(os.__file__).parent

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,18 +41,29 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Parsed once: every rule looks at every module."""
+    return ast.parse(text_of(path))
+
+
 def imported_packages(path: Path, *, top_level_only: bool = False) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    nodes = ast.iter_child_nodes(tree) if top_level_only else ast.walk(tree)
-    for node in nodes:
+    nodes = ast.iter_child_nodes if top_level_only else ast.walk
+    for node in nodes(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
 
 
-def imports_by(path: Path) -> set[str]:
-    return {name.split(".")[0] for name in imported_packages(path)}
+@cache
+def imports_by(path: Path) -> frozenset[str]:
+    return frozenset(name.split(".")[0] for name in imported_packages(path))
 
 
 def modules_importing(package: str) -> list[str]:
@@ -114,9 +126,8 @@ def test_the_reference_is_an_oracle_and_never_a_fallback() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_files_stay_small_and_say_what_they_hold(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= 400, "one idea per file: split it"
-    docstring = ast.get_docstring(ast.parse(text))
+    assert len(text_of(path).splitlines()) <= 400, "one idea per file: split it"
+    docstring = ast.get_docstring(tree_of(path))
     assert docstring, "a module opens with one sentence: what lives here"
     assert path.stem not in {"utils", "common", "misc", "helpers"}
 
@@ -125,7 +136,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     readers = {
         name_of(path)
         for path in MODULES
-        if "os.environ" in path.read_text() or "os.getenv" in path.read_text()
+        if "os.environ" in text_of(path) or "os.getenv" in text_of(path)
     }
     assert readers <= {
         "flows/settings.py",
@@ -147,7 +158,7 @@ WRITERS = {"tokenizer_core/durable_files.py"}
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_nothing_executes_data_and_one_path_writes(path: Path) -> None:
     assert not imports_by(path) & FORBIDDEN_MODULES
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name):
@@ -195,7 +206,7 @@ OPENS_FOR_WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 def changes_in(path: Path) -> Iterator[str]:
     """Calls that change what a disk holds."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         called = ast.unparse(node.func)
@@ -216,7 +227,7 @@ def test_no_exception_outlives_its_reason() -> None:
 
 
 def test_nobody_but_a_test_puts_another_disk_under_the_durable_writer() -> None:
-    users = [name_of(path) for path in MODULES if "DURABLE.on(" in path.read_text()]
+    users = [name_of(path) for path in MODULES if "DURABLE.on(" in text_of(path)]
     assert users == []
 
 

@@ -110,7 +110,7 @@ def merge_pair(symbols: Symbols, pair: Pair) -> Symbols:
 def printable_order() -> list[int]:
     """The 256 bytes in the order of GPT-2's printable mapping, as HuggingFace numbers them."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    return printable + [byte for byte in range(256) if byte not in printable]
+    return printable + sorted({*range(256)} - {*printable})
 
 
 def train(

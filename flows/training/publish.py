@@ -6,6 +6,7 @@ import json
 import platform
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,9 @@ def _provenance(
     }
 
 
+@cache
 def _version(package: str) -> str:
+    """Looked up once: that reads files of everything installed."""
     try:
         return version(package)
     except PackageNotFoundError:

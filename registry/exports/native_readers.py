@@ -11,6 +11,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,12 +49,17 @@ def native_reader(tokenizer: Tokenizer, format: str, path: Path) -> NativeReader
     for library, module, unit, read in _READERS[format]:
         if find_spec(module) is None:
             continue
-        try:
-            installed = version(library)
-        except PackageNotFoundError:
-            installed = "of unknown version"
-        return NativeReader(library, installed, unit, read(tokenizer, path))
+        return NativeReader(library, _installed(library), unit, read(tokenizer, path))
     return f"{_READERS[format][0][0]} is not installed"
+
+
+@cache
+def _installed(library: str) -> str:
+    """Its version, looked up once: that reads files of everything installed."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "of unknown version"
 
 
 def _tokenizers(tokenizer: Tokenizer, path: Path) -> Any:

@@ -8,8 +8,10 @@ What lies in MLflow is not touched: people remove there what they no longer want
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -225,7 +227,19 @@ def _by_key(paths: Iterable[Path]) -> dict[str, list[Path]]:
 
 def _leftover(kind: Kind, key: str, first: Path, paths: Iterable[Path]) -> Leftover:
     ordered = sorted(paths, key=lambda path: (path != first, path.name))
-    states = [one.lstat() for path in ordered for one in (path, *path.rglob("*"))]
-    youngest = max(state.st_mtime for state in states)
+    states = [state for path in ordered for state in _states(path)]
+    youngest = max((state.st_mtime for state in states), default=time.time())
     size = sum(state.st_size for state in states)
     return Leftover(kind, key, tuple(ordered), size, (time.time() - youngest) / _SECONDS_A_DAY)
+
+
+def _states(path: Path) -> Iterator[os.stat_result]:
+    """Of a file, or of a directory and all below; what others rename or remove meanwhile is not."""
+    below = [
+        Path(directory) / name
+        for directory, names, files in os.walk(path)
+        for name in names + files
+    ]
+    for one in (path, *below):
+        with suppress(FileNotFoundError):
+            yield one.lstat()

@@ -11,6 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _quick_mlflow(quick_mlflow: None) -> None:
+    """Nearly every test here makes a workspace with an MLflow database in it."""
+
+
 @pytest.fixture(scope="session")
 def fresh_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty workspace to copy: making MLflow's database takes seconds."""

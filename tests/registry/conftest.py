@@ -6,12 +6,12 @@ otherwise.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
+from mlflow_tables import copy_database
 
 from registry import environment
 from registry.catalogue.catalogue import Catalogue
@@ -23,6 +23,11 @@ from registry.workspace.workspace import Workspace
 from tokenizer_core.tokenizer import Tokenizer
 
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick_mlflow(quick_mlflow: None) -> None:
+    """Many tests here make an MLflow database."""
 
 
 @pytest.fixture(scope="session")
@@ -37,17 +42,22 @@ def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mlflow_uri(empty_mlflow: Path) -> str:
     """One database for all tests, emptied before each: MLflow prepares queries once per file."""
     path = empty_mlflow.with_name("mlflow.sqlite")
-    with closing(sqlite3.connect(empty_mlflow)) as empty, closing(sqlite3.connect(path)) as target:
-        empty.backup(target)
+    copy_database(empty_mlflow, path)
     return f"sqlite:///{path}"
 
 
 @pytest.fixture
-def home(tmp_path: Path, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home_path(tmp_path: Path) -> Path:
+    """Where a workspace is to be."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def home(home_path: Path, mlflow_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The directory of a workspace that this process is configured for."""
     monkeypatch.setattr(environment, "_configured", None)
-    environment.configure(workspace=tmp_path / "home", tracking_uri=mlflow_uri)
-    yield tmp_path / "home"
+    environment.configure(workspace=home_path, tracking_uri=mlflow_uri)
+    yield home_path
     environment._configured = None
 
 
@@ -78,33 +88,34 @@ def small_tokenizer(*words: bytes) -> Tokenizer:
     return Tokenizer(vocab, merges)
 
 
+def publication_of(root: Path, *words: bytes, name: str = "news", run_id: str = "") -> Publication:
+    """The publication of a small tokenizer that knows the given words; its files are below."""
+    tokenizer = small_tokenizer(*words)
+    run_id = run_id or f"run-{tokenizer.digest[:8]}"
+    directory = root / f"{name}-{run_id}"
+    tokenizer.save(directory, format="bpeline")
+    return Publication(
+        name=name,
+        digest=tokenizer.digest,
+        tokenizer_directory=directory,
+        run_id=run_id,
+        corpus_digest="c" * 64,
+        counts_digest="d" * 64,
+        vocab_size=tokenizer.vocab_size,
+        pattern="gpt2",
+        params={"vocab_size": tokenizer.vocab_size, "sources": ["a.txt", "b.txt"]},
+        metrics={"compression/bytes_per_token": 2.5, "train/seconds": 0.25},
+        curve=((256, 1.0), (tokenizer.vocab_size, 2.5)),
+        inputs=(CorpusInput("web", "/corpus/*.txt", "e" * 64),),
+        report="# news\n\nA small tokenizer.\n",
+        created_at="2026-01-02T03:04:05+00:00",
+    )
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., Publication]:
     """Make a publication of a small tokenizer that knows the given words."""
-
-    def make(*words: bytes, name: str = "news", run_id: str = "") -> Publication:
-        tokenizer = small_tokenizer(*words)
-        run_id = run_id or f"run-{tokenizer.digest[:8]}"
-        directory = tmp_path / "made" / f"{name}-{run_id}"
-        tokenizer.save(directory, format="bpeline")
-        return Publication(
-            name=name,
-            digest=tokenizer.digest,
-            tokenizer_directory=directory,
-            run_id=run_id,
-            corpus_digest="c" * 64,
-            counts_digest="d" * 64,
-            vocab_size=tokenizer.vocab_size,
-            pattern="gpt2",
-            params={"vocab_size": tokenizer.vocab_size, "sources": ["a.txt", "b.txt"]},
-            metrics={"compression/bytes_per_token": 2.5, "train/seconds": 0.25},
-            curve=((256, 1.0), (tokenizer.vocab_size, 2.5)),
-            inputs=(CorpusInput("web", "/corpus/*.txt", "e" * 64),),
-            report="# news\n\nA small tokenizer.\n",
-            created_at="2026-01-02T03:04:05+00:00",
-        )
-
-    return make
+    return partial(publication_of, tmp_path / "made")
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kept_registry import KeptRegistry
 
 from registry import (
     compare_versions,
+    configure,
     export,
     list_versions,
     load_tokenizer,
@@ -38,20 +40,44 @@ from tokenizer_core.errors import (
 )
 from tokenizer_core.tokenizer import Tokenizer
 
+from .conftest import publication_of
+
 ROOT = Path(__file__).parents[2]
 Made = Callable[..., Publication]
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    """news/1 and news/2; champion is 1, candidate 2."""
+    root = tmp_path_factory.mktemp("kept")
+
+    def fill(registry: Registry) -> list[str]:
+        digests = []
+        for word in (b"the", b"and"):
+            publication = publication_of(root / "made", word)
+            publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+            digests.append(publication.digest)
+        promote("news/1", by="a person", reason="better on held-out text")
+        return digests
+
+    return KeptRegistry(root, empty_mlflow, fill)
+
+
 @pytest.fixture
-def news(registry: Registry, made: Made) -> list[str]:
-    """The digests of news/1 and news/2; champion is 1, candidate 2."""
-    digests = []
-    for word in (b"the", b"and"):
-        publication = made(word)
-        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
-        digests.append(publication.digest)
-    promote("news/1", by="a person", reason="better on held-out text")
-    return digests
+def home_path(kept: KeptRegistry) -> Path:
+    return kept.home
+
+
+@pytest.fixture
+def mlflow_uri(kept: KeptRegistry) -> str:
+    kept.put_back()
+    return kept.mlflow_uri
+
+
+@pytest.fixture
+def news(kept: KeptRegistry, registry: Registry) -> list[str]:
+    """The digests of its versions."""
+    return list(kept.filled)
 
 
 def forget_files(registry: Registry) -> None:
@@ -79,8 +105,6 @@ def test_a_version_is_loaded_by_each_of_its_names(
 def test_a_version_of_another_machine_is_found_through_mlflow(
     registry: Registry, news: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from registry import configure
-
     configure(workspace=tmp_path / "fresh", tracking_uri=registry.tracker.settings.uri)
     assert list_versions() == []
     for reference in ("news@champion", "news/1", news[0][:12]):
@@ -135,7 +159,8 @@ def test_unknown_versions_list_what_exists(news: list[str], reference: str, list
     assert "bpeline versions" in caught.value.next_step
 
 
-def test_an_empty_registry_says_so(registry: Registry) -> None:
+def test_an_empty_registry_says_so(tmp_path: Path, empty_mlflow: Path, home: Path) -> None:
+    configure(workspace=tmp_path / "empty", tracking_uri=f"sqlite:///{empty_mlflow}")
     with pytest.raises(UnknownVersion, match="empty"):
         load_tokenizer("news@champion")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from registry.publishing.publish import publish_version
 from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
 from registry.workspace.retention import Leftover, find_leftovers, remove_leftovers
 from tests.support.counted_chunks import READING, counted
+from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 
 
@@ -224,3 +227,23 @@ def test_nothing_is_removed_while_somebody_works(registry: Registry) -> None:
 def test_negative_numbers_are_refused(registry: Registry, wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidOption):
         find_leftovers(registry, **wrong)
+
+
+def test_looking_for_leftovers_passes_over_what_others_rename_meanwhile(registry: Registry) -> None:
+    """Looking takes no lock: somebody may keep a version or count a chunk at the same time."""
+    kept = registry.workspace.versions / ("a" * 64)
+    ended = threading.Event()
+
+    def keep_again_and_again() -> None:
+        while not ended.is_set():
+            DURABLE.write(kept / "below" / "vocab.json", b"{}")
+            shutil.rmtree(kept)
+
+    other = threading.Thread(target=keep_again_and_again)
+    other.start()
+    try:
+        for _ in range(100):
+            assert keys_of(find_leftovers(registry, days=0).old, "version") <= {kept.name}
+    finally:
+        ended.set()
+        other.join()

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
 from typing import Any
 
-from zygote import Ended
-
+from .attempts import Attempts
 from .conftest import Record, difference
-
-Attempt = Callable[..., Ended]
 
 LATE = 3  # of so many operations one is also killed after it, unless --cases is above 1
 
@@ -19,7 +15,7 @@ def require_every_point(
     record: Record,
     operations: list[str],
     expected: dict[str, Any],
-    attempts: Callable[[], Iterator[Attempt]],
+    attempts: Attempts,
 ) -> None:
     """Kill an attempt at each operation, before and after it, and let a second one end."""
     for number, operation in enumerate(operations, 1):
@@ -30,8 +26,8 @@ def require_every_point(
             repeated = (
                 f"{record.suite} --point {number} ({'after' if late else 'before'} {operation})"
             )
-            for attempt in attempts():
-                killed = attempt(point=number, late=late)
+            with attempts.afresh() as attempt:
+                killed = attempt(point=number, late=late, looks=False)
                 record.add("kills")
                 if killed.signal != signal.SIGKILL:
                     record.fail(repeated, f"was not killed: {killed}")

@@ -8,29 +8,29 @@ leftovers are numbered; for each number one process is killed before it and one 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from zygote import Ended, Zygote
+from zygote import Zygote
 
+from .attempts import Attempts, encoding, publication
 from .conftest import Golden, Record
-from .crash_points import Attempt, require_every_point
+from .crash_points import require_every_point
+
+
+@pytest.fixture
+def workspace(place: Path) -> Path:
+    return place / "workspace"
 
 
 @pytest.mark.slow
 def test_a_workspace_killed_while_it_is_made_is_made_by_the_next(
-    zygote: Zygote, place: Path, record: Record
+    zygote: Zygote, workspace: Path, record: Record
 ) -> None:
     """No workspace at all: its manifest, its catalogue with all tables, MLflow left out."""
-    made = zygote.run("make_workspace", workspace=place / "golden").returned()
-
-    def attempts() -> Iterator[Attempt]:
-        workspace = place / "workspace"
-        yield lambda **point: zygote.run("make_workspace", workspace=workspace, **point)
-        shutil.rmtree(workspace)
-
-    require_every_point(record, made["operations"], made["state"], attempts)
+    making = Attempts(zygote, "make_workspace", workspace, None, {"workspace": workspace})
+    made = making.undisturbed()
+    require_every_point(record, made["operations"], made["state"], making)
 
 
 @pytest.mark.slow
@@ -38,70 +38,38 @@ def test_a_publication_killed_at_any_operation_is_one_version(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """Every commit of MLflow's database and ours, on a real MLflow."""
-
-    def attempts() -> Iterator[Attempt]:
-        workspace = str(place / "workspace")
-        shutil.copytree(golden.outbox, workspace)
-        yield lambda **point: zygote.run("publish_waiting", workspace=workspace, **point)
-        shutil.rmtree(workspace)
-
-    require_every_point(record, golden.publishing, golden.finished, attempts)
+    publishing = publication(zygote, golden.outbox, place)
+    require_every_point(record, golden.publishing, golden.finished, publishing)
 
 
 @pytest.mark.slow
 def test_a_promotion_killed_at_any_operation_is_completed_by_the_same_command(
-    zygote: Zygote, golden: Golden, place: Path, record: Record
+    zygote: Zygote, golden: Golden, workspace: Path, record: Record
 ) -> None:
-    def attempts() -> Iterator[Attempt]:
-        workspace = str(place / "workspace")
-        shutil.copytree(golden.registered, workspace)
-        yield lambda **point: zygote.run(
-            "promote_version", workspace=workspace, reference="news/1", **point
-        )
-        shutil.rmtree(workspace)
-
-    (first,) = attempts_once(attempts)
-    promoted = first.returned()
-    require_every_point(record, promoted["operations"], promoted["state"], attempts)
+    named = {"workspace": workspace, "reference": "news/1"}
+    promoting = Attempts(zygote, "promote_version", workspace, golden.registered, named)
+    promoted = promoting.undisturbed()
+    require_every_point(record, promoted["operations"], promoted["state"], promoting)
 
 
 @pytest.mark.slow
 def test_an_encoding_killed_at_any_operation_gives_the_same_shards(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
-    def attempts() -> Iterator[Attempt]:
-        out = place / "tokens"
-        yield lambda **point: zygote.run(
-            "encode", workspace=golden.registered, corpus=golden.corpus, out=out, **point
-        )
-        shutil.rmtree(out)
-
-    (first,) = attempts_once(attempts)
-    encoded = first.returned()
+    attempts = encoding(zygote, golden.registered, golden.corpus, place)
+    encoded = attempts.undisturbed()
     require_every_point(record, encoded["operations"], encoded["state"], attempts)
 
 
 @pytest.mark.slow
 def test_removing_leftovers_killed_at_any_operation_leaves_what_is_needed(
-    zygote: Zygote, golden: Golden, place: Path, record: Record
+    zygote: Zygote, golden: Golden, place: Path, workspace: Path, record: Record
 ) -> None:
     """Leftovers are those of a training under another pattern that was never published."""
     littered = str(place / "littered")
     shutil.copytree(golden.registered, littered)
     zygote.run("litter", workspace=littered, corpus=golden.corpus).returned()
-
-    def attempts() -> Iterator[Attempt]:
-        workspace = str(place / "workspace")
-        shutil.copytree(littered, workspace)
-        yield lambda **point: zygote.run("remove_leftovers", workspace=workspace, **point)
-        shutil.rmtree(workspace)
-
-    (first,) = attempts_once(attempts)
-    removed = first.returned()
+    removing = Attempts(zygote, "remove_leftovers", workspace, littered, {"workspace": workspace})
+    removed = removing.undisturbed()
     assert len(removed["operations"]) > 8
-    require_every_point(record, removed["operations"], removed["state"], attempts)
-
-
-def attempts_once(attempts: Callable[[], Iterator[Attempt]]) -> list[Ended]:
-    """One attempt that nobody disturbs."""
-    return [attempt() for attempt in attempts()]
+    require_every_point(record, removed["operations"], removed["state"], removing)

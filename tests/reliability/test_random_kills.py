@@ -1,4 +1,4 @@
-"""Killed at random moments, up to five times in a row, in compiled code as in Python: all the same.
+"""Killed at random moments, up to twelve times in a row, in compiled code as in Python.
 
 What no number reaches is reached here: DuckDB's and SQLite's own writes, MLflow's files, threads
 that were half-way. Every case has a number of its own, from which all of its delays follow.
@@ -7,7 +7,6 @@ that were half-way. Every case has a number of its own, from which all of its de
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,62 +14,59 @@ from typing import Any
 import pytest
 from zygote import Zygote
 
+from .attempts import Attempts, encoding, publication, training
 from .conftest import Golden, Record, difference
 
-TRAININGS, PUBLICATIONS, ENCODINGS = 160, 20, 20  # kills, unless --cases multiplies them
+# Kills, unless --cases multiplies them; of trainings in shares, which may run side by side.
+TRAININGS, SHARES = 1_000, 4
+PUBLICATIONS, ENCODINGS = 100, 100
+IN_A_ROW = 12  # at most, before one is left to end
+ENOUGH_FAILURES = 20  # something is wrong with every case
 
 
 def require_survival(
-    zygote: Zygote,
-    record: Record,
-    kills: float,
-    begin: str | None,
-    made: Path,
-    job: str,
-    expected: dict[str, Any],
-    **arguments: Any,
+    record: Record, kills: float, attempts: Attempts, expected: dict[str, Any]
 ) -> None:
     """Kill a job again and again until enough were killed; each row of kills ends undisturbed."""
-    whole = 0.5  # seconds it takes, as far as is known
+    whole = 0.5  # seconds its work takes, as far as is known
     case = 0
     while record.counts.get("kills", 0) < kills or not case:
         case += 1
+        if len(record.failures) >= ENOUGH_FAILURES:
+            break
         if not record.wants(case):
             if case > record.only:
                 break
             continue
-        chance = random.Random(f"{record.seed}/{case}")
-        if begin is not None:
-            shutil.copytree(begin, made)
-        for _ in range(chance.randint(1, 5)):
-            delay = chance.random() * whole
-            ended = zygote.run(job, kill_after=delay, **arguments)
-            if ended.signal == signal.SIGKILL:
-                record.add("kills")
-            elif ended.error:
-                record.fail(f"{record.suite} --point {case} --seed {record.seed}", ended.error)
-            else:
-                record.add("ended before the signal")
-        ended = zygote.run(job, **arguments)
-        whole = 0.8 * whole + 0.2 * ended.seconds
+        repeated = f"{record.suite} --point {case} --seed {record.seed}"
+        chance = random.Random(f"{record.seed}/{record.suite}/{case}")
+        with attempts.afresh() as attempt:
+            for _ in range(chance.randint(1, IN_A_ROW)):
+                ended = attempt(kill_after=chance.random() * whole, looks=False)
+                if ended.signal == signal.SIGKILL:
+                    record.add("kills")
+                elif ended.error or ended.signal:
+                    record.fail(repeated, ended.error or f"signal {ended.signal}")
+                else:
+                    record.add("ended before the signal")
+            ended = attempt()
         record.add("recoveries")
-        unlike = ended.error or difference((ended.result or {"state": {}})["state"], expected)
-        if unlike or ended.signal:
-            repeated = f"{record.suite} --point {case} --seed {record.seed}"
-            record.fail(repeated, unlike or f"signal {ended.signal}")
-        shutil.rmtree(made, ignore_errors=True)
+        if ended.error or ended.signal:
+            record.fail(repeated, ended.error or f"signal {ended.signal}")
+            continue
+        whole = 0.8 * whole + 0.2 * ended.result["seconds"]
+        if unlike := difference(ended.result["state"], expected):
+            record.fail(repeated, unlike)
     record.require_none()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("share", range(1, SHARES + 1))
 def test_trainings_killed_at_random(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    share: int, zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
 ) -> None:
-    workspace = place / "workspace"
-    require_survival(
-        zygote, record, TRAININGS * cases, golden.empty, workspace, "train", golden.waiting,
-        workspace=workspace, corpus=golden.corpus, workers=2,
-    )  # fmt: skip
+    attempts = training(zygote, golden.empty, golden.corpus, place, workers=2)
+    require_survival(record, TRAININGS * cases / SHARES, attempts, golden.waiting)
 
 
 @pytest.mark.slow
@@ -78,19 +74,13 @@ def test_publications_killed_at_random(
     zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
 ) -> None:
     """On a real MLflow: copying files, laying out the model, writing both databases."""
-    workspace = place / "workspace"
-    require_survival(
-        zygote, record, PUBLICATIONS * cases, golden.outbox, workspace, "publish_waiting",
-        golden.finished, workspace=workspace,
-    )  # fmt: skip
+    attempts = publication(zygote, golden.outbox, place)
+    require_survival(record, PUBLICATIONS * cases, attempts, golden.finished)
 
 
 @pytest.mark.slow
 def test_encodings_killed_at_random(
     zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
 ) -> None:
-    out = place / "tokens"
-    arguments = {"workspace": golden.registered, "corpus": golden.corpus, "out": out}
-    expected = zygote.run("encode", **arguments).returned()["state"]
-    shutil.rmtree(out)
-    require_survival(zygote, record, ENCODINGS * cases, None, out, "encode", expected, **arguments)
+    attempts = encoding(zygote, golden.registered, golden.corpus, place)
+    require_survival(record, ENCODINGS * cases, attempts, attempts.undisturbed()["state"])

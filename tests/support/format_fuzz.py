@@ -17,6 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,11 @@ COMMON = (
 )  # fmt: skip
 
 
-def texts_of(seed: int, block: int) -> list[str]:
+@lru_cache(8)
+def texts_of(seed: int, block: int) -> tuple[str, ...]:
     """`TEXTS_AT_ONCE` texts, the same for the same seed and block."""
     random_ = random.Random(f"{seed}:{block}")
-    return [_text(random_) for _ in range(TEXTS_AT_ONCE)]
+    return tuple(_text(random_) for _ in range(TEXTS_AT_ONCE))
 
 
 def _text(random_: random.Random) -> str:
@@ -117,7 +119,7 @@ def compare(case: Case, seed: int, block: int) -> int:
     Raises:
         AssertionError: with one line that does it again.
     """
-    texts = texts_of(seed, block)
+    texts = list(texts_of(seed, block))
     for policy, theirs in (("all", case.with_specials), ("none", case.without_specials)):
         ours = case.ours.encode_batch(texts, None, policy)  # type: ignore[arg-type]
         for text, ids, expected in zip(texts, ours, theirs(texts), strict=True):
@@ -145,6 +147,7 @@ def make_case(name: str, directory: Path) -> Case:
 # Vocabularies
 
 
+@cache
 def _training_text() -> str:
     random_ = random.Random(14)
     pieces = [piece for piece in COMMON if not any(special in piece for special in SPECIALS)]
@@ -152,6 +155,7 @@ def _training_text() -> str:
     return "".join(random_.choices(pieces, k=60_000))
 
 
+@cache
 def _trained_here(pattern: SplitPattern, specials: tuple[str, ...] = SPECIALS) -> Tokenizer:
     counts = Counter(piece.encode() for piece in pre_tokens(_training_text(), pattern))
     words = WordCounts.from_mapping(counts, pattern)
@@ -159,6 +163,14 @@ def _trained_here(pattern: SplitPattern, specials: tuple[str, ...] = SPECIALS) -
 
 
 def _trained_by_huggingface(pattern: SplitPattern, specials: Iterable[str] = ()) -> Any:
+    peer = tokenizers.Tokenizer.from_str(_as_trained_by_huggingface(pattern))
+    peer.add_special_tokens(list(specials))
+    return peer
+
+
+@cache
+def _as_trained_by_huggingface(pattern: SplitPattern) -> str:
+    """Its tokenizer.json: whoever adds special tokens to it changes one of his own."""
     peer = tokenizers.Tokenizer(models.BPE())
     peer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -171,8 +183,7 @@ def _trained_by_huggingface(pattern: SplitPattern, specials: Iterable[str] = ())
         vocab_size=1_400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     peer.train_from_iterator([_training_text()], trainer)
-    peer.add_special_tokens(list(specials))
-    return peer
+    return str(peer.to_str())
 
 
 # Ways from one tool to the other

@@ -2,7 +2,7 @@
 
 Starting Python, MLflow and the kernels takes ten seconds; a fork takes a hundredth of one. The
 parent is started fresh, so no thread of a test runner is forked along. A job is a function of
-`crash_jobs`, named with JSON arguments; it may be killed at any moment.
+`crash_jobs` or `witness_jobs`, named with JSON arguments; it may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Zygote:
         """Run a job in a fork.
 
         Args:
-            job: a function of `crash_jobs`.
+            job: a function of `crash_jobs` or `witness_jobs`.
             kill_after: seconds after which it is killed (signal 9), if it has not ended.
             arguments: its own; JSON values and paths.
         """
@@ -110,10 +110,11 @@ def main() -> None:
     # Standard output is for answers; what libraries print goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    import crash_jobs
-
-    crash_jobs.warm_up()
     import gc
+
+    import warm_process
+
+    warm_process.warm_up()
 
     gc.collect()
     gc.freeze()
@@ -171,6 +172,7 @@ def _work(job: str, arguments: dict[str, Any], writing: int, gate: int | None) -
     import traceback
 
     import crash_jobs
+    import witness_jobs
 
     from tokenizer_core.errors import BpelineError
 
@@ -178,7 +180,8 @@ def _work(job: str, arguments: dict[str, Any], writing: int, gate: int | None) -
     try:
         if gate is not None:
             os.read(gate, 1)
-        told["result"] = getattr(crash_jobs, job)(**arguments)
+        found = getattr(crash_jobs, job, None) or getattr(witness_jobs, job)
+        told["result"] = found(**arguments)
     except BpelineError as error:
         told.update(error=f"{type(error).__name__}: {error}", typed=True)
     except BaseException:

@@ -6,6 +6,7 @@ import random
 import time
 import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -298,25 +299,34 @@ HOSTILE = {
 }  # fmt: skip
 
 
+def seconds_of(work: Callable[[], object]) -> float:
+    """Of this processor's time, which others that share it make longer: compare two of them."""
+    before = time.process_time()
+    work()
+    return time.process_time() - before
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_every_regex_has_an_automaton_or_a_reason_within_bounds(name: str) -> None:
     pattern = HOSTILE[name]
     assert len(pattern.encode()) <= 4096
     all_characters()  # made once for all
     tracemalloc.start()
-    before = time.process_time()
-    made = split_automaton.split_automaton.__wrapped__(pattern)
-    seconds = time.process_time() - before  # of which half is tracemalloc's
+    yardstick = seconds_of(lambda: {number: [number] for number in range(200_000)})
+    tracemalloc.reset_peak()
+    made = []
+    seconds = seconds_of(lambda: made.append(split_automaton.split_automaton.__wrapped__(pattern)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert seconds < 4
+    assert seconds < 18 * yardstick  # about four seconds, of which half are tracemalloc's
     assert peak < 200_000_000
-    if isinstance(made, str):
-        assert made.count("\n") == 0
-        assert len(made) < 80
+    [answer] = made
+    if isinstance(answer, str):
+        assert answer.count("\n") == 0
+        assert len(answer) < 80
     else:
         texts = ["", "a", "aab", "ab1\n", pattern[:30], "b" * 20, "strasse"]
-        assert_alike(pattern, made, texts)
+        assert_alike(pattern, answer, texts)
 
 
 @pytest.mark.parametrize(

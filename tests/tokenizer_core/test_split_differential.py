@@ -6,6 +6,7 @@ A few thousand of them in every run. The tests marked `slow` take a million for 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, pairwise
 
 import numpy as np
@@ -30,6 +31,7 @@ USERS = [
 ]
 HARDLY_CUT = (r"ab\w*", r"\d+$|\s")  # most of their attempts can find nothing
 AT_ONCE = 20_000
+SHARES = 2  # of the million, which may run side by side
 
 
 def positions(bitmap: np.ndarray) -> np.ndarray:
@@ -45,6 +47,7 @@ class Joined:
         leads = (np.frombuffer(raw, np.uint8) & 0xC0) != 0x80
         self.byte_of = np.append(np.flatnonzero(leads), len(raw))
         self.edges = np.cumsum([0, *map(len, texts)])
+        self.points = np.frombuffer(self.characters.encode("utf-32-le"), np.uint32)
         self.text = Text.of(raw)
         self.spans = self.byte_of[np.stack((self.edges[:-1], self.edges[1:]), axis=1)]
 
@@ -74,73 +77,87 @@ class Joined:
         return self.characters[self.edges[index] : self.edges[index + 1]]
 
 
-def assert_cut_alike(texts: list[str], pattern: SplitPattern) -> int:
-    joined = Joined(texts)
+def assert_equal(found: np.ndarray, wanted: np.ndarray, joined: Joined, what: str) -> None:
+    """Two rows of places, each in order; names the text where they begin to differ."""
+    if not np.array_equal(found, wanted):
+        wrong = np.setxor1d(found, wanted)
+        raise AssertionError(what, joined.text_at(int(wrong[0])))
+
+
+def assert_cut_alike(joined: Joined, pattern: SplitPattern) -> int:
     expected, between = joined.expected(pattern)
     starts, dropped = mark_kept_and_dropped(joined.text, joined.spans, pattern)
-    marked = [("marked", positions(starts), expected)]
+    marked = [("marked", starts, expected)]
     if pattern.drops_gaps:
-        marked.append(("dropped", positions(dropped), between))
+        marked.append(("dropped", dropped, between))
     if (automaton := pattern.automaton) is not None:
         again = np.zeros(starts.size, np.uint64)
         gaps = np.zeros(starts.size, np.uint64)
         assert automaton.mark(joined.text, joined.spans, again, gaps)
-        marked.append(("by the automaton", positions(again), expected))
-        marked.append(("left out by the automaton", positions(gaps), between))
+        marked.append(("by the automaton", again, expected))
+        marked.append(("left out by the automaton", gaps, between))
     for what, found, wanted in marked:
-        wrong = np.setxor1d(found, wanted)
-        assert not wrong.size, (pattern.name, what, joined.text_at(int(wrong[0])))
+        assert_equal(positions(found), wanted, joined, f"{pattern.regex}: {what}")
     return len(expected)
 
 
-def assert_no_cut_changes_anything(texts: list[str], pattern: SplitPattern) -> int:
+def assert_no_cut_changes_anything(joined: Joined, pattern: SplitPattern) -> int:
     """Part the texts, all at once, at legal places, and compare the pre-tokens."""
-    joined = Joined(texts)
     whole, dropped = mark_kept_and_dropped(joined.text, joined.spans, pattern)
     if pattern.cut_pairs is None:
         return 0
-    points = np.frombuffer(joined.characters.encode("utf-32-le"), np.uint32)
-    classes = pattern.cut_pairs.class_of_point[points]
+    classes = pattern.cut_pairs.class_of_point[joined.points]
     legal = np.flatnonzero(pattern.cut_pairs.legal[classes[:-1], classes[1:]]) + 1
-    inner = np.setdiff1d(joined.byte_of[legal], joined.spans.ravel())
+    of_spans = np.zeros(joined.text.size + 1, bool)
+    of_spans[joined.spans] = True
+    inner = joined.byte_of[legal]
+    inner = inner[~of_spans[inner]]
     # Some of them alone, too: each part then ends and begins at places of other kinds.
     for chosen in (inner, inner[::2], inner[1::3]):
-        edges = np.union1d(chosen, joined.spans.ravel())
+        edge = of_spans.copy()
+        edge[chosen] = True
+        edges = np.flatnonzero(edge)
         parts = np.stack((edges[:-1], edges[1:]), axis=1)
         starts, left_out = mark_kept_and_dropped(joined.text, parts, pattern)
-        wrong = np.setxor1d(positions(starts), positions(whole))
-        assert not wrong.size, (pattern.regex, joined.text_at(int(wrong[0])))
-        assert (left_out == dropped).all()
+        if not np.array_equal(starts, whole):
+            assert_equal(positions(starts), positions(whole), joined, f"{pattern.regex}: cut")
+        assert np.array_equal(left_out, dropped)
     return len(inner)
 
 
-def batches(texts: int, seed: int) -> list[list[str]]:
+def joined_texts(texts: int, seed: int) -> Iterator[Joined]:
+    """So many of the tempting texts, a batch at a time."""
     source = tempting_texts(seed)
-    return [list(islice(source, min(AT_ONCE, texts - at))) for at in range(0, texts, AT_ONCE)]
+    for at in range(0, texts, AT_ONCE):
+        yield Joined(list(islice(source, min(AT_ONCE, texts - at))))
+
+
+@pytest.fixture(scope="module")
+def some_texts() -> Joined:
+    [joined] = joined_texts(AT_ONCE, 12)
+    return joined
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tempting_texts_are_cut_as_regex_cuts_them(name: str) -> None:
-    texts = list(islice(tempting_texts(11), 4_000))
-    assert assert_cut_alike(texts, SplitPattern.named(name)) > 10_000
+    [joined] = joined_texts(4_000, 11)
+    assert assert_cut_alike(joined, SplitPattern.named(name)) > 10_000
 
 
 @pytest.mark.parametrize("pattern", [*NAMES, *USERS])
-def test_no_legal_cut_changes_a_pre_token(pattern: str) -> None:
-    split_pattern = SplitPattern.parse(pattern)
-    [texts] = batches(AT_ONCE, 12)
-    cuts = assert_no_cut_changes_anything(texts, split_pattern)
+def test_no_legal_cut_changes_a_pre_token(pattern: str, some_texts: Joined) -> None:
+    cuts = assert_no_cut_changes_anything(some_texts, SplitPattern.parse(pattern))
     assert cuts > 10_000 if pattern not in HARDLY_CUT else cuts < 1_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("share", range(SHARES))
 def test_a_million_tempting_texts_are_cut_as_regex_cuts_them(
-    name: str, many_texts: tuple[int, int]
+    share: int, many_texts: tuple[int, int]
 ) -> None:
+    """All patterns take the same texts; each share takes others."""
     number, seed = many_texts
-    source = tempting_texts(seed)
-    for at in range(0, number, AT_ONCE):
-        texts = list(islice(source, min(AT_ONCE, number - at)))
-        assert_cut_alike(texts, SplitPattern.named(name))
-        assert_no_cut_changes_anything(texts, SplitPattern.named(name))
+    for joined in joined_texts(number // SHARES, SHARES * seed + share):
+        for name in NAMES:
+            assert_cut_alike(joined, SplitPattern.named(name))
+            assert_no_cut_changes_anything(joined, SplitPattern.named(name))
