@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Of what `make test-nightly` does: texts; thousands of kills; of how many requests one gets a fault;
+# Of what `make test-nightly` does: texts cut and texts encoded; thousands of kills; of how many requests one gets a fault;
 # corpora; how many times as many cases of the other suites of reliability.
 TEXTS ?= 5000000
+ENCODED ?= 10000000
 KILLS ?= 10
 STRIDE ?= 1
 CORPORA ?= 2000000
@@ -35,6 +36,8 @@ test-nightly: $(VENV)/installed-tests  ## other cases every day: SEED=which, TEX
 	$(COMPILE)
 	$(BIN)/python -m pytest --numprocesses 2 -m slow tests/tokenizer_core/test_split_differential.py \
 		--texts $(TEXTS) --seed $(SEED)
+	$(BIN)/python -m pytest --numprocesses 2 -m slow tests/tokenizer_core/test_formats_fuzz.py \
+		--texts $(ENCODED) --seed $(SEED)
 	$(BIN)/python -m pytest --numprocesses 2 tests/reliability/test_random_kills.py \
 		--cases $(KILLS) --seed $(SEED)
 	$(BIN)/python -m pytest --numprocesses 2 tests/registry/test_lost_replies.py \

@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--point", type=int, default=0, help="the one crash point or case to do again; 0: all"
     )
     parser.addoption(
-        "--corpora", type=int, default=100_000, help="how many corpora differential training takes"
+        "--corpora", type=int, default=200_000, help="how many corpora differential training takes"
     )
     parser.addoption(
         "--stride", type=int, default=29, help="of how many requests to MLflow one gets a fault"
