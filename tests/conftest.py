@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--corpora", type=int, default=200_000, help="how many corpora differential training takes"
     )
     parser.addoption(
-        "--stride", type=int, default=29, help="of how many requests to MLflow one gets a fault"
+        "--stride", type=int, default=83, help="of how many requests to MLflow one gets a fault"
     )
     parser.addoption("--seed", type=int, default=1, help="which random cases these are")
 

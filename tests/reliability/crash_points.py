@@ -8,7 +8,7 @@ from typing import Any
 from .attempts import Attempts
 from .conftest import Record, difference
 
-LATE = 3  # of so many operations one is also killed after it, unless --cases is above 1
+LATE = 5  # of so many operations one is also killed after it, unless --cases is above 1
 
 
 def require_every_point(

@@ -20,7 +20,7 @@ from zygote import Ended, Zygote
 from .conftest import Golden, Record, difference
 
 ROUNDS = 1  # of all files and ways, unless --cases multiplies them
-EACH = 2  # of so many ways one is taken, unless --cases is above 1
+EACH = 4  # of so many ways one is taken, unless --cases is above 1
 BLOCK = 512
 
 

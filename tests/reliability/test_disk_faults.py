@@ -13,7 +13,7 @@ from .attempts import Attempts, encoding, publication, training
 from .conftest import Golden, Record, difference
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE)
-EACH = 2  # of so many operations one fails, unless --cases is above 1
+EACH = 4  # of so many operations one fails, unless --cases is above 1
 FILE_SIZES = 24  # limits that are tried, unless --cases multiplies them
 
 

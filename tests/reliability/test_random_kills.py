@@ -17,8 +17,8 @@ from zygote import Zygote
 from .attempts import Attempts, encoding, publication, training
 from .conftest import Golden, Record, difference
 
-# Kills, unless --cases multiplies them; of trainings in shares, which may run side by side.
-TRAININGS, SHARES = 1_000, 4
+# Kills, 1,000 in all, unless --cases multiplies them; of trainings in shares, which may run side by side.
+TRAININGS, SHARES = 800, 4
 PUBLICATIONS, ENCODINGS = 100, 100
 IN_A_ROW = 12  # at most, before one is left to end
 ENOUGH_FAILURES = 20  # something is wrong with every case
