@@ -17,7 +17,7 @@ from zygote import Zygote
 from .attempts import Attempts, encoding, publication, training
 from .conftest import Golden, Record, difference
 
-# Kills, 1,000 in all, unless --cases multiplies them; of trainings in shares, which may run side by side.
+# Kills, 1,000 in all, unless --cases multiplies them. Shares of trainings may run side by side.
 TRAININGS, SHARES = 800, 4
 PUBLICATIONS, ENCODINGS = 100, 100
 IN_A_ROW = 12  # at most, before one is left to end
