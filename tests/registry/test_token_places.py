@@ -15,7 +15,7 @@ from corpus_files import write
 
 from registry import token_places
 from registry.catalogue.records import ChunkRecord
-from registry.screening import Screening, TrainedOn, screen
+from registry.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
 from registry.word_counts.corpus_record import RecordedFile
 from registry.word_counts.shards import SHARD_FORMAT, ShardFiles, shard_key
 from registry.word_counts.store import ShardRef, WordCountStore
@@ -35,6 +35,8 @@ PATTERN = SplitPattern.parse(r"\S+|\s+")
 READING = Reading(PATTERN, (END,))
 # Words that share parts: what is learned of them comes about in several words.
 PIECES = ["ab", "cd", "xy", "zz", "ef", "a", "q", "é", "aba", "cdc"]
+
+OTHERS = ["b"] * FEWEST_DOCUMENTS  # documents without a token; of too few nothing is told
 
 
 class Corpus:
@@ -166,7 +168,8 @@ def test_of_unchanged_files_single_documents_are_read(
 def test_words_of_two_documents_make_a_token_of_none(tmp_path: Path) -> None:
     """Each word is in one document alone and each document holds other tokens of its own."""
     texts = ["qabz qabz first1 first1", "qabx qabx second2 second2", "else else"]
-    corpus = Corpus(tmp_path, {"a.txt": written("a.txt", texts), "b.txt": b"b b"}, READING, 1 << 20)
+    files = {"a.txt": written("a.txt", texts), "b.txt": written("b.txt", OTHERS)}
+    corpus = Corpus(tmp_path, files, READING, 1 << 20)
     tokenizer = train_bpe(corpus.words, 290, special_tokens=[END])
     for unchanged in (True, False):
         found = corpus.screened(tokenizer, unchanged).one_document
@@ -211,7 +214,10 @@ def test_chunks_counted_in_parts_have_several_rows_for_a_word(
     numbers = [f"w{number}ww" for number in range(60_000)]
     often = ["oftqn"] * 900
     texts = [" ".join([*often, *numbers, *often]), english_and_code[:2_000] + " z z z"]
-    files = {"a.txt": written("a.txt", texts), "b.txt": written("b.txt", ["the end", "the"])}
+    files = {
+        "a.txt": written("a.txt", texts),
+        "b.txt": written("b.txt", ["the end", "the", *OTHERS]),
+    }
     corpus = Corpus(tmp_path, files, READING, 1 << 20, table_bytes=1)
     parts = [
         ShardFiles(corpus.workspace).read(shard_key(chunk.digest, READING.digest)).parts
@@ -227,7 +233,7 @@ def test_chunks_counted_in_parts_have_several_rows_for_a_word(
 
 def test_a_file_that_changed_meanwhile_must_have_its_digest(tmp_path: Path) -> None:
     texts = ["own own own", "two two", "other two"]
-    files = {"a.txt": written("a.txt", texts), "b.txt": b"b b b"}
+    files = {"a.txt": written("a.txt", texts), "b.txt": written("b.txt", OTHERS)}
     corpus = Corpus(tmp_path, files, READING, 1 << 20)
     tokenizer = train_bpe(corpus.words, 264, special_tokens=[END])
     before = corpus.screened(tokenizer, unchanged=True)
