@@ -32,7 +32,7 @@ PROMISES = {
     "crash points": (
         "Killed at any durable operation, it ends as if nothing had been",
         "Every operation is numbered. For each number one process is killed (signal 9) before it "
-        "and one after it (of one operation in three, unless CASES is above 1); "
+        "and one after it (of one operation in five, unless CASES is above 1); "
         "the next process does the same command and must leave what an "
         "undisturbed run leaves: every file byte for byte, every row, one version, nothing aside.",
     ),
