@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Of what `make test-nightly` does: texts cut and texts encoded; thousands of kills; of how many requests one gets a fault;
-# corpora; how many times as many cases of the other suites of reliability.
+# Of what `make test-nightly` does: texts cut and texts encoded; thousands of kills; of how many
+# requests one gets a fault; corpora; how many times as many cases of the other suites of reliability.
 TEXTS ?= 5000000
 ENCODED ?= 10000000
 KILLS ?= 10

@@ -26,7 +26,7 @@ def encode_batch(
     threads = thread_count(threads)
     if isinstance(texts, str | bytes):
         raise TypeError("encode_batch takes many texts; encode takes one")
-    batches = list(_batches(_contents(texts, policy)))
+    batches = list(in_batches(_contents(texts, policy), _BATCH_BYTES))
 
     def encode(batch: list[bytes]) -> list[list[int]]:
         ids, edges = encode_contents(encoder, batch, policy)
@@ -71,13 +71,14 @@ def _contents(texts: Iterable[str], policy: SpecialPolicy) -> Iterator[bytes]:
         yield content
 
 
-def _batches(contents: Iterable[bytes]) -> Iterator[list[bytes]]:
+def in_batches(contents: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
+    """Contents in their order, in lists of at least so many bytes; the last may be shorter."""
     batch: list[bytes] = []
     size = 0
     for content in contents:
         batch.append(content)
         size += len(content)
-        if size >= _BATCH_BYTES:
+        if size >= least:
             yield batch
             batch, size = [], 0
     if batch:

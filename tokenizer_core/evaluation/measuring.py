@@ -7,7 +7,7 @@ is in memory at a time. Computes no figure itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizer_core.counting.chunk_counts import count_spans
 from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.counting.word_sums import WordSum
-from tokenizer_core.encoding.batch_encoding import encode_contents
+from tokenizer_core.encoding.batch_encoding import encode_contents, in_batches
 from tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from tokenizer_core.encoding.special_policy import SpecialPolicy
 from tokenizer_core.encoding.text_input import refuse_invalid_utf8
@@ -97,7 +97,7 @@ def measure(tokenizers: Sequence[Tokenizer], documents: Iterable[bytes]) -> list
     size = TextSize()
     words = {one.pattern: WordSum(one.pattern) for one in tokenizers}
     sums = [_Sum(one) for one in tokenizers]
-    for part in _parts(documents):
+    for part in in_batches(documents, PART_BYTES):
         text, spans = Text.of(b"".join(part)), spans_of_lengths(part)
         refuse_invalid_utf8(text)
         _count_words(words, text, spans, size.bytes)
@@ -173,16 +173,3 @@ def _size_of(text: Text, spans: NDArray[np.int64]) -> TextSize:
         words=int(sums[WORDS]),
         lines=int(sums[LINES]),
     )
-
-
-def _parts(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
-    part: list[bytes] = []
-    size = 0
-    for document in documents:
-        part.append(document)
-        size += len(document)
-        if size >= PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
