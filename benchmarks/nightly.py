@@ -12,30 +12,25 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.documents import SEPARATOR
 from benchmarks.machine import description
 from benchmarks.results import RESULTS
+from benchmarks.whole_command import train
 
-KEPT = "nightly.json"
+FOLDER = RESULTS / "nightly"  # a file of JSON for each corpus
 # Where seconds follow what is new; the other steps see distinct words, tokens and held-out text.
 OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
-_COMMAND = "from flows.cli.main import main; main()"
 _NEW = 0.01
 
 
 def main() -> None:
     options = _parser().parse_args()
-    place = options.output / KEPT
+    place = options.output / f"{options.label}.json"
     kept = json.loads(place.read_text()) if options.add else None
     result = measure(options.files, options.rounds, options.vocab_size)
     if kept is not None:
@@ -51,16 +46,17 @@ def measure(files: Sequence[Path], rounds: int, vocab_size: int) -> dict[str, An
     Raises:
         SystemExit: a run failed, or tonight's tokenizer is not the one from scratch.
     """
+    load = os.getloadavg()[0]  # processors that others keep busy
     with tempfile.TemporaryDirectory(prefix="benchmark-nightly-") as directory:
         yesterday, new = _corpus(files, Path(directory))
-        _run(Path(directory) / "warm", [new], vocab_size)  # new kernels are compiled, untimed
+        train(Path(directory) / "warm", [new], vocab_size)  # new kernels are compiled, untimed
         nights = []
         for number in range(rounds):
             grown, scratch = (Path(directory) / f"{kind}-{number}" for kind in ("grown", "scratch"))
             night = {
-                "yesterday": _run(grown, [yesterday], vocab_size),
-                "tonight": _run(grown, [yesterday, new], vocab_size),
-                "from scratch": _run(scratch, [yesterday, new], vocab_size),
+                "yesterday": train(grown, [yesterday], vocab_size),
+                "tonight": train(grown, [yesterday, new], vocab_size),
+                "from scratch": train(scratch, [yesterday, new], vocab_size),
             }
             if night["tonight"].pop("digest") != night["from scratch"].pop("digest"):
                 raise SystemExit("tonight's tokenizer is not the one from scratch")
@@ -71,7 +67,7 @@ def measure(files: Sequence[Path], rounds: int, vocab_size: int) -> dict[str, An
             "new_bytes": new.stat().st_size,
             "vocab_size": vocab_size,
             "machine": description(["duckdb", "mlflow", "pyarrow"]),
-            "load": round(os.getloadavg()[0], 1),
+            "load": round(load, 1),
             "rounds": nights,
         }
 
@@ -122,39 +118,14 @@ def _corpus(files: Sequence[Path], directory: Path) -> tuple[Path, Path]:
     return yesterday, new
 
 
-def _run(workspace: Path, paths: Sequence[Path], vocab_size: int) -> dict[str, Any]:
-    """One `bpeline train`: seconds of the process and of its steps, and what came of it."""
-    command = [sys.executable, "-c", _COMMAND, "train", *map(os.fspath, paths), "--json"]
-    command += ["--name", "nightly", "--vocab-size", str(vocab_size)]
-    command += ["--special-token", SEPARATOR, "--workspace", os.fspath(workspace)]
-    before, begin = _cpu_seconds(), time.perf_counter()
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds, cpu_seconds = time.perf_counter() - begin, _cpu_seconds() - before
-    if ended.returncode:
-        raise SystemExit(ended.stderr)
-    summary = json.loads(ended.stdout)
-    return {
-        "seconds": round(seconds, 3),
-        "cpu_seconds": round(cpu_seconds, 3),
-        "steps": {name: round(took, 3) for name, took in summary["seconds"].items()},
-        "chunks": summary["chunks"],
-        "chunks_reused": summary["chunks_reused"],
-        "digest": summary["digest"],
-    }
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nightly", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", help="UTF-8 text")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--add", action="store_true", help="to the rounds that are kept")
     parser.add_argument("--vocab-size", type=int, default=32_000)
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where JSON is kept")
+    parser.add_argument("--label", default="corpus", help="what to call the corpus")
+    parser.add_argument("--output", type=Path, default=FOLDER, help="where JSON is kept")
     return parser
 
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks import algorithms, cluster, encoding_results, nightly
+from benchmarks import algorithms, cluster, encoding_results, nightly, orchestration
 from benchmarks.charts import bars, curves, speeds
 from benchmarks.contestants import CONTESTANTS
 from benchmarks.headlines import encoding_headlines, training_headlines
@@ -47,8 +47,11 @@ def main() -> None:
     clusters = [json.loads(path.read_text()) for path in sorted(cluster.FOLDER.glob("*.json"))]
     if clusters:
         parts.append(cluster_block(clusters))
-    if (RESULTS / nightly.KEPT).exists():
-        parts.append(nightly_block(json.loads((RESULTS / nightly.KEPT).read_text())))
+    nights = [json.loads(path.read_text()) for path in nightly.FOLDER.glob("*.json")]
+    if nights:
+        parts.append(nightly_block(sorted(nights, key=lambda one: int(one["bytes"]))))
+    if orchestration.KEPT.exists():
+        parts.append(orchestration_block(json.loads(orchestration.KEPT.read_text())))
     PAGE.write_text("\n\n".join([*parts, _wrapped(_reproduce())]) + "\n")
     README.write_text(replaced(README.read_text(), headlines(results, encoding)))
 
@@ -156,18 +159,38 @@ def cluster_block(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(["## Clusters", _wrapped(said), *map(cluster.table, results), machines])
 
 
-def nightly_block(result: Mapping[str, Any]) -> str:
+def nightly_block(results: Sequence[Mapping[str, Any]]) -> str:
     """The whole command again when 1 % of the corpus is new, beside a run from scratch."""
-    rounds = len(result["rounds"])
-    taken = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
     said = (
         "`bpeline train` in a process of its own, from starting to publishing in MLflow, when 1 % "
         "of the corpus is new since the run before, and on the same corpus from scratch; both "
-        f"come to the same tokenizer. {taken}; `python -m benchmarks.nightly FILE…` measures it."
+        "come to the same tokenizer. What does not follow the text (starting, MLflow, learning, "
+        "evaluating) is the same every night, so the larger the corpus, the smaller the share. "
+        "`python -m benchmarks.nightly FILE…` measures it."
     )
-    busy = f"The machine was shared (load {result['load']}): CPU seconds vary least."
-    notes = [_wrapped(busy)] if result["load"] >= _QUIET else []
-    return "\n\n".join(["## A night's run", _wrapped(said), nightly.table(result), *notes])
+    parts = ["## A night's run", _wrapped(said)]
+    for result in results:
+        rounds = len(result["rounds"])
+        taken = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
+        parts += [nightly.table(result), _wrapped(f"{taken}, {_company(result)}.")]
+    return "\n\n".join(parts)
+
+
+def orchestration_block(result: Mapping[str, Any]) -> str:
+    """What Prefect costs a training."""
+    said = (
+        f"`bpeline train` on {result['bytes'] / 1e6:,.0f} MB with a Prefect server that runs "
+        "already, and without one, in turn, each in a fresh workspace and a process of its own; "
+        f"{len(result['pairs'])} pairs, {_company(result)}. The tokenizers are the same."
+    )
+    return "\n\n".join(["## What Prefect costs a run", _wrapped(said), orchestration.table(result)])
+
+
+def _company(result: Mapping[str, Any]) -> str:
+    """Whether the machine was ours alone, in a part of a sentence."""
+    if result["load"] >= _QUIET:
+        return f"on a machine with other work (load {result['load']}): CPU seconds vary least"
+    return "on a machine with no other work"
 
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -24,8 +24,9 @@ from registry.workspace.workspace import Workspace
 from tokenizer_core.corpus.sources import find_source_files, sources_of
 from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import CorpusChanged, InvalidOption, UnknownVersion
+from tokenizer_core.formats.sealed_manifests import MANIFEST
 from tokenizer_core.shards.shard_formats import sha256_of
-from tokenizer_core.shards.token_shards import MANIFEST, read_manifest
+from tokenizer_core.shards.token_shards import read_manifest
 
 STEP = "encode"
 

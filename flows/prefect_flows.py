@@ -12,11 +12,12 @@ from flows import settings
 
 settings.prepare_prefect()
 
+import httpx  # noqa: E402
 from prefect import flow  # noqa: E402 - reads the environment prepared above
 from prefect.runtime import flow_run  # noqa: E402
 
 from flows import encode_dataset as encoding  # noqa: E402
-from flows import progress  # noqa: E402
+from flows import progress, runner  # noqa: E402
 from flows import sweep_garbage as sweeping  # noqa: E402
 from flows import train_tokenizer as training  # noqa: E402
 from flows import watch_drift as watching  # noqa: E402
@@ -141,7 +142,14 @@ sweep_garbage = _as_flow(
 def run_train_tokenizer(parameters: dict[str, Any]) -> TrainingSummary:
     """Run the flow from this process, recorded by the server of PREFECT_API_URL.
 
-    What is not accepted is said by the flow itself, as it is without a server.
+    What is not accepted is said by the flow itself, as it is without a server. One that goes away
+    meanwhile is not needed: nothing is kept there, so that what is left is done without it.
     """
-    summary: TrainingSummary = train_tokenizer.with_options(validate_parameters=False)(**parameters)
+    recorded = train_tokenizer.with_options(validate_parameters=False)
+    try:
+        summary: TrainingSummary = recorded(**parameters)
+    except httpx.TransportError as error:
+        runner.server_is_gone = True
+        progress.current().note(f"the Prefect server is gone ({error}); going on in this process")
+        summary = training.train_tokenizer(**parameters)
     return summary

@@ -14,6 +14,10 @@ from tokenizer_core.urls import without_secrets
 CONNECT_SECONDS = 0.05  # for the server nobody configured: its absence must cost nothing
 ANSWER_SECONDS = 3.0
 
+# Whether a server that was chosen went away: Prefect's threads then try for minutes at the end of
+# the process to deliver what they have left to say.
+server_is_gone = False
+
 
 @dataclass(frozen=True, slots=True)
 class Runner:

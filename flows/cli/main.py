@@ -2,13 +2,14 @@
 
 Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
 (of `bpeline train --rules`, everything else is done) or says drift (`bpeline drift`, if asked),
-130 interrupted.
+130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import warnings
 from io import TextIOWrapper
@@ -38,9 +39,10 @@ from flows.cli.train import resume, train
 from flows.cli.ui import ui
 from flows.cli.verify import verify
 from flows.cli.versions import show, versions
+from flows.terminable import Terminated, terminable
 from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 
@@ -63,14 +65,15 @@ class Commands(click.Group):
             )
             say_error(wrong)
             ctx.exit(wrong.exit_code)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            terminated = isinstance(error, Terminated)
             click.echo(
-                "\ninterrupted; what was finished is kept: type the same command again, "
-                "or `bpeline resume`",
+                f"\n{'terminated' if terminated else 'interrupted'}; what was finished is kept: "
+                "type the same command again, or `bpeline resume`",
                 err=True,
             )
-            ctx.exit(INTERRUPTED)
-        except OSError as error:
+            ctx.exit(TERMINATED if terminated else INTERRUPTED)
+        except (OSError, MemoryError) as error:
             told = told_of(error)
             if told is None:
                 raise
@@ -78,8 +81,15 @@ class Commands(click.Group):
             ctx.exit(told.exit_code)
 
 
-def told_of(error: OSError) -> BpelineError | None:
+def told_of(error: OSError | MemoryError) -> BpelineError | None:
     """What the system refuses, as an error of ours; None for what points to a mistake of ours."""
+    if isinstance(error, MemoryError):
+        return BpelineError(
+            f"there is not enough memory: {error}".rstrip(": "),
+            "what was finished before is kept",
+            "see `bpeline train --help` for --workers, --table-memory and --min-word-count, or "
+            "take a larger machine; then type the same command again",
+        )
     if error.errno in DISK_IS_FULL:
         return DiskFull(
             f"no space left on the disk: {error}",
@@ -177,9 +187,14 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
             stream.reconfigure(errors="backslashreplace")
     try:
-        cli(prog_name="bpeline")
+        with terminable(signal.SIGTERM):
+            cli(prog_name="bpeline")
     except SystemExit as ending:
-        if ending.code == INTERRUPTED:
+        if ending.code in (INTERRUPTED, TERMINATED):
             # All is said. Libraries cut short complain at exit about objects they still hold.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        runner = sys.modules.get("flows.runner")
+        if runner is not None and runner.server_is_gone:
+            sys.stdout.flush()
+            os._exit(ending.code if isinstance(ending.code, int) else 0)
         raise

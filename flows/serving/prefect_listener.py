@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import httpx
 from prefect import get_run_logger
 from prefect.artifacts import (
     create_markdown_artifact,
@@ -49,9 +50,13 @@ class PrefectListener(progress.Progress):
         self.done = 0
         self.updated = time.monotonic()
         self.artifact: Any = None
+        self.answers = True
         if shares:
-            self.artifact = create_progress_artifact(
-                0.0, key=f"{kind}-progress", description="how far the run is"
+            self.artifact = self._told(
+                create_progress_artifact,
+                0.0,
+                key=f"{kind}-progress",
+                description="how far the run is",
             )
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
@@ -78,15 +83,13 @@ class PrefectListener(progress.Progress):
         self.logger.warning(text)
 
     def summary(self, title: str, markdown: str) -> None:
-        create_markdown_artifact(
-            markdown, key=f"{self.kind}-summary", description=f"what came of it: {title}"
-        )
+        what = f"what came of it: {title}"
+        self._told(create_markdown_artifact, markdown, key=f"{self.kind}-summary", description=what)
         self._update(100.0)
 
     def compared(self, title: str, markdown: str) -> None:
-        create_markdown_artifact(
-            markdown, key="champion-comparison", description=f"{title} beside the champion"
-        )
+        what = f"{title} beside the champion"
+        self._told(create_markdown_artifact, markdown, key="champion-comparison", description=what)
 
     def watched(self, report: DriftReport) -> None:
         self.summary(report.reference, report.markdown())
@@ -106,23 +109,34 @@ class PrefectListener(progress.Progress):
 
     def _update(self, percent: float) -> None:
         self.updated = time.monotonic()
-        if self.artifact is None:
-            return
-        try:
-            update_progress_artifact(self.artifact, min(percent, 100.0))
-        except Exception as error:  # a bar that stands still must not fail a run
-            self.logger.debug("the progress artifact was not updated: %s", error)
+        if self.artifact is not None:
+            self._told(update_progress_artifact, self.artifact, min(percent, 100.0))
 
     def name_run(self, name: str) -> None:
         """Call the flow run something else from now on."""
         context = FlowRunContext.get()
-        if context is None or context.flow_run is None:
-            return
+        if context is not None and context.flow_run is not None:
+            self._told(_rename, context.flow_run.id, name)
+
+    def _told(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Tell the server something that no run depends on; None where that failed.
+
+        A server that cannot be reached is not told anything more: Prefect's client waits for it,
+        a minute as a rule, each time.
+        """
+        if not self.answers:
+            return None
         try:
-            with get_client(sync_client=True) as client:
-                client.update_flow_run(context.flow_run.id, name=name)
-        except Exception as error:  # neither must a name
-            self.logger.debug("the run was not renamed: %s", error)
+            return call(*args, **named)
+        except Exception as error:
+            self.answers = not isinstance(error, httpx.TransportError)
+            self.logger.debug("Prefect's server was not told: %s", error)
+            return None
+
+
+def _rename(flow_run_id: Any, name: str) -> None:
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run_id, name=name)
 
 
 def runs_unattended() -> bool:

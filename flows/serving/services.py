@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
+from flows.terminable import terminable
 from tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 HOST = "127.0.0.1"
@@ -77,7 +76,7 @@ def running(services: Sequence[Service], say: Say) -> Iterator[dict[str, subproc
     for service in services:
         _refuse_taken_port(service)
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    with _terminable(), ExitStack() as stack:
+    with terminable(signal.SIGTERM, signal.SIGINT), ExitStack() as stack:
         for service in services:
             say(f"starting {service.name} ({service.takes}) …")
             process = subprocess.Popen(
@@ -121,26 +120,6 @@ def _refuse_taken_port(service: Service) -> None:
                 f"a port nobody listens on, for {service.name}",
                 f"type the same command with `{service.option} {service.port + 1}`",
             ) from error
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the services as Ctrl-C does: their own sessions would outlive us."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread is told of signals
-        return
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    earlier = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
 
 
 def _wait_until_ready(service: Service, process: subprocess.Popen[bytes]) -> None:

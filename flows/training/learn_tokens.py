@@ -19,6 +19,7 @@ from tokenizer_core.counting.word_counts import WordCounts
 from tokenizer_core.digests import digest_of
 from tokenizer_core.errors import CorruptFile, InvalidOption, InvalidTokenizer, MissingSource
 from tokenizer_core.formats import bpeline
+from tokenizer_core.formats.sealed_manifests import MANIFEST
 from tokenizer_core.tokenizer import Tokenizer
 from tokenizer_core.trainers.characters import (
     END_OF_WORD,
@@ -92,7 +93,7 @@ def learn_tokens(
         DiskFull: no space left.
     """
     directory = tokenizer_of(words.table.counts_digest, request, workspace)
-    fetch_directory(workspace, directory, bpeline.MANIFEST)
+    fetch_directory(workspace, directory, MANIFEST)
     found = found_in(directory)
     if found is not None:
         merges, wanted, pruned = found["merges"], found["wanted"], PrunedWords(**found["pruned"])
@@ -115,7 +116,7 @@ def learn_tokens(
     merges = len(made.merges) or made.vocab_size - training.base
     made = training.encoding(made)
     bpeline.save(made, directory, {"merges": merges, "wanted": wanted, "pruned": asdict(pruned)})
-    share_directory(workspace, directory, bpeline.MANIFEST)
+    share_directory(workspace, directory, MANIFEST)
     return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -147,6 +148,7 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
                 with engines.working(request.engine, request.workers, meeting_place):
                     yield run
             except BaseException as error:
+                _let_go(error)
                 if waits_in_outbox(registry.workspace, run_id):
                     catalogue.leave_unpublished(run_id, _described(error))
                 elif isinstance(error, KeyboardInterrupt):
@@ -165,6 +167,19 @@ def _begin(catalogue: Catalogue, request: TrainingRequest) -> str:
         if asked_the_same and earlier.state != "running":
             return catalogue.continue_run(earlier.id).id
     return catalogue.start_run(request.name, request.as_config()).id
+
+
+def _let_go(error: BaseException) -> None:
+    """Drop what is held by nothing but an interruption's traceback: a transaction, and its lock.
+
+    Python raises an interruption between any two lines, of SQLAlchemy's and MLflow's too, where no
+    `finally` knows yet of a connection that has just begun to write.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        held: BaseException | None = error
+        while held is not None:
+            traceback.clear_frames(held.__traceback__)
+            held = held.__context__
 
 
 def _described(error: BaseException) -> str:

@@ -10,6 +10,7 @@ read back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from tokenizer_core.errors import DiskFull, InvalidOption, StorageError
 from tokenizer_core.splitting.split_patterns import SplitPattern
 
 _ROWS_IN_BATCH = 1 << 18
+_INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|Terminated: *$")
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 _CLOSED: _Settings = {  # nothing is fetched, nothing is loaded, nothing of Python's is looked at
@@ -150,6 +152,7 @@ def read_table(path: Path, pattern: SplitPattern, *, threads: int, memory_limit:
 
     Raises:
         CorruptFile: DuckDB refuses the file, or its parts contradict each other.
+        StorageError: the memory limit is too low.
     """
     import duckdb
 
@@ -159,7 +162,14 @@ def read_table(path: Path, pattern: SplitPattern, *, threads: int, memory_limit:
             rows, size = connection.execute(_SIZES).fetchall()[0]
             batches = connection.sql(_ROWS).to_arrow_reader(_ROWS_IN_BATCH)
             return filled(batches, rows, size, pattern)
-    except (duckdb.Error, ValueError, IndexError) as error:
+    except duckdb.OutOfMemoryException as error:
+        raise StorageError(
+            f"DuckDB ran out of memory while reading {path}",
+            "the table is untouched",
+            "run the same command again, with a higher memory limit",
+        ) from error
+    except (duckdb.Error, RuntimeError, ValueError, IndexError) as error:
+        raise_if_interrupted(error)
         raise damaged(path) from error
 
 
@@ -232,9 +242,12 @@ def lost(doing: str) -> StorageError:
     )
 
 
-def raise_if_interrupted(error: RuntimeError) -> None:
-    """DuckDB answers Ctrl-C with an error of its own; for us it is what it was."""
-    if "interrupted" in str(error).lower():
+def raise_if_interrupted(error: Exception) -> None:
+    """DuckDB answers Ctrl-C with an error of its own; for us it is what it was.
+
+    One that comes while DuckDB reads rows of ours is told by the name of Python's exception.
+    """
+    if _INTERRUPTED.search(str(error)):
         raise KeyboardInterrupt from error
 
 
@@ -252,6 +265,7 @@ def _building(path: Path) -> Iterator[None]:
             "use smaller weights: only their proportions matter",
         ) from error
     except duckdb.Error as error:
+        raise_if_interrupted(error)
         reason = str(error).splitlines()[0]
         if "No space left" in reason or "max_temp_directory_size" in reason:
             raise DiskFull(

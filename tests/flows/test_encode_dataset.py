@@ -19,8 +19,9 @@ from tokenizer_core.errors import (
     UnknownVersion,
     WorkspaceLocked,
 )
+from tokenizer_core.formats.sealed_manifests import MANIFEST
 from tokenizer_core.shards import shard_job
-from tokenizer_core.shards.token_shards import MANIFEST, TokenShards
+from tokenizer_core.shards.token_shards import TokenShards
 
 
 @pytest.fixture

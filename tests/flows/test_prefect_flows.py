@@ -3,103 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-import flows
+from prefect_server import ROOT, Server, prefect_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-ROOT = Path(flows.__file__).parents[1]
 BPELINE = [sys.executable, "-c", "from flows.cli.main import main; main()"]
-PREFECT = [sys.executable, "-m", "prefect"]
-
-
-class Server:
-    """A Prefect server of this test session, asked through its REST API."""
-
-    def __init__(self, home: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/api"
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PREFECT_HOME": str(home),
-            "PREFECT_API_URL": self.url,
-            "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        }
-
-    def ask(self, path: str, **body: Any) -> Any:
-        request = urllib.request.Request(
-            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
-
-    def run(
-        self, command: list[str], folder: Path, **more: str
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=folder, env=self.environment | more, capture_output=True, text=True,
-            timeout=240, check=False,
-        )  # fmt: skip
-
-    def is_healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(self.url + "/health", timeout=2):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
-
-    def runs_of(self, name: str) -> list[Any]:
-        """The trainings of a tokenizer's name."""
-        runs = self.ask("/flow_runs/filter")
-        return [run for run in runs if run["parameters"].get("name") == name]
-
-    def task_runs(self, flow_run: str) -> list[Any]:
-        """Those of a flow run, once all of them have been recorded."""
-        where = {"flow_runs": {"id": {"any_": [flow_run]}}}
-        for _ in range(60):
-            found: list[Any] = self.ask("/task_runs/filter", **where)
-            if found and all(one["state_type"] in {"COMPLETED", "FAILED"} for one in found):
-                return found
-            time.sleep(0.5)
-        raise AssertionError([(one["name"], one["state_type"]) for one in found])
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("prefect"))
-    command = [*PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(server.port)]
-    with subprocess.Popen(
-        command, env=server.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            deadline = time.monotonic() + 120
-            while not server.is_healthy():
-                assert process.poll() is None, "the server ended by itself"
-                assert time.monotonic() < deadline, "the server does not start"
-                time.sleep(0.5)
-            yield server
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as server:
+        yield server
 
 
 def test_a_run_appears_with_tasks_logs_and_artifacts(

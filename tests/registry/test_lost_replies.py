@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
@@ -81,14 +83,17 @@ def test_a_fault_at_any_request_leaves_one_version(
 
 
 def test_a_server_killed_while_it_registers_leaves_one_version(
-    tmp_path: Path, home: Path, made: Made
+    tmp_path: Path, home: Path, made: Made, stride: int
 ) -> None:
+    kills = 2 if stride > 1 else 20
     with running_server(tmp_path) as server, running_proxy(server) as proxy:
         environment.configure(tracking_uri=proxy.uri)
-        for name in ("first", "second"):
+        for kill in range(kills):
             proxy.reset({0: KILLED}, CREATE)
-            publish_at_last(proxy, made(b"the", name=name))
-        assert server.restarts == 2
+            publish_at_last(proxy, made(b"the", name=f"killed-{kill}"))
+        assert server.restarts == kills
+    with closing(sqlite3.connect(tmp_path / "mlflow.sqlite")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 @pytest.mark.parametrize("losing", [0, 1, 10])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from .conftest import Golden, Record, difference
 
 RACES = 6  # of each kind, unless --cases multiplies them
 WRITERS = 3
+CROWD, KILLED = 8, 4  # writers of one catalogue, and how many of them are killed
 
 
 @pytest.mark.slow
@@ -94,6 +98,54 @@ def test_writers_of_one_name_lose_no_version(
 
 
 @pytest.mark.slow
+def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
+    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+) -> None:
+    """Versions are numbered without a gap, and each move of the alias begins where one ended."""
+    times = 200 if record.thorough else 25
+    for race in range(1, max(2, int(RACES * cases / 3)) + 1):
+        if not record.wants(race):
+            continue
+        repeated = f"{record.suite} --point {race} --seed {record.seed}"
+        chance = random.Random(f"{record.seed}/{race}")
+        workspace, said = place / "workspace", place / "said"
+        shutil.copytree(golden.empty, workspace)
+        said.mkdir()
+        for writer in range(CROWD):
+            (said / str(writer)).touch()
+        named = [
+            {
+                "workspace": workspace,
+                "times": times,
+                "acknowledged": said / str(writer),
+                "dies_after": 0.05 + chance.random() * times / 25 if writer < KILLED else 0,
+            }
+            for writer in range(CROWD)
+        ]
+        for one in zygote.run_together([("add_versions", one) for one in named]):
+            if one.signal == signal.SIGALRM:
+                record.add("killed writers")
+            elif one.error or one.signal:
+                record.fail(repeated, one.error or f"signal {one.signal}")
+        held = zygote.run("versions_and_moves", workspace=workspace).returned()
+        acknowledged = {line for path in said.iterdir() for line in path.read_text().splitlines()}
+        record.add("races")
+        record.add("acknowledged versions", len(acknowledged))
+        numbers, moves = [number for number, _ in held["versions"]], held["moves"]
+        wrong = {
+            "lost": acknowledged - {f"{number} {digest}" for number, digest in held["versions"]},
+            "gaps": numbers != list(range(1, len(numbers) + 1)),
+            "moves": any(one[1] != other[0] for one, other in itertools.pairwise(moves)),
+            "damaged": held["damaged"],
+        }
+        if any(wrong.values()):
+            record.fail(repeated, wrong)
+        shutil.rmtree(workspace)
+        shutil.rmtree(said)
+    record.require_none()
+
+
+@pytest.mark.slow
 def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
     zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
 ) -> None:
@@ -106,7 +158,7 @@ def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
     digests = {digest for _, _, digest in rows["versions"]}
     assert len(digests) == 2
     zygote.run("promote_version", workspace=shared, reference="news/1").returned()
-    moves = int(10 * cases)
+    moves = 200 if record.thorough else 10
     moving, *loading = zygote.run_together(
         [
             ("move_alias", {"workspace": shared, "times": moves}),

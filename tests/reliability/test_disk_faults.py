@@ -1,8 +1,9 @@
-"""A disk that is full, broken or out of descriptors, at every operation: a typed error, no loss."""
+"""A disk that is full, broken, read-only or refuses, at every operation: a typed error, no loss."""
 
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from zygote import Ended, Zygote
 from .attempts import Attempts, encoding, publication, training
 from .conftest import Golden, Record, difference
 
-ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE)
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EACCES, errno.EROFS)
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # a full disk stays full
 EACH = 4  # of so many operations one fails, unless --cases is above 1
 FILE_SIZES = 24  # limits that are tried, unless --cases multiplies them
 
@@ -29,8 +31,8 @@ def require_typed_errors(
         if not record.wants(number, one_of=EACH):
             continue
         for turn in range(errors_each):
-            error = ERRORS[(number + record.seed + turn) % len(ERRORS)]
-            lasting = error == errno.ENOSPC  # a full disk stays full
+            error = ERRORS[(number // EACH + record.seed + turn) % len(ERRORS)]
+            lasting = error in LASTING
             said = f"{record.suite} --point {number} --seed {record.seed}"
             repeated = f"{said} ({errno.errorcode[error]} at {operation})"
             with attempts.afresh() as attempt:
@@ -84,6 +86,24 @@ def test_an_encoding_meets_a_failing_disk_at_any_operation(
     attempts = encoding(zygote, golden.registered, golden.corpus, place)
     first = attempts.undisturbed()
     require_typed_errors(record, first["operations"], first["state"], attempts, errors_each)
+
+
+@pytest.mark.slow
+def test_failures_leave_nothing_open(
+    zygote: Zygote, golden: Golden, place: Path, record: Record
+) -> None:
+    """In one process, as in a notebook: files, threads and children do not become more."""
+    workspace = place / "workspace"
+    shutil.copytree(golden.empty, workspace)
+    last = len(golden.training)
+    points = [1, last // 2, *range(1, last + 1, 1 if record.thorough else 12)]
+    named = {"workspace": workspace, "corpus": golden.corpus, "points": points}
+    held = zygote.run("fail_again", error=errno.EIO, **named).returned()
+    record.add("failures in one process", len(held))
+    for point, one in zip(points[2:], held[2:], strict=True):
+        if any(now > then for now, then in zip(one, held[1], strict=True)):
+            record.fail(record.suite, f"after a failure at {point}: {one}, at first {held[1]}")
+    record.require_none()
 
 
 @pytest.mark.slow

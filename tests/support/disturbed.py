@@ -9,12 +9,14 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 from faulty_disk import CountingDisk, CrashingDisk, FailingDisk, running_on
 from workspace_state import state_of
+from wrong_clock import wrong_clock
 
 from registry import environment
 
@@ -44,6 +46,8 @@ def disturbed(
             error: int | None = None,
             lasting: bool = False,
             largest_file: int | None = None,
+            memory: int | None = None,
+            clock: int | None = None,
             looks: bool = True,
             registers: bool = registers,
             **named: Any,
@@ -55,6 +59,8 @@ def disturbed(
                 error: the ``errno`` with which that operation fails instead.
                 lasting: whether all later operations fail too.
                 largest_file: bytes that no file may exceed: the system refuses to write on.
+                memory: bytes of address space that there are beside those in use when it begins.
+                clock: the seed of a clock of the day that is wrong.
                 looks: whether to say what there is afterwards; what is damaged, or worked in by
                     others, cannot be looked at.
                 registers: whether MLflow answers.
@@ -69,7 +75,11 @@ def disturbed(
                 resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY))
             let_a_minute_pass(workspace)
             begin = time.monotonic()
-            with _disk(point, late, error, lasting) as operations:
+            with (
+                _disk(point, late, error, lasting) as operations,
+                nullcontext() if memory is None else _little_memory(memory),
+                nullcontext() if clock is None else wrong_clock(clock),
+            ):
                 work(**named)
             seconds = time.monotonic() - begin
             said = state(str(named[of])) if looks else {}
@@ -92,6 +102,18 @@ def _disk(point: int | None, late: bool, error: int | None, lasting: bool) -> It
     with running_on(disk):
         yield shown
     shown += map(str, disk.operations)
+
+
+@contextmanager
+def _little_memory(more: int) -> Iterator[None]:
+    """Let this process have so many bytes of address space more than it has, and no more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def connect(workspace: str, *, registers: bool = True) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 from tokenizer_core.durable_files import DURABLE, Content, Disk
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 # Threads whose commits come when they come: they have no place in an order.
 UNORDERED_THREADS = ("prepare to publish", "heartbeat")
 
@@ -105,7 +107,7 @@ class FailingDisk(CountingDisk):
 
     Args:
         at: the number of the operation.
-        error: its ``errno``; with ENOSPC a file that is created holds half of its content.
+        error: its ``errno``; on a full disk a file that is created holds half of its content.
         lasting: whether all later operations fail too.
     """
 
@@ -118,15 +120,18 @@ class FailingDisk(CountingDisk):
         if number == self._at or (self._lasting and number > self._at):
             if operation.kind == "commit":
                 raise sqlite3.OperationalError(_OF_SQLITE[self._error])
-            if operation.kind == "create" and self._error == errno.ENOSPC:
+            if operation.kind == "create" and self._error in FULL:
                 path.write_bytes(b"half of what was to be written")
             raise OSError(self._error, os.strerror(self._error), str(path))
 
 
 _OF_SQLITE = {
     errno.ENOSPC: "database or disk is full",
+    errno.EDQUOT: "database or disk is full",
     errno.EIO: "disk I/O error",
     errno.EMFILE: "unable to open database file",
+    errno.EACCES: "unable to open database file",
+    errno.EROFS: "attempt to write a readonly database",
 }
 
 

@@ -40,6 +40,11 @@ PROMISES = {
         "Killed at any moment, up to twelve times in a row, likewise",
         "Delays come from a seed; they end inside compiled code, DuckDB, SQLite and MLflow.",
     ),
+    "random signals": (
+        "Asked to end at any moment, it ends, and the same command goes on",
+        "By Ctrl-C (SIGINT) or a supervisor (SIGTERM), once or, of three cases one, twice: between "
+        "any two lines of Python, in waiting, in compiled code.",
+    ),
     "power loss": (
         "After a power loss there is the old or the new, never a mixture",
         "Operations are recorded; from prefixes of them follow states that POSIX allows: unsynced "
@@ -47,8 +52,19 @@ PROMISES = {
     ),
     "disk faults": (
         "A full or failing disk is a typed error, and nothing is lost",
-        "ENOSPC, EIO or EMFILE at each operation, and a limit on the size of files that meets "
-        "DuckDB and SQLite in the middle of theirs; afterwards the same command ends as it should.",
+        "ENOSPC, EDQUOT, EIO, EMFILE, EACCES or EROFS at an operation, and a limit on the size of "
+        "files that meets DuckDB and SQLite in the middle of theirs; afterwards the same command "
+        "ends as it should. Of several failures in one process, none leaves a file, a thread or a "
+        "process behind.",
+    ),
+    "memory limits": (
+        "Too little memory is an error, and nothing is lost",
+        "A limit on the address space, from nothing to enough: `MemoryError`, or an error of ours; "
+        "afterwards the same command ends as it should.",
+    ),
+    "clocks": (
+        "The clock of the day decides nothing",
+        "A clock that jumps by up to eighty years at each reading, forwards and backwards.",
     ),
     "corruption": (
         "A damaged file is named or made again; never believed",
@@ -57,7 +73,8 @@ PROMISES = {
     ),
     "concurrency": (
         "Several at once lose nothing",
-        "Runs in one workspace, writers of one name, loading while an alias moves.",
+        "Runs in one workspace, writers of one name, writers of one catalogue of whom half are "
+        "killed, loading while an alias moves.",
     ),
     "numbers": (
         "Counts are exact up to 2⁶³ − 1",

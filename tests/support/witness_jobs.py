@@ -7,17 +7,21 @@ disk.
 from __future__ import annotations
 
 import argparse
+import gc
+import hashlib
 import json
 import shutil
+import signal
 import sqlite3
 import tempfile
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from crash_jobs import END, NAME, VOCAB_SIZE, train, train_in
 from disturbed import connect
-from workspace_state import sha256, state_of
+from workspace_state import sha256, state_of, unsound
 
 from flows.versions.version_details import version_details
 from registry import environment, load_tokenizer, promote
@@ -26,6 +30,7 @@ from registry.loading.references import parse_registered
 from registry.loading.resolution import resolve
 from registry.measured import evidence_for
 from registry.opening import open_registry
+from tokenizer_core.errors import BpelineError
 from tokenizer_core.shards.token_shards import TokenShards
 
 
@@ -105,6 +110,51 @@ def load_again(workspace: str, times: int) -> list[str]:
     """The digests of what ``champion`` was at each of several loads."""
     connect(workspace)
     return [load_tokenizer(f"{NAME}@champion").digest for _ in range(times)]
+
+
+def fail_again(workspace: str, corpus: str, points: list[int], error: int) -> list[list[int]]:
+    """What this process holds after each of several trainings that its disk let fail.
+
+    Returns:
+        for each: how many files are open, threads alive, processes of its own.
+    """
+    held = []
+    for point in points:
+        with suppress(BpelineError):
+            train(workspace=workspace, corpus=corpus, point=point, error=error, looks=False)
+        gc.collect()
+        itself = Path("/proc/self")
+        children = [path.read_text().split() for path in itself.glob("task/*/children")]
+        held.append([len(list((itself / "fd").iterdir())), threading.active_count(),
+                     sum(map(len, children))])  # fmt: skip
+    return held
+
+
+def add_versions(workspace: str, times: int, acknowledged: str, dies_after: float) -> None:
+    """Write versions and move an alias to each, saying so in a file of one's own.
+
+    The system ends the process after so many seconds (SIGALRM), wherever it is; 0: it does not.
+    """
+    writer = Path(acknowledged).name
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    catalogue = open_registry(workspace).catalogue
+    signal.setitimer(signal.ITIMER_REAL, dies_after)
+    with Path(acknowledged).open("ab", buffering=0) as said:
+        for turn in range(times):
+            digest = hashlib.sha256(f"{writer}/{turn}".encode()).hexdigest()
+            version = catalogue.add_version(NAME, digest, run_id=writer)
+            catalogue.set_alias(NAME, "champion", version.number, by=writer)
+            said.write(f"{version.number} {digest}\n".encode())
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def versions_and_moves(workspace: str) -> dict[str, Any]:
+    """What a catalogue holds of the versions and of the alias."""
+    catalogue = open_registry(workspace).catalogue
+    versions = [(one.number, one.digest) for one in catalogue.versions(NAME)]
+    moves = [(one.from_number, one.to_number) for one in catalogue.alias_history(NAME)[::-1]]
+    damaged = unsound(Path(workspace))
+    return {"versions": versions, "moves": moves, "damaged": damaged}
 
 
 def load(workspace: str, reference: str = f"{NAME}/1") -> str:

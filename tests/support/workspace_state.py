@@ -25,7 +25,7 @@ _VOLATILE = {"seal", "workers", "run", "run_id", "created_at", "mlflow_run_id", 
 def state_of(workspace: str) -> dict[str, Any]:
     """Everything in a workspace that must not depend on how it came about."""
     root = Path(workspace)
-    state: dict[str, Any] = {"sound": _unsound(root)}
+    state: dict[str, Any] = {"sound": unsound(root)}
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = str(path.relative_to(root))
         if "mlflow-artifacts" in name or name.startswith(("catalogue.", "mlflow.")):
@@ -119,7 +119,7 @@ def _rows(root: Path) -> dict[str, Any]:
     return json.loads(json.dumps(rows))  # type: ignore[no-any-return]
 
 
-def _unsound(root: Path) -> list[str]:
+def unsound(root: Path) -> list[str]:
     """Which databases SQLite finds damaged, and which write-ahead logs there are."""
     found = [str(path.name) for path in root.rglob("*.wal")]
     for name in ("catalogue.sqlite", "mlflow.sqlite"):

@@ -14,12 +14,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds after which a job counts as hanging
+HUNG = int(signal.SIGXCPU)  # said of one that was killed because it hung
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,11 @@ class Ended:
 
     Attributes:
         signal: that killed it; 0 when none did.
-        result: what it returned (JSON values); None when it did not return.
-        error: of a BpelineError the class and the message; of any other the traceback.
-        typed: whether the error was a BpelineError.
+        result: what it returned (JSON values); None when it did not return. Without an error
+            either, a signal came when the job was over.
+        error: the class and the message of one that is expected; of any other the traceback.
+        typed: whether the error was one that callers are told to expect: a BpelineError, or
+            Python's own of a signal or of missing memory.
         seconds: how long it ran.
     """
 
@@ -42,7 +46,7 @@ class Ended:
 
     @property
     def hung(self) -> bool:
-        return self.signal == signal.SIGXCPU
+        return self.signal == HUNG
 
     def returned(self) -> Any:
         """The result; fails the test that expects one."""
@@ -69,15 +73,25 @@ class Zygote:
         )
         assert self._read() == {"ready": True}
 
-    def run(self, job: str, *, kill_after: float | None = None, **arguments: Any) -> Ended:
+    def run(
+        self,
+        job: str,
+        *,
+        kill_after: float | None = None,
+        signals: Sequence[tuple[float, int]] = (),
+        **arguments: Any,
+    ) -> Ended:
         """Run a job in a fork.
 
         Args:
             job: a function of `crash_jobs` or `witness_jobs`.
             kill_after: seconds after which it is killed (signal 9), if it has not ended.
+            signals: others that it gets, each after so many seconds, in this order.
             arguments: its own; JSON values and paths.
         """
-        asked = {"job": job, "kill_after": kill_after, "arguments": arguments}
+        if kill_after is not None:
+            signals = [*signals, (kill_after, signal.SIGKILL)]
+        asked = {"job": job, "signals": signals, "arguments": arguments}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(asked, default=str) + "\n")
         self._process.stdin.flush()
@@ -125,7 +139,7 @@ def main() -> None:
             _answer(answers, _together(asked["together"]))
         else:
             child = _Child(asked["job"], asked["arguments"])
-            _answer(answers, child.ended(asked["kill_after"]))
+            _answer(answers, child.ended(asked["signals"]))
 
 
 class _Child:
@@ -140,26 +154,30 @@ class _Child:
             _work(job, arguments, writing, gate)
         os.close(writing)
 
-    def ended(self, kill_after: float | None = None) -> dict[str, Any]:
-        """Wait for it, killing it when its time is over."""
-        deadline = self._began + (PATIENCE if kill_after is None else kill_after)
+    def ended(self, signals: Sequence[tuple[float, int]] = ()) -> dict[str, Any]:
+        """Wait for it, sending it signals as their times come; one that hangs is killed."""
+        coming = [*signals, (max([after for after, _ in signals], default=0) + PATIENCE, HUNG)]
         said, hung = b"", False
         while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._reading], [], [], left)[0]:
-                hung = kill_after is None
-                os.kill(self._pid, signal.SIGKILL)
-                break
-            part = os.read(self._reading, 1 << 16)
-            if not part:
-                break
-            said += part
+            after, number = coming[0]
+            left = self._began + after - time.monotonic()
+            if left > 0 and select.select([self._reading], [], [], left)[0]:
+                part = os.read(self._reading, 1 << 16)
+                if not part:
+                    break
+                said += part
+            elif left <= 0:
+                del coming[0]
+                hung = number == HUNG
+                os.kill(self._pid, signal.SIGKILL if hung else number)
+                if hung or number == signal.SIGKILL:
+                    break
         os.close(self._reading)
         _, status = os.waitpid(self._pid, 0)
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         told = json.loads(said) if said and not number else {"result": None, "error": ""}
         return {
-            "signal": int(signal.SIGXCPU) if hung else number,
+            "signal": HUNG if hung else number,
             "result": told["result"],
             "error": told["error"],
             "typed": told.get("typed", False),
@@ -167,29 +185,36 @@ class _Child:
         }
 
 
-def _work(job: str, arguments: dict[str, Any], writing: int, gate: int | None) -> None:
+def _work(job: str, arguments: dict[str, Any], writing: int, gate: int | None) -> NoReturn:
     """In the fork: run the job, tell what came of it, end without cleaning up."""
+    try:
+        if gate is not None:
+            os.read(gate, 1)
+        content = json.dumps(_told(job, arguments), default=str).encode()
+        while content:
+            content = content[os.write(writing, content) :]
+    finally:
+        os._exit(0)
+
+
+def _told(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What came of a job."""
     import traceback
 
     import crash_jobs
     import witness_jobs
 
+    from flows.terminable import terminable
     from tokenizer_core.errors import BpelineError
 
-    told: dict[str, Any] = {"result": None, "error": ""}
     try:
-        if gate is not None:
-            os.read(gate, 1)
         found = getattr(crash_jobs, job, None) or getattr(witness_jobs, job)
-        told["result"] = found(**arguments)
-    except BpelineError as error:
-        told.update(error=f"{type(error).__name__}: {error}", typed=True)
+        with terminable(signal.SIGTERM, signal.SIGINT):
+            return {"result": found(**arguments), "error": ""}
+    except (BpelineError, KeyboardInterrupt, MemoryError) as error:
+        return {"result": None, "error": f"{type(error).__name__}: {error}", "typed": True}
     except BaseException:
-        told["error"] = traceback.format_exc()
-    content = json.dumps(told, default=str).encode()
-    while content:
-        content = content[os.write(writing, content) :]
-    os._exit(0)
+        return {"result": None, "error": traceback.format_exc()}
 
 
 def _together(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
-from tokenizer_core.digests import digest_of_bytes, sealed, unsealed
+from tokenizer_core.digests import digest_of_bytes, sealed
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
@@ -30,12 +30,13 @@ from tokenizer_core.formats.printable import (
     read_vocab,
     vocab_json,
 )
+from tokenizer_core.formats.sealed_manifests import MANIFEST, read_sealed_manifest
 from tokenizer_core.model.vocab_rules import shown
 from tokenizer_core.splitting.split_patterns import SplitPattern
 from tokenizer_core.tokenizer import Tokenizer
 
+FORMAT = "bpeline"
 FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 VOCAB = "vocab.json"
 MERGES = "merges.txt"
 
@@ -91,7 +92,7 @@ def save(
     specials = [f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4]]
     texts = [*GOLDEN_TEXTS, *specials, *samples]
     manifest = {
-        "format": "bpeline",
+        "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,
@@ -175,22 +176,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         CorruptFile: not JSON, or not of the shape that `save` writes.
         InvalidTokenizer: a format version that this program does not know.
     """
-    try:
-        manifest = json_of(read_bounded(path / MANIFEST), path / MANIFEST)
-    except InvalidTokenizer as error:
-        _corrupt(path, error.happened)
-    if not isinstance(manifest, dict) or manifest.get("format") != "bpeline":
-        _corrupt(path, f"{MANIFEST} is not a manifest of this format")
-    try:
-        manifest = unsealed(manifest)
-    except ValueError:
-        _corrupt(path, f"{MANIFEST} is not what was written")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise InvalidTokenizer(
-            f"{path} has format version {manifest.get('format_version')!r}",
-            f"this program reads version {FORMAT_VERSION}",
-            "upgrade bpeline",
-        )
+    manifest = read_sealed_manifest(path, FORMAT, FORMAT_VERSION, _corrupt)
     for field, kind in _FIELDS.items():
         if not isinstance(manifest.get(field), kind):
             _corrupt(path, f"{MANIFEST} has no sound field {field!r}")

@@ -24,11 +24,11 @@ from tokenizer_core.digests import sealed, unsealed
 from tokenizer_core.durable_files import DURABLE, is_temporary
 from tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
 from tokenizer_core.formats.bounded_files import json_of, read_bounded
+from tokenizer_core.formats.sealed_manifests import MANIFEST, read_sealed_manifest
 from tokenizer_core.shards.shard_formats import ShardFormat, sha256_of, shard_format
 
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 _MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
 _TEXTS, _NUMBERS = ("name", "key"), ("end", "tokens", "documents", "bytes")
 
@@ -214,23 +214,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         CorruptFile: not a manifest of token shards.
         InvalidTokenizer: a format version that this program does not know.
     """
-    content = read_bounded(path / MANIFEST, _MANIFEST_BYTES)
-    try:
-        manifest = json_of(content, path / MANIFEST)
-    except InvalidTokenizer as error:
-        _corrupt(path, error.happened)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        _corrupt(path, f"{MANIFEST} is not one of token shards")
-    try:
-        manifest = unsealed(manifest)
-    except ValueError:
-        _corrupt(path, f"{MANIFEST} is not what was written")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise InvalidTokenizer(
-            f"{path} has format version {manifest.get('format_version')!r}",
-            f"this program reads version {FORMAT_VERSION}",
-            "upgrade bpeline",
-        )
+    manifest = read_sealed_manifest(
+        path, FORMAT, FORMAT_VERSION, _corrupt, most_bytes=_MANIFEST_BYTES
+    )
     texts = all(isinstance(manifest.get(field), str) for field in ("tokenizer", "shard_format"))
     if not texts or manifest.get("dtype") not in ("uint16", "uint32"):
         _corrupt(path, f"{MANIFEST} has malformed fields")

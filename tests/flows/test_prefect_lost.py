@@ -1,0 +1,83 @@
+"""A Prefect server that is killed during a run, or killed and started again: data needs neither."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from prefect_server import Server, prefect_server
+
+from flows.train_tokenizer import train_tokenizer
+from registry import load_tokenizer
+from registry.opening import open_registry
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+# Runs the command line; the server is killed when the first chunk is counted.
+PROGRAM = """
+import os, sys
+from flows.training import count_words
+victim = int(sys.argv.pop(1))
+original = count_words.count_chunk
+def killing(*arguments, **options):
+    count_words.count_chunk = original
+    os.kill(victim, 9)
+    return original(*arguments, **options)
+count_words.count_chunk = killing
+from flows.cli.main import main
+main()
+"""
+
+
+def train(server: Server, corpus: Path, **environment: str) -> tuple[set[str], str]:
+    """Train while the server is killed; the states of runs in the catalogue, and what was said."""
+    assert server.process is not None
+    asked = ["train", str(corpus), "--name", "news", "--vocab-size", "500"]
+    command = [sys.executable, "-c", PROGRAM, str(server.process.pid), *asked]
+    ended = server.run(command, corpus.parent, **environment)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
+    runs = open_registry(corpus.parent / ".bpeline").catalogue.runs()
+    return {run.state for run in runs}, ended.stderr
+
+
+def require_the_tokenizer(corpus: Path, tmp_path: Path) -> None:
+    undisturbed = train_tokenizer([str(corpus)], "news", 500, workspace=str(tmp_path / "other"))
+    found = load_tokenizer("news/1", workspace=corpus.parent / ".bpeline")
+    assert found.digest == undisturbed.digest
+
+
+def test_a_run_whose_server_is_killed_ends_without_it(corpus: Path, tmp_path: Path) -> None:
+    with prefect_server(tmp_path / "prefect-home") as server:
+        states, said = train(server, corpus, PREFECT_CLIENT_MAX_RETRIES="1")
+        assert server.process is not None
+        assert server.process.wait(10) == -signal.SIGKILL
+    assert states == {"finished"}
+    assert "going on in this process" in said
+    require_the_tokenizer(corpus, tmp_path)
+
+
+def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
+    corpus: Path, tmp_path: Path
+) -> None:
+    with prefect_server(tmp_path / "prefect-home") as server:
+        killed = server.process
+        assert killed is not None
+
+        def start_again() -> None:
+            killed.wait()
+            server.start()
+
+        starting = threading.Thread(target=start_again)
+        starting.start()
+        states, said = train(server, corpus)
+        starting.join()
+        assert killed.returncode == -signal.SIGKILL
+        assert states == {"finished"}
+        assert "going on in this process" not in said
+        (run,) = server.runs_of("news")
+        assert run["state_type"] == "COMPLETED"
+    require_the_tokenizer(corpus, tmp_path)
