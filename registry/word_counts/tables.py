@@ -194,8 +194,7 @@ def _creating(path: Path, limits: _Settings) -> Iterator[Any]:
             try:
                 # Choosing a compression takes as long as adding the counts up.
                 connection.execute("PRAGMA force_compression = 'uncompressed'")
-                connection.execute("SET enable_progress_bar = false")  # standard output is ours
-                connection.execute("SET lock_configuration = true")
+                _settle(connection)
                 yield connection
                 connection.execute("CHECKPOINT")
             finally:
@@ -219,13 +218,20 @@ def _reading(path: Path, limits: _Settings) -> Iterator[Any]:
         **limits,
         "enable_external_access": False,
         "arrow_large_buffer_size": True,  # int64 offsets: words may exceed 2 GB
-        "lock_configuration": True,
     }
     connection = duckdb.connect(path, read_only=True, config=config)
     try:
+        _settle(connection)
         yield connection
     finally:
         connection.close()
+
+
+def _settle(connection: Any) -> None:
+    """The settings of every connection, before they are locked."""
+    # After two seconds DuckDB would draw a bar into standard output, which is ours.
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def log_of(path: Path) -> Path:

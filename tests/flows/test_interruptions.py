@@ -15,6 +15,7 @@ import pytest
 from click.testing import Result
 
 import flows
+from flows.cli.main import told_of
 from flows.resume import unfinished_run
 from flows.train_tokenizer import train_tokenizer
 from registry import load_tokenizer
@@ -186,15 +187,21 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
     assert load_tokenizer("news@candidate").digest == expected_digest(corpus, tmp_path)
 
 
+COUNTED = ("flows.training.count_words", "ChunkRecord")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("place", [SAVE, ("flows.training.count_words", "ChunkRecord")])
+@pytest.mark.parametrize(
+    ("place", "number", "code", "said"),
+    [(SAVE, signal.SIGINT, 130, "interrupted"), (COUNTED, signal.SIGTERM, 143, "terminated")],
+)
 def test_interrupted_it_says_how_to_go_on(
-    place: tuple[str, str], corpus: Path, bpeline: Command
+    place: tuple[str, str], number: int, code: int, said: str, corpus: Path, bpeline: Command
 ) -> None:
-    ended = interrupted(*place, 2, signal.SIGINT, *arguments(corpus))
-    assert ended.returncode == 130, ended.stderr
+    ended = interrupted(*place, 2, number, *arguments(corpus))
+    assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith("interrupted; what was finished is kept")
+    assert ended.stderr.splitlines()[-1].startswith(f"{said}; what was finished is kept")
     assert open_registry().workspace.lock_holder() is None
     run = open_registry().catalogue.runs()[0]
     assert run.state == "interrupted"
@@ -267,6 +274,15 @@ def test_a_failed_run_is_not_continued_behind_a_publication() -> None:
     chosen = unfinished_run(None)
     assert chosen is not None
     assert chosen.id == run.id
+
+
+def test_too_little_memory_is_told_as_an_error_that_keeps_what_was_finished() -> None:
+    for error in (MemoryError(), MemoryError("Unable to allocate 8.00 GiB")):
+        told = told_of(error)
+        assert told is not None
+        assert told.happened.startswith("there is not enough memory")
+        assert not told.happened.endswith(": ")
+        assert "--workers" in told.next_step
 
 
 def test_ctrl_c_inside_duckdb_is_an_interruption() -> None:

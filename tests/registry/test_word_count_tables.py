@@ -53,38 +53,50 @@ def test_the_process_that_made_a_table_does_not_read_it_again(store: WordCountSt
     assert list(store.open_table(found).items()) == list(made.counts.items())
 
 
+CLOSED = (
+    "enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions",
+    "allow_community_extensions", "python_enable_replacements", "enable_progress_bar",
+)  # fmt: skip
+# A query that tells how it found the settings, as rows of a table.
+SETTINGS = (
+    "SELECT (name || '=' || value)::BLOB AS word, {}::BIGINT AS count, 0::BIGINT AS first_position "
+    f"FROM duckdb_settings() WHERE name IN {(*CLOSED, 'lock_configuration', 'threads')}"
+)
+FOUND = {name.encode(): b"false" for name in CLOSED} | {
+    b"lock_configuration": b"true",
+    b"threads": b"2",
+}
+
+
 @pytest.mark.parametrize(("statement", "weight"), [("_WRITTEN", 1), ("_WEIGHTED", 2)])
 def test_a_table_is_made_with_nothing_open_to_the_outside(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, weight: int
 ) -> None:
-    names = [
-        "threads", "enable_external_access", "autoinstall_known_extensions",
-        "autoload_known_extensions", "allow_community_extensions", "lock_configuration",
-        "python_enable_replacements", "preserve_insertion_order",
-    ]  # fmt: skip
-    # The statement that makes the table tells how it found the settings.
     monkeypatch.setattr(
         word_count_tables,
         statement,
-        "CREATE TABLE word_counts AS SELECT (name || '=' || value)::BLOB AS word, "
-        f"{weight}::BIGINT AS count, 0::BIGINT AS first_position FROM duckdb_settings() "
-        f"WHERE name IN {tuple(names)} AND (SELECT count(*) FROM rows) > 0",
+        f"CREATE TABLE word_counts AS {SETTINGS.format(weight)} "
+        "AND (SELECT count(*) FROM rows) > 0",
     )
     # What is in the table then is not what was given, which is noticed elsewhere.
     monkeypatch.setattr(word_count_tables, "holds", lambda *_: True)
-    key = store.put(counted({b"%d" % k: 1 for k in range(len(names))}), READING)
+    key = store.put(counted({b"%d" % k: 1 for k in range(len(FOUND))}), READING)
     handle, _ = combine_sources(store, [WeighedShards((ShardRef(key),), weight)])
-    found = dict(word.split(b"=") for word, _, _ in rows_of(handle))
-    assert found == {
-        b"threads": b"2",
-        **{
-            name.encode(): b"false"
-            for name in names
-            if name not in ("threads", "lock_configuration", "preserve_insertion_order")
-        },
-        b"lock_configuration": b"true",
-        b"preserve_insertion_order": b"true" if weight == 1 else b"false",
-    }
+    assert dict(word.split(b"=") for word, _, _ in rows_of(handle)) == FOUND
+
+
+def test_a_table_is_read_with_nothing_open_to_the_outside(
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And without the progress bar that DuckDB draws into standard output after two seconds."""
+    handle = store.combine([ShardRef(store.put(counted(TEMPTING), READING))])
+    rows = SETTINGS.format(1)
+    sizes = f"SELECT count(*), sum(octet_length(word))::BIGINT FROM ({rows})"
+    monkeypatch.setattr(word_count_tables, "_ROWS", rows)
+    monkeypatch.setattr(word_count_tables, "_SIZES", sizes)
+    pattern = counted(TEMPTING).counts.pattern
+    read = word_count_tables.read_table(handle.path, pattern, threads=2, memory_limit=1 << 28)
+    assert dict(word.split(b"=") for word in read.words()) == FOUND
 
 
 FEWER = "SELECT * FROM ({}) WHERE word <> 'b'::BLOB"
