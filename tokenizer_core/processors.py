@@ -1,10 +1,13 @@
-"""How many threads are meant where a caller may leave it open."""
+"""How many threads, and how much memory, are meant where a caller may leave it open."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from tokenizer_core.errors import InvalidOption
+
+_LIMIT_OF_A_CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of cgroups 2; a number, or "max"
 
 
 def thread_count(threads: int | None) -> int:
@@ -29,3 +32,12 @@ def available_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine, or of the container that this process runs in."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(memory, int(_LIMIT_OF_A_CONTAINER.read_text()))
+    except (OSError, ValueError):
+        return memory

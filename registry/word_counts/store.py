@@ -31,6 +31,7 @@ from tokenizer_core.errors import (
     InvalidOption,
     InvalidPattern,
 )
+from tokenizer_core.processors import machine_memory
 from tokenizer_core.splitting.split_patterns import SplitPattern
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["ShardRef", "ShardStatistics", "TableHandle", "WordCountStore", "shard_key"]
 
 TABLE_FORMAT = 2
+# Learning holds all distinct words in memory, so that adding them up may. Workers elsewhere are
+# several to a machine.
+_LEAST_MEMORY = _MEMORY_OF_A_WORKER = 2 << 30
 
 
 class WordCountStore:
@@ -46,8 +50,9 @@ class WordCountStore:
 
     Args:
         workspace: where they lie.
-        memory_limit: bytes for adding up. What does not fit is added up by DuckDB, which spills
-            to the workspace's disk beyond them.
+        memory_limit: bytes for adding up; None takes a quarter of the machine's memory, 2 GiB at
+            least. What does not fit is added up by DuckDB, which spills to the workspace's disk
+            beyond them.
         threads: for that; None takes one for each processor.
         mapper: gives the adding up of large corpora to workers elsewhere.
     """
@@ -56,13 +61,13 @@ class WordCountStore:
         self,
         workspace: Workspace,
         *,
-        memory_limit: int = 2 << 30,
+        memory_limit: int | None = None,
         threads: int | None = None,
         mapper: partitions.Mapper | None = None,
     ) -> None:
         self.workspace = workspace
         self._shards = ShardFiles(workspace)
-        self._memory_limit = memory_limit
+        self._memory_limit = memory_limit or max(_LEAST_MEMORY, machine_memory() // 4)
         self._threads = threads or os.cpu_count() or 1
         self._mapper = mapper
 
@@ -349,8 +354,12 @@ class WordCountStore:
         try:
             rows = sum(shards[ref.key].words for ref in left)
             if self._mapper is not None and rows >= partitions.PARTITIONED_ROWS:
+                limits: Limits = {
+                    "threads": self._threads,
+                    "memory_limit": min(self._memory_limit, _MEMORY_OF_A_WORKER),
+                }
                 return partitions.sum_in_partitions(
-                    refs, shards, pattern, self.workspace, self._mapper, **self.limits
+                    refs, shards, pattern, self.workspace, self._mapper, **limits
                 )
             places: dict[str, list[int]] = {}
             for ref in left:

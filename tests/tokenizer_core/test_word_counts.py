@@ -150,6 +150,21 @@ def test_counts_beyond_32_and_53_bits_are_exact() -> None:
         combine_word_counts([wide])
 
 
+def test_rows_between_two_places_are_those_of_the_whole() -> None:
+    counts = WordCounts.from_mapping({b"%d" % k: k + 1 for k in range(100)})
+    items = list(counts.items())
+    for begin, end in ((0, 0), (0, 7), (7, 50), (90, 100), (90, 1000), (100, 200)):
+        some = counts.between(begin, end)
+        assert list(some.items()) == items[begin:end]
+        assert some.first_positions.tolist() == counts.first_positions[begin:end].tolist()
+
+
+def test_one_huge_count_among_many_rows_leaves_their_bytes_exact() -> None:
+    words = {b"%d" % k: 1 for k in range(200_000)} | {b"often": 2**62, b"long" * 100: 2**40}
+    counts = WordCounts.from_mapping(words)
+    assert counts.total_bytes == sum(len(word) * count for word, count in words.items())
+
+
 def test_counts_of_different_patterns_are_not_added() -> None:
     one, other = WordCounts.from_mapping({b"a": 1}), WordCounts.from_mapping({b"a": 1}, "cl100k")
     with pytest.raises(InvalidOption, match="pattern"):

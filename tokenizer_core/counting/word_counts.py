@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNT_LIMIT", "WordCounts", "combine_word_counts", "concatenated"]
 
+_ROWS_AT_A_TIME = 1 << 16
+
 
 def _gpt2() -> SplitPattern:
     from tokenizer_core.splitting.split_patterns import SplitPattern
@@ -121,17 +123,32 @@ class WordCounts:
     @property
     def total_bytes(self) -> int:
         """Bytes of all occurrences together: Σ count · length; exact beyond 2⁶³."""
-        if not len(self):
-            return 0
-        if int(self.counts.max()) * int(self.lengths.max()) * len(self) <= COUNT_LIMIT:
-            return int(np.dot(self.counts, self.lengths))
-        return sum(map(int.__mul__, self.counts.tolist(), self.lengths.tolist()))
+        total = 0
+        for begin in range(0, len(self), _ROWS_AT_A_TIME):
+            rows = slice(begin, begin + _ROWS_AT_A_TIME)
+            counts, lengths = self.counts[rows], self.lengths[rows]
+            if int(counts.max()) * int(lengths.max()) * len(counts) <= COUNT_LIMIT:
+                total += int(np.dot(counts, lengths))
+            else:
+                total += sum(map(int.__mul__, counts.tolist(), lengths.tolist()))
+        return total
 
     def take(self, order: NDArray[np.int64]) -> WordCounts:
         """The rows ``order`` (int64 indices), in that order."""
         word_bytes, offsets = gather_words(self.word_bytes, self.offsets, order)
         return WordCounts(
             word_bytes, offsets, self.counts[order], self.first_positions[order], self.pattern
+        )
+
+    def between(self, begin: int, end: int) -> WordCounts:
+        """The rows from ``begin`` to before ``end``, as views."""
+        offsets = self.offsets[begin : min(end, len(self)) + 1]
+        return WordCounts(
+            self.word_bytes[offsets[0] : offsets[-1]],
+            offsets - offsets[0],
+            self.counts[begin:end],
+            self.first_positions[begin:end],
+            self.pattern,
         )
 
     def sorted(self) -> WordCounts:

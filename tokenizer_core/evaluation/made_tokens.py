@@ -7,12 +7,14 @@ merges say which tokens came about where. Knows nothing of files or documents.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenizer_core.counting.word_counts import WordCounts
+from tokenizer_core.processors import available_processors
 from tokenizer_core.tokenizer import Tokenizer
 
 NOWHERE = np.iinfo(np.int64).max
@@ -88,13 +90,19 @@ class MadeTokens:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
-        """Encode words, which the tokenizer's pattern has cut."""
-        ids, ends = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
+        """Encode words, which the tokenizer's pattern has cut; on all processors."""
+
+        def encoded(begin: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+            some = words.between(begin, begin + _WORDS_AT_A_TIME)
+            return tokenizer.encoder.encode_words(some.words())
+
+        begins = range(0, len(words), _WORDS_AT_A_TIME)
+        with ThreadPoolExecutor(available_processors(), "encode words") as threads:
+            parts = list(threads.map(encoded, begins))
+        ids = [np.zeros(0, np.uint32), *(some for some, _ in parts)]
+        ends = [np.zeros(0, np.int64)]
         before = 0
-        for begin in range(0, len(words), _WORDS_AT_A_TIME):
-            order = np.arange(begin, min(begin + _WORDS_AT_A_TIME, len(words)), dtype=np.int64)
-            some, of_these = tokenizer.encoder.encode_words(words.take(order).words())
-            ids.append(some)
+        for some, of_these in parts:
             ends.append(of_these + before)
             before += len(some)
         return cls(MergeTree(tokenizer), np.concatenate(ids), np.concatenate(ends))

@@ -200,8 +200,8 @@ def tokens_of_words(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64
     """int64: how many tokens each word takes, each encoded once however often it occurs."""
     parts = [np.zeros(0, np.int64)]
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
-        rows = np.arange(begin, min(begin + _WORDS_AT_A_TIME, len(words)))
-        ends = tokenizer.encoder.encode_words(words.take(rows).words())[1]
+        some = words.between(begin, begin + _WORDS_AT_A_TIME)
+        ends = tokenizer.encoder.encode_words(some.words())[1]
         parts.append(np.diff(ends, prepend=0).astype(np.int64))
     return np.concatenate(parts)
 
