@@ -164,8 +164,8 @@ def nightly_block(results: Sequence[Mapping[str, Any]]) -> str:
     said = (
         "`bpeline train` in a process of its own, from starting to publishing in MLflow, when 1 % "
         "of the corpus is new since the run before, and on the same corpus from scratch; both "
-        "come to the same tokenizer. What does not follow the text (starting, MLflow, learning, "
-        "evaluating) is the same every night, so the larger the corpus, the smaller the share. "
+        "come to the same tokenizer. What follows distinct words or the vocabulary is done again "
+        "every night: adding up, learning, evaluating, screening, publishing. "
         "`python -m benchmarks.nightly FILE…` measures it."
     )
     parts = ["## A night's run", _wrapped(said)]

@@ -125,8 +125,8 @@ class WordCounts:
         """Bytes of all occurrences together: Σ count · length; exact beyond 2⁶³."""
         total = 0
         for begin in range(0, len(self), _ROWS_AT_A_TIME):
-            rows = slice(begin, begin + _ROWS_AT_A_TIME)
-            counts, lengths = self.counts[rows], self.lengths[rows]
+            counts = self.counts[begin : begin + _ROWS_AT_A_TIME]
+            lengths = np.diff(self.offsets[begin : begin + _ROWS_AT_A_TIME + 1])
             if int(counts.max()) * int(lengths.max()) * len(counts) <= COUNT_LIMIT:
                 total += int(np.dot(counts, lengths))
             else:
