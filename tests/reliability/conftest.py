@@ -17,6 +17,8 @@ from zygote import Zygote
 
 from tokenizer_core.digests import digest_of
 
+from .attempts import Attempts, encoding, publication, training
+
 RECORDS = "BPELINE_RELIABILITY_RECORDS"
 
 
@@ -86,6 +88,19 @@ def golden(zygote: Zygote, quick_disk: Path) -> Golden:
         corpus, empty, outbox, registered, trained["operations"], published["operations"],
         trained["state"], published["state"],
     )  # fmt: skip
+
+
+@pytest.fixture(params=("training", "publication", "encoding"))
+def work(
+    request: pytest.FixtureRequest, zygote: Zygote, golden: Golden, place: Path
+) -> tuple[Attempts, dict[str, Any]]:
+    """Each kind of work, and the state it leads to when nobody disturbs it."""
+    if request.param == "training":
+        return training(zygote, golden.empty, golden.corpus, place), golden.waiting
+    if request.param == "publication":
+        return publication(zygote, golden.outbox, place), golden.finished
+    encoded = encoding(zygote, golden.registered, golden.corpus, place)
+    return encoded, encoded.undisturbed()["state"]
 
 
 @dataclass(slots=True)

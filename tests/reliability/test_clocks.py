@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from zygote import Zygote
 
-from .attempts import Attempts, encoding, publication, training
-from .conftest import Golden, Record, difference
+from .attempts import Attempts
+from .conftest import Record, difference
 
-CLOCKS = 3  # for each, unless --cases multiplies them
+CLOCKS = 3  # for each kind of work, unless --cases multiplies them
 
 
-def require_the_same(
-    record: Record, cases: float, attempts: Attempts, expected: dict[str, Any]
+@pytest.mark.slow
+def test_work_by_a_wrong_clock(
+    work: tuple[Attempts, dict[str, Any]], record: Record, cases: float
 ) -> None:
-    """Let a job run by wrong clocks."""
+    attempts, expected = work
     for case in range(1, int(CLOCKS * cases) + 1):
         if not record.wants(case):
             continue
@@ -30,27 +29,3 @@ def require_the_same(
             elif unlike := difference(ended.result["state"], expected):
                 record.fail(repeated, unlike)
     record.require_none()
-
-
-@pytest.mark.slow
-def test_a_training_by_a_wrong_clock(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = training(zygote, golden.empty, golden.corpus, place)
-    require_the_same(record, cases, attempts, golden.waiting)
-
-
-@pytest.mark.slow
-def test_a_publication_by_a_wrong_clock(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = publication(zygote, golden.outbox, place)
-    require_the_same(record, cases, attempts, golden.finished)
-
-
-@pytest.mark.slow
-def test_an_encoding_by_a_wrong_clock(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = encoding(zygote, golden.registered, golden.corpus, place)
-    require_the_same(record, cases, attempts, attempts.undisturbed()["state"])
