@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import shutil
 from collections.abc import Callable
@@ -394,8 +395,9 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     )
     other = write(place / "new" / "other.txt", other_language(100))
     report = watch_drift("news", [str(other)], **FEW)
-    listener = object.__new__(prefect_listener.PrefectListener)  # without a run it listens to
-    listener.kind, listener.artifact = "drift", None
+    # Without a run it listens to.
+    monkeypatch.setattr(prefect_listener, "get_run_logger", lambda: logging.getLogger("a test"))
+    listener = prefect_listener.PrefectListener("drift", {})
     listener.watched(report)
     listener.drifted(report)
     assert (said["event"], said["name"]) == ("bpeline.drift.detected", "news")
