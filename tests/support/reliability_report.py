@@ -17,8 +17,9 @@ from typing import Any
 HEAD = """# Reliability
 
 What bpeline promises when processes are killed, disks fill up, files are damaged and several run at
-once, and what was done to break each promise. The numbers are those of the last runs of
-`make test-crash`; every failure of it prints one line that does the same again.
+once, and what was done to break each promise. The numbers are those of one run of all tests, as
+`make test` does it; `make test-crash` writes this page anew, `make test-nightly` does many times as
+much. Every failure prints one line that does the same again.
 
 Everything durable is written by one object, `tokenizer_core/durable_files.py`: aside, synced,
 renamed, directory synced. Tests put another disk under it, which counts the operations, kills the
@@ -59,7 +60,7 @@ PROMISES = {
     ),
     "memory limits": (
         "Too little memory is an error, and nothing is lost",
-        "A limit on the address space, from nothing to enough: `MemoryError`, or an error of ours; "
+        "A limit on the address space, from 1 MiB to enough: `MemoryError`, or an error of ours; "
         "afterwards the same command ends as it should.",
     ),
     "clocks": (
