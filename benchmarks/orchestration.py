@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,8 @@ from benchmarks.machine import description
 from benchmarks.results import RESULTS
 from benchmarks.whole_command import train
 from flows import settings
-from flows.serving.services import HOST, Service, running
+from flows.serving.local_server import prefect_service
+from flows.serving.services import HOST, running
 
 KEPT = RESULTS / "orchestration.json"
 _KINDS = ("without", "with")
@@ -47,12 +47,8 @@ def measure(files: Sequence[Path], rounds: int, vocab_size: int, port: int) -> d
         api = f"http://{HOST}:{port}/api"
         environment = settings.prefect_environment(api, place / "prefect")
         environment["PREFECT_HOME"] = str(place / "prefect")
-        command = (sys.executable, "-m", "prefect", "server", "start", "--host", HOST,
-                   "--port", str(port))  # fmt: skip
         (place / "prefect").mkdir()
-        server = Service(
-            "Prefect", command, environment, place, port, health="/api/health", takes="20 seconds"
-        )
+        server = prefect_service(port, environment, place)
         pairs = []
         with running([server], print):
             for number in range(rounds + 1):

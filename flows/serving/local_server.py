@@ -42,16 +42,7 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Callable[[str
     home = registry.workspace.root
     environment = settings.prefect_environment(api, home, registry.workspace.store)
     mlflow = mlflow_service(registry, mlflow_port, "--mlflow-port")
-    server = Service(
-        "Prefect",
-        (*_PREFECT, "server", "start", "--host", HOST, "--port", str(prefect_port)),
-        environment,
-        home,
-        prefect_port,
-        health="/api/health",
-        takes="10 to 20 seconds",
-        option="--prefect-port",
-    )
+    server = prefect_service(prefect_port, environment, home)
     worker = Service(
         "a worker",
         (*_PREFECT, "worker", "start", "--pool", POOL, "--type", "process",
@@ -76,6 +67,20 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Callable[[str
                 wait_for_any({**servers, **workers})
     except KeyboardInterrupt:
         say("\nstopped")
+
+
+def prefect_service(port: int, environment: Mapping[str, str], directory: Path) -> Service:
+    """A Prefect server on the loopback address, its API below ``/api``."""
+    return Service(
+        "Prefect",
+        (*_PREFECT, "server", "start", "--host", HOST, "--port", str(port)),
+        environment,
+        directory,
+        port,
+        health="/api/health",
+        takes="10 to 20 seconds",
+        option="--prefect-port",
+    )
 
 
 def deploy() -> list[str]:
