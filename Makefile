@@ -4,54 +4,36 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Of what `make test-nightly` does: texts cut and texts encoded; thousands of kills; of how many
-# requests one gets a fault; corpora; how many times as many cases of the other suites of reliability.
-TEXTS ?= 5000000
-ENCODED ?= 10000000
-KILLS ?= 10
-STRIDE ?= 1
-CORPORA ?= 2000000
-NIGHTLY ?= 2
-CASES ?= 1
+# Which cases of what is slow are taken: those of a day such as 20261122; today's where nothing is said.
+SEED ?=
+# Where the reliability tests of a night say what they did.
 RECORDS ?= .reliability
 # Two workers take whole files, the longest first (tests/support/longest_first.py).
 BY_FILE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # Kernels, by both cores at once, before both workers would compile the same ones.
 COMPILE = $(BIN)/python -c "from tokenizer_core.warm_up import compile_all; list(compile_all())"
-SEED ?= $(shell date +%Y%m%d)
+PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 
-.PHONY: demo test test-fast test-nightly test-crash test-mutants lint bench clean
+.PHONY: demo test test-fast test-nightly test-mutants lint bench clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
 
-test: $(VENV)/installed-tests  ## every test, with the independent libraries they compare against
+test: $(VENV)/installed-tests  ## all that is fast, and of all that is slow a slice; SEED=which
 	$(COMPILE)
-	$(BIN)/python -m pytest $(BY_FILE)
+	$(PYTEST) $(BY_FILE)
 
 test-fast: $(VENV)/installed-tests  ## without the tests that start servers or take long
-	$(BIN)/python -m pytest -m "not slow and not server"
-
-test-nightly: $(VENV)/installed-tests  ## other cases every day: SEED=which, TEXTS, KILLS and CORPORA=how many
 	$(COMPILE)
-	$(BIN)/python -m pytest --numprocesses 2 -m slow tests/tokenizer_core/test_split_differential.py \
-		--texts $(TEXTS) --seed $(SEED)
-	$(BIN)/python -m pytest --numprocesses 2 -m slow tests/tokenizer_core/test_formats_fuzz.py \
-		--texts $(ENCODED) --seed $(SEED)
-	$(BIN)/python -m pytest --numprocesses 2 tests/reliability/test_random_kills.py \
-		--cases $(KILLS) --seed $(SEED)
-	$(BIN)/python -m pytest --numprocesses 2 tests/registry/test_lost_replies.py \
-		tests/tokenizer_core/test_training_differential.py \
-		--stride $(STRIDE) --corpora $(CORPORA) --seed $(SEED)
-	$(BIN)/python -m pytest $(BY_FILE) tests/reliability \
-		--ignore tests/reliability/test_random_kills.py --cases $(NIGHTLY) --seed $(SEED)
+	$(PYTEST) $(BY_FILE) -m "not slow and not server"
 
-test-crash: $(VENV)/installed-tests  ## killed, failing and damaged disks; CASES=how many times as many, RECORDS=folder
-	BPELINE_RELIABILITY_RECORDS=$(RECORDS) $(BIN)/python -m pytest $(BY_FILE) \
-		tests/reliability --cases $(CASES) --seed $(SEED)
+test-nightly: $(VENV)/installed-tests  ## all of what is slow too, then docs/reliability.md anew
+	$(COMPILE)
+	rm -rf $(RECORDS)
+	BPELINE_RELIABILITY_RECORDS=$(RECORDS) $(PYTEST) $(BY_FILE) --night
 	$(BIN)/python tests/support/reliability_report.py $(RECORDS) docs/reliability.md
 
-test-mutants: $(VENV)/installed-tests  ## small deliberate faults, one by one: the tests must see them
+test-mutants: $(VENV)/installed-tests  ## small deliberate faults, each in a copy: the tests must see them
 	$(BIN)/python tests/mutants
 
 lint: $(VENV)/installed-tests  ## style, and types in strict mode

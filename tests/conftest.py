@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import mlflow_tables
 import pytest
-from longest_first import place_of
+from amounts import EVERY_RUN, NIGHT, Amounts, day_seed, not_today
+from longest_first import ByServerAndFile, place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
 
@@ -25,6 +28,13 @@ INHERITED = ("BPELINE_HOME", "BPELINE_CATALOGUE_URL", "BPELINE_ARTIFACTS_URL", "
              "MLFLOW_TRACKING_URI", "PREFECT_API_URL")  # fmt: skip
 for inherited in INHERITED:
     os.environ.pop(inherited, None)
+
+# Half of what a training in a test took was waiting for a disk: what tests write goes to memory
+# where there is enough. That everything is synced when it should be, `test_power_loss` sees.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 8 << 30:
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None
 
 
 @pytest.fixture(scope="session")
@@ -52,33 +62,49 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--night", action="store_true", help="all of what is slow, not a slice of it")
     parser.addoption(
-        "--texts", type=int, default=1_000_000, help="how many texts each slow differential takes"
+        "--seed", type=int, default=day_seed(), help="which cases these are; usually the day's date"
     )
-    parser.addoption(
-        "--cases", type=float, default=1.0, help="how many times as many cases of reliability"
-    )
-    parser.addoption(
-        "--point", type=int, default=0, help="the one crash point or case to do again; 0: all"
-    )
-    parser.addoption(
-        "--corpora", type=int, default=200_000, help="how many corpora differential training takes"
-    )
-    parser.addoption(
-        "--stride", type=int, default=83, help="of how many requests to MLflow one gets a fault"
-    )
-    parser.addoption("--seed", type=int, default=1, help="which random cases these are")
+    parser.addoption("--point", type=int, default=0, help="the one case to do again; 0: all")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which cases these were."""
+    night = " --night" if config.getoption("--night") else ""
+    terminalreporter.write_line(f"the same cases again: --seed {config.getoption('--seed')}{night}")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For ``--dist loadfile``."""
+    return ByServerAndFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     items.sort(key=lambda item: place_of(item.path, tests))
+    if not config.getoption("--night"):
+        left_out = set(not_today(items, config.getoption("--seed")))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
-def many_texts(request: pytest.FixtureRequest) -> tuple[int, int]:
-    """How many texts a slow differential test takes, and the seed they are made from."""
-    return request.config.getoption("--texts"), request.config.getoption("--seed")
+def amounts(request: pytest.FixtureRequest) -> Amounts:
+    """How much of everything slow this run does."""
+    return NIGHT if request.config.getoption("--night") else EVERY_RUN
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """What random cases are made from, and which of the numbered ones are taken."""
+    return int(request.config.getoption("--seed"))
+
+
+@pytest.fixture(scope="session")
+def point(request: pytest.FixtureRequest) -> int:
+    """The number of the one case to do again; 0: all."""
+    return int(request.config.getoption("--point"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -254,3 +255,9 @@ def test_heavy_libraries_are_imported_when_needed_and_not_before(room: str) -> N
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert loaded.stdout.split() == []
+
+
+def test_the_index_of_what_tests_share_names_every_file() -> None:
+    support = ROOT / "tests/support"
+    named = set(re.findall(r"`(\w+\.py)`", (support / "README.md").read_text(encoding="utf-8")))
+    assert named == {path.name for path in support.glob("*.py")}

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.nightly import measure, table
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.slow
 def test_tonight_reads_what_is_new(tmp_path: Path) -> None:
     files = [tmp_path / "a.txt", tmp_path / "b.txt"]

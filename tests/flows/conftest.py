@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,44 @@ def corpus(tmp_path: Path, english_and_code: str, fresh_workspace: Path) -> Path
     return directory
 
 
+def run_bpeline(*arguments: Any, **options: Any) -> Result:
+    """The command line in this process: ``run_bpeline("versions", "--json")``."""
+    from flows.cli.main import cli
+
+    return CliRunner().invoke(cli, list(map(str, arguments)), **options)
+
+
 @pytest.fixture
 def bpeline() -> Callable[..., Result]:
-    """The command line in this process: ``bpeline("versions", "--json")``."""
+    """`run_bpeline`."""
+    return run_bpeline
 
-    def run(*arguments: Any, **options: Any) -> Result:
-        from flows.cli.main import cli
 
-        return CliRunner().invoke(cli, list(map(str, arguments)), **options)
+MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 
-    return run
+
+@pytest.fixture(scope="session")
+def folder_after(tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path) -> MakeFolder:
+    """``folder_after(files, commands)``: a folder with a workspace, after these commands in it."""
+
+    def make(files: Mapping[str, str], commands: Sequence[Sequence[object]]) -> Path:
+        folder = tmp_path_factory.mktemp("folder")
+        shutil.copytree(fresh_workspace, folder / ".bpeline")
+        for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            for command in commands:
+                result = run_bpeline(*command)
+                assert result.exit_code == 0, result.output
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a file's tests share, made by its own fixture `trained`, to work in."""
+    monkeypatch.chdir(trained)
+    return trained

@@ -171,6 +171,7 @@ def test_parcels_of_a_worker_that_dies_are_done_by_others(
     assert len(list(tmp_path.glob("[0-9]"))) == 2
 
 
+@pytest.mark.rotating(2)
 def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
     with pytest.raises(WorkerLost, match="4 workers died one after the other at item 7") as error:
         mapped(engine, cluster_steps.die_always, [7])
@@ -190,6 +191,7 @@ def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine)
     assert any("is gone; its parcels are done elsewhere" in note for note in leave.notes)
 
 
+@pytest.mark.rotating(2)
 def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
     with DaskEngine(None, 1, tmp_path, patience=1.0) as engine:
         started = engine._client().cluster

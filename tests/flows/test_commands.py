@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import flows
 from flows.cli.main import cli
@@ -27,28 +27,10 @@ ROOT = Path(flows.__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
-) -> Path:
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder whose workspace holds two versions of ``news``."""
-    import shutil
-
-    folder = tmp_path_factory.mktemp("trained")
-    shutil.copytree(fresh_workspace, folder / ".bpeline")
-    (folder / "corpus.txt").write_text(english_and_code[:60_000], encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for size in (300, 400):
-            options = ["--name", "news", "--vocab-size", str(size), "--special-token", "<|end|>"]
-            result = CliRunner().invoke(cli, ["train", "corpus.txt", *options])
-            assert result.exit_code == 0, result.output
-    return folder
-
-
-@pytest.fixture
-def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(trained)
-    return trained
+    train = ("train", "corpus.txt", "--name", "news", "--special-token", "<|end|>", "--vocab-size")
+    return folder_after({"corpus.txt": english_and_code[:60_000]}, [(*train, 300), (*train, 400)])
 
 
 @pytest.mark.parametrize("name", sorted(cli.commands))

@@ -9,40 +9,27 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from flows.cli.main import cli
 from flows.versions.token_text import token_text
 from registry import load_tokenizer
+from tokenizer_core.tokenizer import Tokenizer
 
 Command = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
-) -> Path:
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder with two versions of ``news``, and text that neither was trained on."""
-    folder = tmp_path_factory.mktemp("compared")
-    shutil.copytree(fresh_workspace, folder / ".bpeline")
-    (folder / "old.txt").write_text(english_and_code[:60_000], encoding="utf-8")
-    (folder / "new.txt").write_text(english_and_code[40_000:120_000], encoding="utf-8")
     pieces = [english_and_code[at : at + 900] for at in range(120_000, 150_000, 900)]
-    (folder / "fresh.txt").write_text("<|end|>".join(pieces), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for source in ("old.txt", "new.txt"):
-            options = ["--name", "news", "--vocab-size", "500", "--held-out", "0.2"]
-            options += ["--special-token", "<|end|>"]
-            result = CliRunner().invoke(cli, ["train", source, *options])
-            assert result.exit_code == 0, result.output
-    return folder
-
-
-@pytest.fixture
-def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(trained)
-    return trained
+    files = {
+        "old.txt": english_and_code[:60_000],
+        "new.txt": english_and_code[40_000:120_000],
+        "fresh.txt": "<|end|>".join(pieces),
+    }
+    options = ("--name", "news", "--vocab-size", 500, "--held-out", 0.2)
+    options += ("--special-token", "<|end|>")
+    return folder_after(files, [("train", name, *options) for name in ("old.txt", "new.txt")])
 
 
 def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> None:
@@ -67,6 +54,18 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
     worst = found["segmentation"]["worse"][0]
     assert f"{worst['cost']:+,}" in shown
     assert worst["cost"] == worst["count"] * (len(worst["second"]) - len(worst["first"]))
+
+
+def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Command) -> None:
+    first = load_tokenizer("news/1")
+    Tokenizer(
+        {id_: token for id_, token in first.vocab.items() if token != b"<|end|>"},
+        first.merges, (), first.pattern,
+    ).save(here / "without-special-tokens")  # fmt: skip
+    documents = (here / "fresh.txt").read_text(encoding="utf-8").split("<|end|>")
+    for pair in (("news/1", "./without-special-tokens"), ("./without-special-tokens", "news/1")):
+        found = json.loads(bpeline("compare", *pair, "--on", "fresh.txt", "--json").stdout)
+        assert found["documents"]["documents"] == len(documents)
 
 
 def test_tokens_in_json_are_spelt_as_in_vocab_json(here: Path, bpeline: Command) -> None:

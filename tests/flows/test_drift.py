@@ -190,6 +190,22 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     assert report.origins["docs"] == "recorded when the version was evaluated"
 
 
+def test_an_evaluation_text_that_was_rewritten_since_is_not_measured_again(
+    place: Path, trained: Path, pieces: list[str]
+) -> None:
+    write(place / "new" / "docs.txt", pieces[620:800])
+    evaluated = trained / "docs.txt"
+    text = evaluated.read_bytes()
+    write(evaluated, other_language(100))
+    try:
+        report = watch_drift("news", sources=["docs=new/docs.txt"], **FEW)
+    finally:
+        evaluated.write_bytes(text)
+    own = report.slices["docs"].figures[BYTES_PER_TOKEN].own
+    assert own == pytest.approx(own_bytes_per_token(trained / ".bpeline"))
+    assert report.origins["docs"] == "recorded when the version was evaluated"
+
+
 def own_bytes_per_token(workspace: Path) -> float:
     from registry.versions import list_versions
 

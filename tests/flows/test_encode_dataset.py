@@ -146,6 +146,16 @@ def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: P
     assert json.loads((Path(made.output) / MANIFEST).read_text())["shard_format"] == "parquet"
 
 
+def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None:
+    documents = ["one document", "another, with <|end|> in it", "the last"]
+    path = registered.with_name("dataset.txt")
+    path.write_text("<|next|>".join(documents), encoding="utf-8")
+    made = encode_dataset("news/1", [str(path)], separator="<|next|>")
+    tokenizer = load_tokenizer("news/1")
+    assert [tokenizer.decode(ids.tolist()) for ids in TokenShards(made.output)] == documents
+    assert mlflow_run(made).data.params["separator"] == "<|next|>"
+
+
 def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
     for reference, paths, error in (
         ("news@nobody", [str(registered)], UnknownVersion),

@@ -290,6 +290,7 @@ def test_an_appended_file_costs_what_was_appended(files: Path, training: Trainin
     assert_that_only_the_difference_is_counted(append, files, training)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 def test_night_after_night_only_the_difference_is_counted(files: Path, training: Training) -> None:
     training([files])

@@ -101,6 +101,7 @@ ALGORITHMS = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_continues_where_it_was_killed(

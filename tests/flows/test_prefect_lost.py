@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prefect_server import Server, prefect_server
+from prefect_server import OwnServer, own_server
 
 from flows.train_tokenizer import train_tokenizer
 from registry import load_tokenizer
@@ -32,7 +33,7 @@ main()
 """
 
 
-def train(server: Server, corpus: Path, **environment: str) -> tuple[set[str], str]:
+def train(server: OwnServer, corpus: Path, **environment: str) -> tuple[set[str], str]:
     """Train while the server is killed; the states of runs in the catalogue, and what was said."""
     assert server.process is not None
     asked = ["train", str(corpus), "--name", "news", "--vocab-size", "500"]
@@ -50,34 +51,43 @@ def require_the_tokenizer(corpus: Path, tmp_path: Path) -> None:
     assert found.digest == undisturbed.digest
 
 
-def test_a_run_whose_server_is_killed_ends_without_it(corpus: Path, tmp_path: Path) -> None:
-    with prefect_server(tmp_path / "prefect-home") as server:
-        states, said = train(server, corpus, PREFECT_CLIENT_MAX_RETRIES="1")
-        assert server.process is not None
-        assert server.process.wait(10) == -signal.SIGKILL
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
+    """One that the first test kills and starts again, and the second kills."""
+    with own_server(tmp_path_factory.mktemp("prefect-home")) as server:
+        yield server
+
+
+@pytest.mark.rotating(2)
+def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
+    server: OwnServer, corpus: Path, tmp_path: Path
+) -> None:
+    killed = server.process
+    assert killed is not None
+
+    def start_again() -> None:
+        killed.wait()
+        server.start()
+
+    starting = threading.Thread(target=start_again)
+    starting.start()
+    states, said = train(server, corpus)
+    starting.join()
+    assert killed.returncode == -signal.SIGKILL
     assert states == {"finished"}
-    assert "going on in this process" in said
+    assert "going on in this process" not in said
+    (run,) = server.runs_of("news")
+    assert run["state_type"] == "COMPLETED"
     require_the_tokenizer(corpus, tmp_path)
 
 
-def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
-    corpus: Path, tmp_path: Path
+@pytest.mark.rotating(2)
+def test_a_run_whose_server_is_killed_ends_without_it(
+    server: OwnServer, corpus: Path, tmp_path: Path
 ) -> None:
-    with prefect_server(tmp_path / "prefect-home") as server:
-        killed = server.process
-        assert killed is not None
-
-        def start_again() -> None:
-            killed.wait()
-            server.start()
-
-        starting = threading.Thread(target=start_again)
-        starting.start()
-        states, said = train(server, corpus)
-        starting.join()
-        assert killed.returncode == -signal.SIGKILL
-        assert states == {"finished"}
-        assert "going on in this process" not in said
-        (run,) = server.runs_of("news")
-        assert run["state_type"] == "COMPLETED"
+    states, said = train(server, corpus, PREFECT_CLIENT_MAX_RETRIES="1")
+    assert server.process is not None
+    assert server.process.wait(10) == -signal.SIGKILL
+    assert states == {"finished"}
+    assert "going on in this process" in said
     require_the_tokenizer(corpus, tmp_path)

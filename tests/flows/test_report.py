@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Page, browsing, installed_browser
-from click.testing import CliRunner, Result
+from click.testing import Result
 from tempting_texts import tempting_texts
 
-from flows.cli.main import cli
 from flows.report.contents import ReportContents
 from flows.report.packed import leb128
 from flows.report.page import LARGEST, report_page
@@ -190,29 +189,13 @@ def test_tokens_read_alike_in_lists_and_in_the_table(page: Page, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
-) -> Path:
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder with two versions of ``news``, the first of them champion."""
-    folder = tmp_path_factory.mktemp("reported")
-    shutil.copytree(fresh_workspace, folder / ".bpeline")
-    (folder / "old.txt").write_text(english_and_code[:60_000], encoding="utf-8")
-    (folder / "new.txt").write_text(english_and_code[40_000:160_000], encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for source in ("old.txt", "new.txt"):
-            options = ["--name", "news", "--vocab-size", "700", "--held-out", "0.2"]
-            run = ["train", source, *options, "--special-token", "<|end|>"]
-            result = CliRunner().invoke(cli, run)
-            assert result.exit_code == 0, result.output
-        assert CliRunner().invoke(cli, ["promote", "news/1"]).exit_code == 0
-    return folder
-
-
-@pytest.fixture
-def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(trained)
-    return trained
+    files = {"old.txt": english_and_code[:60_000], "new.txt": english_and_code[40_000:160_000]}
+    options = ("--name", "news", "--vocab-size", 700, "--held-out", 0.2)
+    options += ("--special-token", "<|end|>")
+    training = [("train", name, *options) for name in files]
+    return folder_after(files, [*training, ("promote", "news/1")])
 
 
 def test_the_command_writes_one_page_that_asks_for_nothing(

@@ -16,6 +16,7 @@ from tokenizer_core.splitting import segmenters
 Command = Callable[..., Result]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sentences"),

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from flows.cli.main import cli
 from registry import load_tokenizer
 from tokenizer_core.splitting.pretokenization import pre_tokens
 
@@ -21,28 +20,14 @@ RARE = "zyxqwv" * 2
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
-) -> Path:
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder with ``news/1``, trained on two files of which one alone holds a strange word."""
-    folder = tmp_path_factory.mktemp("origin")
-    shutil.copytree(fresh_workspace, folder / ".bpeline")
-    (folder / "one.txt").write_text(english_and_code[:40_000], encoding="utf-8")
-    strange = english_and_code[40_000:70_000] + f" {RARE}" * 60
-    (folder / "two.txt").write_text(strange, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        options = ["--name", "news", "--vocab-size", "800", "--held-out", "0"]
-        options += ["--special-token", "<|end|>", "--min-word-count", "2"]
-        result = CliRunner().invoke(cli, ["train", "one.txt", "two.txt", *options])
-        assert result.exit_code == 0, result.output
-    return folder
-
-
-@pytest.fixture
-def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(trained)
-    return trained
+    files = {
+        "one.txt": english_and_code[:40_000],
+        "two.txt": english_and_code[40_000:70_000] + f" {RARE}" * 60,
+    }
+    options = ("--name", "news", "--vocab-size", 800, "--held-out", 0, "--min-word-count", 2)
+    return folder_after(files, [("train", *files, *options, "--special-token", "<|end|>")])
 
 
 def explained(bpeline: Command, *arguments: str) -> Any:

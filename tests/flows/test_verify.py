@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from flows.cli.main import cli
 from registry.catalogue.catalogue import Catalogue
 from registry.word_counts.store import WordCountStore
 
@@ -20,26 +19,18 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, english_and_code: str, fresh_workspace: Path
-) -> Path:
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder with ``news/1``, trained on three files of two kinds, some of it held out."""
-    folder = tmp_path_factory.mktemp("verified")
-    shutil.copytree(fresh_workspace, folder / ".bpeline")
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    (corpus / "a.txt").write_text(english_and_code[:30_000], encoding="utf-8")
-    (corpus / "b.txt").write_text(english_and_code[30_000:50_000], encoding="utf-8")
     lines = [json.dumps({"text": one}) for one in english_and_code[50_000:80_000].split("\n\n")]
-    (corpus / "c.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        options = ["--name", "news", "--vocab-size", "700", "--held-out", "0.1"]
-        options += ["--special-token", "<|end|>", "--required-token", " bpeline"]
-        options += ["--min-word-count", "2", "--tie-break", "first-seen", "--pattern", "cl100k"]
-        result = CliRunner().invoke(cli, ["train", "corpus", *options])
-        assert result.exit_code == 0, result.output
-    return folder
+    files = {
+        "corpus/a.txt": english_and_code[:30_000],
+        "corpus/b.txt": english_and_code[30_000:50_000],
+        "corpus/c.jsonl": "\n".join(lines),
+    }
+    options = ["--name", "news", "--vocab-size", 700, "--held-out", 0.1]
+    options += ["--special-token", "<|end|>", "--required-token", " bpeline"]
+    options += ["--min-word-count", 2, "--tie-break", "first-seen", "--pattern", "cl100k"]
+    return folder_after(files, [("train", "corpus", *options)])
 
 
 @pytest.fixture

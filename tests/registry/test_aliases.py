@@ -57,6 +57,30 @@ def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[
     ]
 
 
+def test_an_alias_moves_to_the_version_that_mlflow_counts_otherwise(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    """As in a workspace that got another MLflow, which begins to count at 1 again."""
+    registry.catalogue.add_version("news", "0" * 64)
+    of_word = {}
+    for word in (b"the", b"and"):
+        publication = made(word)
+        version = publish_version(
+            registry.workspace, registry.catalogue, registry.tracker, publication
+        )
+        of_word[word] = (version.reference, publication.digest)
+    assert of_word[b"the"][0] == "news/2"
+    assert registry.tracker.aliases("news") == {"candidate": 2}, "which is news/3 here"
+
+    assert promote("news/2").number == 2
+    assert registry.tracker.aliases("news")["champion"] == 1
+    assert load_tokenizer("news@champion").digest == of_word[b"the"][1]
+    promote("news/3")
+    assert load_tokenizer("news@champion").digest == of_word[b"and"][1]
+    assert rollback("news").number == 2
+    assert load_tokenizer("news@champion").digest == of_word[b"the"][1]
+
+
 def test_history_is_newest_first_and_of_one_alias_or_all(
     registry: Registry, three: list[str]
 ) -> None:

@@ -91,6 +91,16 @@ def test_a_slice_that_was_not_measured_does_not_pass() -> None:
     assert not verdict.holds
 
 
+def test_a_rule_of_a_slice_looks_at_this_slice_of_both_versions() -> None:
+    rule = Rule(RATIO, "higher", slice="language:de")
+    version = {ALL: {RATIO: 4.0}, "language:de": {RATIO: 3.0}}
+    for all_before, german_before, holds in ((2.0, 3.5, False), (5.0, 2.5, True)):
+        present = {ALL: {RATIO: all_before}, "language:de": {RATIO: german_before}}
+        (verdict,) = judge([rule], Evidence(version, present))
+        assert verdict.holds is holds
+        assert f"is 3, at least {german_before} is accepted" in str(verdict)
+
+
 def test_what_was_not_measured_does_not_pass() -> None:
     rules = [Rule(RATIO, "higher"), Rule("x", "lower")]
     verdicts = judge(rules, Evidence({ALL: {"x": float("nan")}}))
@@ -199,3 +209,18 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     with pytest.raises(PromotionRefused):
         promote("news/2", rules=[Rule(RATIO, "higher")])
     assert rollback("news").number == 1, "a refusal is no place to go back to"
+
+
+def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    for word, ratio in ((b"the", 2.5), (b"and", 2.3), (b"there", 2.4)):
+        publication = replace(made(word), metrics={RATIO: ratio})
+        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    promote("news/1", "staging")
+    promote("news/2")
+    rules = [Rule(RATIO, "higher")]
+    with pytest.raises(PromotionRefused, match=r"news@staging cannot move .* at least 2\.5 "):
+        promote("news/3", "staging", rules=rules)
+    assert registry.tracker.aliases("news")["staging"] == 1
+    assert promote("news/3", rules=rules).number == 3, "it is better than the champion"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from amounts import Amounts
 from mlflow_proxy import Fault, MlflowServer, Proxy, running_proxy, running_server
 
 from registry import environment, load_tokenizer
@@ -40,12 +41,6 @@ def proxy(server: MlflowServer, home: Path) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.fixture(scope="module")
-def stride(request: pytest.FixtureRequest) -> int:
-    """Of how many requests one gets a fault; `make test-nightly` asks for all."""
-    return int(request.config.getoption("--stride"))
-
-
 def publish_at_last(proxy: Proxy, publication: Publication) -> None:
     """Publish, from the outbox if the first attempt failed; there must be one version then."""
     registry = open_registry()
@@ -63,35 +58,37 @@ def publish_at_last(proxy: Proxy, publication: Publication) -> None:
     assert [row.number for row in registry.catalogue.versions(name)] == [1]
 
 
-@pytest.mark.parametrize("fault", [fault for fault in get_args(Fault) if fault != KILLED])
+def worth_a_fault(requests: list[tuple[str, str]]) -> list[int]:
+    """Numbers of the requests that say something, and of the first that uploads a source file."""
+    sources = [number for number, (_, path) in enumerate(requests) if "/code/" in path]
+    return [number for number in range(len(requests)) if number not in sources[1:]]
+
+
 def test_a_fault_at_any_request_leaves_one_version(
-    proxy: Proxy, made: Made, stride: int, fault: Fault
+    proxy: Proxy, made: Made, amounts: Amounts, seed: int
 ) -> None:
-    kind = fault.replace(" ", "-").lower()
-    proxy.reset()
-    publish_at_last(proxy, made(b"the", name=f"{kind}-none"))
-    proxy.reset()
+    publish_at_last(proxy, made(b"the", name="makes-the-experiment"))
     registry = open_registry()
-    publish_version(
-        registry.workspace, registry.catalogue, registry.tracker, made(b"the", name=f"{kind}-all")
-    )
-    requests = len(proxy.requests)
-    assert requests > 10
-    for number in range(len(fault) % stride, requests, stride):
+    undisturbed = made(b"the", name="undisturbed")
+    publish_version(registry.workspace, registry.catalogue, registry.tracker, undisturbed)
+    numbers = worth_a_fault(proxy.requests)
+    assert len(numbers) > 10
+    cases = [(fault, number) for fault in get_args(Fault) if fault != KILLED for number in numbers]
+    for fault, number in cases[seed % amounts.one_of_requests :: amounts.one_of_requests]:
         proxy.reset({number: fault})
-        publish_at_last(proxy, made(b"the", name=f"{kind}-{number}"))
+        publish_at_last(proxy, made(b"the", name=f"{fault.replace(' ', '-').lower()}-{number}"))
 
 
+@pytest.mark.rotating(2)
 def test_a_server_killed_while_it_registers_leaves_one_version(
-    tmp_path: Path, home: Path, made: Made, stride: int
+    tmp_path: Path, home: Path, made: Made, amounts: Amounts
 ) -> None:
-    kills = 2 if stride > 1 else 20
     with running_server(tmp_path) as server, running_proxy(server) as proxy:
         environment.configure(tracking_uri=proxy.uri)
-        for kill in range(kills):
+        for kill in range(amounts.server_kills):
             proxy.reset({0: KILLED}, CREATE)
             publish_at_last(proxy, made(b"the", name=f"killed-{kill}"))
-        assert server.restarts == kills
+        assert server.restarts == amounts.server_kills
     with closing(sqlite3.connect(tmp_path / "mlflow.sqlite")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 

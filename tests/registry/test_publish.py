@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +180,20 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     assert [one.number for one in registry.catalogue.versions("news")] == [1]
 
 
+def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
+    registry: Registry, made: Made
+) -> None:
+    class Overtaken(MlflowTracker):
+        def record_run(self, publication: Publication, files: Sequence[Path]) -> TrackedRun:
+            publish(registry, made(b"the", run_id="another"))  # after nothing was found
+            return super().record_run(publication, files)
+
+    version = publish(through(registry, Overtaken), made(b"the", run_id="one"))
+    assert not version.newly_registered
+    assert version.number == 1
+    assert publish(registry, made(b"and")).number == 2
+
+
 @pytest.mark.parametrize(
     "moment",
     ["find_versions", "record_run", "ensure_registered_model", "log_model", "create_version",
@@ -242,13 +256,16 @@ def test_a_dead_server_leaves_a_record_and_answers_soon(
 def test_the_outbox_is_delivered_in_the_order_of_training(
     registry: Registry, disconnected: Registry, made: Made
 ) -> None:
-    later = replace(made(b"aa"), created_at="2026-01-03T00:00:00+00:00")
-    earlier = replace(made(b"zz"), created_at="2026-01-02T00:00:00+00:00")
+    # Their records lie in the other order: they are called by their digests.
+    first, second = sorted((made(b"aa"), made(b"zz")), key=lambda one: one.digest)
+    later = replace(first, created_at="2026-01-03T00:00:00+00:00")
+    earlier = replace(second, created_at="2026-01-02T00:00:00+00:00")
     for publication in (later, earlier):
         with pytest.raises(RegistryUnreachable):
             publish(disconnected, publication)
     assert [one.digest for one in deliver(registry)] == [earlier.digest, later.digest]
     assert registry.tracker.aliases("news") == {"candidate": 2}
+    assert registry.tracker.version("news", 2).digest == later.digest  # type: ignore[union-attr]
 
 
 def test_a_damaged_record_does_not_hold_up_the_others(

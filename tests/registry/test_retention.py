@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from counted_chunks import READING, counted
 
 from registry.catalogue.records import CountTable
 from registry.opening import Registry
@@ -18,7 +19,6 @@ from registry.publishing.publication import Publication
 from registry.publishing.publish import publish_version
 from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
 from registry.workspace.retention import Leftover, find_leftovers, remove_leftovers
-from tests.support.counted_chunks import READING, counted
 from tokenizer_core.durable_files import DURABLE
 from tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 

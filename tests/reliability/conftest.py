@@ -1,4 +1,4 @@
-"""What the reliability suites share: a zygote, a golden run, a quick disk, records of runs."""
+"""What the reliability suites share: a zygote, a golden run, records of runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import Amounts
 from zygote import Zygote
 
 from tokenizer_core.digests import digest_of
@@ -30,22 +31,10 @@ def zygote() -> Iterator[Zygote]:
     zygote.close()
 
 
-@pytest.fixture(scope="session")
-def quick_disk() -> Iterator[Path]:
-    """A directory in memory where there is one: killed processes do not need a slow fsync."""
-    memory = Path("/dev/shm")
-    usable = memory.is_dir() and os.access(memory, os.W_OK)
-    usable = usable and shutil.disk_usage(memory).free > 1 << 30
-    with tempfile.TemporaryDirectory(
-        prefix="bpeline-reliability-", dir=memory if usable else None
-    ) as directory:
-        yield Path(directory)
-
-
 @pytest.fixture
-def place(quick_disk: Path) -> Iterator[Path]:
+def place() -> Iterator[Path]:
     """An empty directory of this test's own."""
-    with tempfile.TemporaryDirectory(dir=quick_disk) as directory:
+    with tempfile.TemporaryDirectory(prefix="bpeline-reliability-") as directory:
         yield Path(directory)
 
 
@@ -73,10 +62,9 @@ class Golden:
 
 
 @pytest.fixture(scope="session")
-def golden(zygote: Zygote, quick_disk: Path) -> Golden:
+def golden(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Golden:
     """The undisturbed run that all others are compared with."""
-    place = quick_disk / "golden"
-    place.mkdir()
+    place = tmp_path_factory.mktemp("golden")
     corpus = zygote.run("make_corpus", place=place).returned()
     empty = zygote.run("fresh_workspace", place=place / "empty").returned()
     outbox, registered = str(place / "outbox"), str(place / "registered")
@@ -90,17 +78,25 @@ def golden(zygote: Zygote, quick_disk: Path) -> Golden:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A kind of work, and the state it leads to when nobody disturbs it."""
+
+    kind: str
+    attempts: Attempts
+    state: dict[str, Any]
+
+
 @pytest.fixture(params=("training", "publication", "encoding"))
-def work(
-    request: pytest.FixtureRequest, zygote: Zygote, golden: Golden, place: Path
-) -> tuple[Attempts, dict[str, Any]]:
-    """Each kind of work, and the state it leads to when nobody disturbs it."""
+def work(request: pytest.FixtureRequest, zygote: Zygote, golden: Golden, place: Path) -> Work:
+    """Each kind: with threads that count, on a real MLflow, by the version that was made."""
     if request.param == "training":
-        return training(zygote, golden.empty, golden.corpus, place), golden.waiting
+        attempts = training(zygote, golden.empty, golden.corpus, place, workers=2)
+        return Work("training", attempts, golden.waiting)
     if request.param == "publication":
-        return publication(zygote, golden.outbox, place), golden.finished
-    encoded = encoding(zygote, golden.registered, golden.corpus, place)
-    return encoded, encoded.undisturbed()["state"]
+        return Work("publication", publication(zygote, golden.outbox, place), golden.finished)
+    attempts = encoding(zygote, golden.registered, golden.corpus, place)
+    return Work("encoding", attempts, attempts.undisturbed()["state"])
 
 
 @dataclass(slots=True)
@@ -109,29 +105,30 @@ class Record:
 
     Attributes:
         suite: its name.
+        amounts: how much of it is done.
         counts: what was done how often.
         seed: of what was random; 0 where nothing was.
         failures: one line each, enough to do it again.
     """
 
     suite: str
+    amounts: Amounts
     seed: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     only: int = 0  # the one case to do again; see ``--point``
-    thorough: bool = False  # whether every case is done, and not some in turn
 
     def wants(self, number: int, one_of: int = 1) -> bool:
         """Whether a case is to be done.
 
         Args:
             number: of the case.
-            one_of: in a run that is not thorough, one of so many is; another seed takes others.
+            one_of: one of so many is; another seed takes others.
         """
         if self.only:
             return self.only == number
-        return self.thorough or (number + self.seed) % one_of == 0
+        return (number + self.seed) % one_of == 0
 
     def add(self, what: str, number: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + number
@@ -159,27 +156,14 @@ class Record:
 
 
 @pytest.fixture
-def record(request: pytest.FixtureRequest, seed: int, cases: float) -> Record:
+def record(request: pytest.FixtureRequest, amounts: Amounts, seed: int, point: int) -> Record:
     """The record of this test, named after what is behind ``test_`` in its file's name."""
     suite = request.path.stem.removeprefix("test_").replace("_", " ")
     which = request.node.name.removeprefix("test_").replace("_", " ")
-    only = int(request.config.getoption("--point"))
-    return Record(f"{suite}: {which}", seed, only=only, thorough=cases > 1)
+    return Record(f"{suite}: {which}", amounts, seed, only=point)
 
 
 def difference(found: dict[str, Any], expected: dict[str, Any]) -> str:
     """What differs between two states; empty when nothing does."""
     keys = [key for key in sorted({*found, *expected}) if found.get(key) != expected.get(key)]
     return "; ".join(f"{key}: {found.get(key)!r} and not {expected.get(key)!r}" for key in keys)
-
-
-@pytest.fixture(scope="session")
-def seed(request: pytest.FixtureRequest) -> int:
-    """What random cases are made from: ``--seed``."""
-    return int(request.config.getoption("--seed"))
-
-
-@pytest.fixture(scope="session")
-def cases(request: pytest.FixtureRequest) -> float:
-    """By how much the numbers of random cases are multiplied: ``--cases``."""
-    return float(request.config.getoption("--cases"))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from .attempts import Attempts
-from .conftest import Record, difference
-
-CLOCKS = 3  # for each kind of work, unless --cases multiplies them
+from .conftest import Record, Work, difference
 
 
 @pytest.mark.slow
-def test_work_by_a_wrong_clock(
-    work: tuple[Attempts, dict[str, Any]], record: Record, cases: float
-) -> None:
-    attempts, expected = work
-    for case in range(1, int(CLOCKS * cases) + 1):
+def test_work_by_a_wrong_clock(work: Work, record: Record) -> None:
+    attempts, expected = work.attempts, work.state
+    for case in range(1, record.amounts.clocks + 1):
         if not record.wants(case):
             continue
         repeated = f"{record.suite} --point {case} --seed {record.seed}"

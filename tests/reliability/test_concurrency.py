@@ -13,18 +13,17 @@ from zygote import Zygote
 
 from .conftest import Golden, Record, difference
 
-RACES = 6  # of each kind, unless --cases multiplies them
 WRITERS = 3
 CROWD, KILLED = 8, 4  # writers of one catalogue, and how many of them are killed
 
 
 @pytest.mark.slow
 def test_of_runs_in_one_workspace_one_works_and_the_others_are_told(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """Also where there is no workspace yet, and all of them want to make it."""
     arguments = {"corpus": golden.corpus}
-    for race in range(1, int(RACES * cases) + 1):
+    for race in range(1, record.amounts.races + 1):
         if not record.wants(race):
             continue
         workspace = place / "workspace"
@@ -58,10 +57,10 @@ def test_of_runs_in_one_workspace_one_works_and_the_others_are_told(
 
 @pytest.mark.slow
 def test_writers_of_one_name_lose_no_version(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """Two workspaces, one catalogue and one MLflow: the same tokenizer once, another beside it."""
-    for race in range(1, max(2, int(RACES * cases / 3)) + 1):
+    for race in range(1, record.amounts.races + 1):
         if not record.wants(race):
             continue
         shared = place / "shared"
@@ -99,11 +98,11 @@ def test_writers_of_one_name_lose_no_version(
 
 @pytest.mark.slow
 def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """Versions are numbered without a gap, and each move of the alias begins where one ended."""
-    times = 200 if record.thorough else 25
-    for race in range(1, max(2, int(RACES * cases / 3)) + 1):
+    times = 2 * record.amounts.moves
+    for race in range(1, record.amounts.races + 1):
         if not record.wants(race):
             continue
         repeated = f"{record.suite} --point {race} --seed {record.seed}"
@@ -147,7 +146,7 @@ def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
 
 @pytest.mark.slow
 def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     shared = place / "shared"
     shutil.copytree(golden.registered, shared)
@@ -158,7 +157,7 @@ def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
     digests = {digest for _, _, digest in rows["versions"]}
     assert len(digests) == 2
     zygote.run("promote_version", workspace=shared, reference="news/1").returned()
-    moves = 200 if record.thorough else 10
+    moves = record.amounts.moves
     moving, *loading = zygote.run_together(
         [
             ("move_alias", {"workspace": shared, "times": moves}),

@@ -19,8 +19,6 @@ from zygote import Ended, Zygote
 
 from .conftest import Golden, Record, difference
 
-ROUNDS = 1  # of all files and ways, unless --cases multiplies them
-EACH = 4  # of so many ways one is taken, unless --cases is above 1
 BLOCK = 512
 
 
@@ -64,7 +62,7 @@ def require_no_belief(
     accepted: Callable[[str], bool],
     attempts: Callable[[Path], Iterator[tuple[Callable[[], Ended], dict[str, Any]]]],
     *,
-    rounds: float,
+    one_of: int,
     mends: bool,
     harmless: dict[str, Any] | None = None,
 ) -> None:
@@ -76,7 +74,7 @@ def require_no_belief(
         place: for the damaged copy.
         accepted: which of its files are meant.
         attempts: given the copy, the commands and the state each must give.
-        rounds: how often, with other bits and places.
+        one_of: of so many ways one is taken.
         mends: whether the same commands, typed again, must succeed.
         harmless: a state that a file's absence may lead to.
     """
@@ -85,24 +83,23 @@ def require_no_belief(
     assert names, "nothing to damage"
     record.add("files", len(names))
     case = 0
-    for turn in range(max(1, int(rounds))):
-        for name in names:
-            chance = random.Random(f"{record.seed}/{turn}/{name.name[:2]}{name.suffix}")
-            here = Path(source) / name
-            others = [one for one in here.parent.rglob(f"*{name.suffix}") if one.is_file()]
-            for what, content in [*ways_of(here, others, chance), ("deleted", None)]:
-                case += 1
-                if not record.wants(case, one_of=EACH):
-                    continue
-                shutil.copytree(source, copy)
-                (copy / name).unlink()
-                if content is not None:
-                    (copy / name).write_bytes(content)
-                record.add("mutations")
-                said = f"{record.suite} --point {case} --seed {record.seed} ({name}: {what})"
-                for attempt, expected in attempts(copy):
-                    _judge(record, said, attempt, (expected, harmless), name, mends=mends)
-                shutil.rmtree(copy)
+    for name in names:
+        chance = random.Random(f"{record.seed}/{name.name[:2]}{name.suffix}")
+        here = Path(source) / name
+        others = [one for one in here.parent.rglob(f"*{name.suffix}") if one.is_file()]
+        for what, content in [*ways_of(here, others, chance), ("deleted", None)]:
+            case += 1
+            if not record.wants(case, one_of):
+                continue
+            shutil.copytree(source, copy)
+            (copy / name).unlink()
+            if content is not None:
+                (copy / name).write_bytes(content)
+            record.add("mutations")
+            said = f"{record.suite} --point {case} --seed {record.seed} ({name}: {what})"
+            for attempt, expected in attempts(copy):
+                _judge(record, said, attempt, (expected, harmless), name, mends=mends)
+            shutil.rmtree(copy)
     record.require_none()
 
 
@@ -143,7 +140,7 @@ def _judge(
 
 @pytest.mark.slow
 def test_counts_tables_and_checkpoints_are_made_again(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """What training keeps for the next one: shards, held-out documents, tables, records, merges."""
 
@@ -154,13 +151,13 @@ def test_counts_tables_and_checkpoints_are_made_again(
     require_no_belief(
         record, golden.outbox, place,
         lambda name: name.split("/")[0] in {"shards", "tables", "runs", "lock"}, attempts,
-        rounds=ROUNDS * cases, mends=True,
+        one_of=record.amounts.one_of_damages, mends=True,
     )  # fmt: skip
 
 
 @pytest.mark.slow
 def test_files_of_a_version_are_refused_or_fetched_again(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """Everything a version is read from: loading by name, number and digest, figures, exports."""
     source = str(place / "registered")
@@ -174,13 +171,13 @@ def test_files_of_a_version_are_refused_or_fetched_again(
     require_no_belief(
         record, source, place,
         lambda name: name.startswith("versions/") or name == "workspace.json", attempts,
-        rounds=ROUNDS * cases, mends=False,
+        one_of=record.amounts.one_of_damages, mends=False,
     )  # fmt: skip
 
 
 @pytest.mark.slow
 def test_what_waits_in_the_outbox_is_published_as_it_was_or_not_at_all(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     without = {name: one for name, one in golden.waiting.items() if not name.startswith("outbox")}
 
@@ -190,13 +187,13 @@ def test_what_waits_in_the_outbox_is_published_as_it_was_or_not_at_all(
     require_no_belief(
         record, golden.outbox, place,
         lambda name: name.startswith(("outbox/", "versions/")) and "certificate" not in name,
-        attempts, rounds=ROUNDS * cases, mends=False, harmless=without,
+        attempts, one_of=record.amounts.one_of_damages, mends=False, harmless=without,
     )  # fmt: skip
 
 
 @pytest.mark.slow
 def test_token_shards_are_made_again(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     out = place / "tokens"
     arguments = {"workspace": golden.registered, "corpus": golden.corpus}
@@ -208,13 +205,19 @@ def test_token_shards_are_made_again(
         yield lambda: zygote.run("encode", out=copy, **arguments), expected
 
     require_no_belief(
-        record, str(out), place, lambda _: True, attempts, rounds=ROUNDS * cases, mends=False
+        record,
+        str(out),
+        place,
+        lambda _: True,
+        attempts,
+        one_of=record.amounts.one_of_damages,
+        mends=False,
     )
 
 
 @pytest.mark.slow
 def test_a_damaged_database_is_named(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """SQLite has no checksums of its own: what it notices, it names; what is read still agrees.
 
@@ -236,14 +239,14 @@ def test_a_damaged_database_is_named(
         content = (Path(golden.registered) / name).read_bytes()
         ways = [("emptied", b""), ("another file", b"this is no database" * 300)]
         ways += [(f"cut to {size}", content[:size]) for size in (50, 4096, len(content) // 2)]
-        for _ in range(int(8 * cases)):
+        for _ in range(8):
             page = chance.randrange(0, len(content), 4096)
             damaged = bytearray(content)
             damaged[page : page + 100] = chance.randbytes(100)
             ways.append((f"page at {page} overwritten", bytes(damaged)))
         for what, damage in ways:
             case += 1
-            if not record.wants(case):
+            if not record.wants(case, one_of=min(4, record.amounts.one_of_damages)):
                 continue
             copy = place / "damaged"
             shutil.copytree(golden.registered, copy)

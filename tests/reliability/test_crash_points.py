@@ -1,8 +1,8 @@
 """Killed before and after every single durable operation, each time ending as if nothing had been.
 
-The operations of a publication, a promotion, an encoding, of making a workspace and of removing
-leftovers are numbered; for each number one process is killed before it and one after it (signal
-9), and the next one goes on. Those of a training are in `test_crash_points_of_training`.
+The operations of a training, a publication, a promotion, an encoding, of making a workspace and of
+removing leftovers are numbered; for each number one process is killed before it and one after it
+(signal 9), and the next one goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from zygote import Zygote
 
-from .attempts import Attempts, encoding, publication
+from .attempts import Attempts, encoding, publication, training
 from .conftest import Golden, Record
 from .crash_points import require_every_point
 
@@ -31,6 +31,16 @@ def test_a_workspace_killed_while_it_is_made_is_made_by_the_next(
     making = Attempts(zygote, "make_workspace", workspace, None, {"workspace": workspace})
     made = making.undisturbed()
     require_every_point(record, made["operations"], made["state"], making)
+
+
+@pytest.mark.slow
+def test_a_training_killed_at_any_operation_ends_as_if_nothing_had_been(
+    zygote: Zygote, golden: Golden, place: Path, record: Record
+) -> None:
+    """Up to the record in the outbox."""
+    attempts = training(zygote, golden.empty, golden.corpus, place)
+    operations, state = golden.training, golden.waiting
+    require_every_point(record, operations, state, attempts)
 
 
 @pytest.mark.slow

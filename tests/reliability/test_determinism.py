@@ -21,8 +21,8 @@ import pytest
 from .conftest import Record
 
 ROOT = Path(__file__).parents[2]
+PATTERNS = ("gpt2", "cl100k")
 PROGRAM = ROOT / "tests/support/one_digest.py"
-CELLS = 6  # beside the first, unless --cases multiplies them
 
 KINDS: dict[str, list[Any]] = {
     "PYTHONHASHSEED": ["0", "1", "4294967295", "random"],
@@ -73,11 +73,10 @@ def corpus(place: Path, english_and_code: str) -> Path:
 
 
 @pytest.mark.slow
-def test_every_cell_gives_one_digest(corpus: Path, record: Record, seed: int, cases: float) -> None:
-    patterns = ("gpt2", "cl100k") if cases > 1 else ("gpt2",)
-    for pattern in patterns:
+def test_every_cell_gives_one_digest(corpus: Path, record: Record, seed: int) -> None:
+    for pattern in PATTERNS[: record.amounts.cell_patterns]:
         found: dict[str, list[dict[str, Any]]] = {}
-        for number, cell in enumerate(cells(seed, int(CELLS * cases)), 1):
+        for number, cell in enumerate(cells(seed, record.amounts.cells), 1):
             if record.wants(number) or number == 1:
                 digest = digest_of_cell(cell, corpus, pattern, sys.executable)
                 found.setdefault(digest, []).append(cell)
@@ -88,9 +87,7 @@ def test_every_cell_gives_one_digest(corpus: Path, record: Record, seed: int, ca
 
 
 @pytest.mark.slow
-def test_other_pythons_and_processors_give_the_same_digest(
-    corpus: Path, record: Record, cases: float
-) -> None:
+def test_other_pythons_and_processors_give_the_same_digest(corpus: Path, record: Record) -> None:
     """Pythons that have the libraries; a processor without vectors when many cases are wanted."""
     plain = next(cells(0, 0))
     expected = digest_of_cell(plain, corpus, "gpt2", sys.executable)
@@ -99,7 +96,7 @@ def test_other_pythons_and_processors_give_the_same_digest(
         found = digest_of_cell(plain, corpus, "gpt2", python[0])
         if found != expected:
             record.fail(f"{record.suite}: {python}", found)
-    if cases > 1:
+    for _ in range(record.amounts.processors):
         cache = str(corpus.parent / "cache")
         settings = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "XDG_CACHE_HOME": cache}
         record.add("processors")

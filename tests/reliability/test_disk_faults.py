@@ -15,8 +15,7 @@ from .conftest import Golden, Record, difference
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EACCES, errno.EROFS)
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # a full disk stays full
-EACH = 4  # of so many operations one fails, unless --cases is above 1
-FILE_SIZES = 24  # limits that are tried, unless --cases multiplies them
+FILE_SIZES = 24  # limits there are
 
 
 def require_typed_errors(
@@ -24,14 +23,14 @@ def require_typed_errors(
     operations: list[str],
     expected: dict[str, Any],
     attempts: Attempts,
-    errors_each: int,
 ) -> None:
     """Let each operation fail, see a typed error, then let the same command end."""
+    one_of = record.amounts.one_of_disk_faults
     for number, operation in enumerate(operations, 1):
-        if not record.wants(number, one_of=EACH):
+        if not record.wants(number, one_of):
             continue
-        for turn in range(errors_each):
-            error = ERRORS[(number // EACH + record.seed + turn) % len(ERRORS)]
+        for turn in range(record.amounts.disk_errors):
+            error = ERRORS[(number // one_of + record.seed + turn) % len(ERRORS)]
             lasting = error in LASTING
             said = f"{record.suite} --point {number} --seed {record.seed}"
             repeated = f"{said} ({errno.errorcode[error]} at {operation})"
@@ -57,35 +56,29 @@ def require_the_end(
         record.fail(repeated, f"afterwards: {unlike}")
 
 
-@pytest.fixture
-def errors_each(cases: float) -> int:
-    """How many of the errors every operation meets: one by turns, or all of them."""
-    return len(ERRORS) if cases > 1 else 1
-
-
 @pytest.mark.slow
 def test_a_training_meets_a_failing_disk_at_any_operation(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, errors_each: int
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     attempts = training(zygote, golden.empty, golden.corpus, place)
-    require_typed_errors(record, golden.training, golden.waiting, attempts, errors_each)
+    require_typed_errors(record, golden.training, golden.waiting, attempts)
 
 
 @pytest.mark.slow
 def test_a_publication_meets_a_failing_disk_at_any_operation(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, errors_each: int
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     attempts = publication(zygote, golden.outbox, place)
-    require_typed_errors(record, golden.publishing, golden.finished, attempts, errors_each)
+    require_typed_errors(record, golden.publishing, golden.finished, attempts)
 
 
 @pytest.mark.slow
 def test_an_encoding_meets_a_failing_disk_at_any_operation(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, errors_each: int
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     attempts = encoding(zygote, golden.registered, golden.corpus, place)
     first = attempts.undisturbed()
-    require_typed_errors(record, first["operations"], first["state"], attempts, errors_each)
+    require_typed_errors(record, first["operations"], first["state"], attempts)
 
 
 @pytest.mark.slow
@@ -96,7 +89,7 @@ def test_failures_leave_nothing_open(
     workspace = place / "workspace"
     shutil.copytree(golden.empty, workspace)
     last = len(golden.training)
-    points = [1, last // 2, *range(1, last + 1, 1 if record.thorough else 12)]
+    points = [1, last // 2, *range(1, last + 1, record.amounts.one_of_disk_faults)]
     named = {"workspace": workspace, "corpus": golden.corpus, "points": points}
     held = zygote.run("fail_again", error=errno.EIO, **named).returned()
     record.add("failures in one process", len(held))
@@ -108,16 +101,15 @@ def test_failures_leave_nothing_open(
 
 @pytest.mark.slow
 def test_no_file_may_grow_beyond_a_limit(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
+    zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """The system's own limit: it meets DuckDB and SQLite too, in the middle of their writes."""
     largest = 1_100_000  # nearly that of MLflow's database
     attempts = training(zygote, golden.empty, golden.corpus, place)
-    limits = int(FILE_SIZES * cases)
-    for case in range(1, limits + 1):
-        if not record.wants(case):
+    for case in range(1, FILE_SIZES + 1):
+        if not record.wants(case, record.amounts.one_of_limits):
             continue
-        limit = largest * case * case // (limits * limits)
+        limit = largest * case * case // (FILE_SIZES * FILE_SIZES)
         repeated = f"{record.suite} --point {case} ({limit} bytes)"
         with attempts.afresh() as attempt:
             failed = attempt(largest_file=limit)

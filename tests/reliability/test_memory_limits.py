@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from .attempts import Attempts
-from .conftest import Record
+from .conftest import Record, Work
 from .test_disk_faults import require_the_end
 
-LIMITS = 20  # for each kind of work, unless --cases multiplies them
+LIMITS = 20  # there are for each kind of work
 # Bytes more than a process has that begins; the most are enough for all that is done here.
 FEWEST, MOST = 1 << 20, 600 << 20
 # Where memory ends just when a thread has been started, Python waits for it for ever. That is a
@@ -19,22 +16,19 @@ HUNG = "hung in Python's threads, and killed"
 
 
 @pytest.mark.slow
-def test_work_with_too_little_memory(
-    work: tuple[Attempts, dict[str, Any]], record: Record, cases: float
-) -> None:
+def test_work_with_too_little_memory(work: Work, record: Record) -> None:
     """More and more memory, until it is enough; then the same command ends as it should."""
-    attempts, expected = work
-    limits = int(LIMITS * cases)
-    for case in range(1, limits + 1):
-        if not record.wants(case):
+    attempts, expected = work.attempts, work.state
+    for case in range(1, LIMITS + 1):
+        if not record.wants(case, record.amounts.one_of_limits):
             continue
-        memory = FEWEST + MOST * (case - 1) ** 2 // (limits - 1) ** 2
+        memory = FEWEST + MOST * (case - 1) ** 2 // (LIMITS - 1) ** 2
         repeated = f"{record.suite} --point {case} ({memory >> 10} KiB)"
         with attempts.afresh() as attempt:
             ended = attempt(memory=memory)
             record.add("limits")
             record.add("typed errors", int(ended.typed))
-            if ended.hung and record.counts.get(HUNG, 0) < limits // 10:
+            if ended.hung and record.counts.get(HUNG, 0) < LIMITS // 10:
                 record.add(HUNG)
             elif ended.signal or (ended.error and not ended.typed):
                 record.fail(repeated, ended.error or f"signal {ended.signal}")

@@ -28,7 +28,6 @@ from tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save
 
 from .conftest import Record
 
-STATES = 1_000  # of each protocol, unless --cases multiplies them
 TORN_AT = 512
 
 
@@ -123,11 +122,11 @@ def states_of(
 
 def require_old_or_new(
     record: Record,
-    cases: float,
     place: Path,
     write: Callable[[Path], None],
     read: Callable[[Path], Any],
     allowed: list[Any],
+    one_of: int = 1,
 ) -> None:
     """Record what ``write`` does, lose power in many ways, and ``read`` what is left.
 
@@ -136,6 +135,7 @@ def require_old_or_new(
         read: a JSON value, None for "nothing there"; may raise CorruptFile only if nothing was
             ever acknowledged.
         allowed: what may be read.
+        one_of: a protocol that takes long gets one of so many states.
     """
     disk = RecordingDisk()
     origin = place / "origin"
@@ -144,7 +144,8 @@ def require_old_or_new(
         write(origin)
     record.add("operations", len(disk.done))
     chance = random.Random(f"{record.seed}/{record.suite}")
-    for case, (stopped, state) in enumerate(states_of(disk.done, int(STATES * cases), chance), 1):
+    number = record.amounts.power_losses // one_of
+    for case, (stopped, state) in enumerate(states_of(disk.done, number, chance), 1):
         if not record.wants(case):
             continue
         target = place / "after"
@@ -175,7 +176,7 @@ def remove(directory: Path) -> None:
     directory.rmdir()
 
 
-def test_a_file_that_is_replaced(place: Path, record: Record, cases: float) -> None:
+def test_a_file_that_is_replaced(place: Path, record: Record) -> None:
     contents = [bytes([number]) * 1300 for number in range(4)]
 
     def write(root: Path) -> None:
@@ -186,10 +187,10 @@ def test_a_file_that_is_replaced(place: Path, record: Record, cases: float) -> N
         path = root / "deep" / "down" / "file"
         return path.read_bytes() if path.exists() else None
 
-    require_old_or_new(record, cases, place, write, read, [None, *contents])
+    require_old_or_new(record, place, write, read, [None, *contents])
 
 
-def test_what_was_acknowledged_is_there(place: Path, record: Record, cases: float) -> None:
+def test_what_was_acknowledged_is_there(place: Path, record: Record) -> None:
     """After a write has returned, no state is without it."""
     disk = RecordingDisk()
     path = place / "new" / "directory" / "file"
@@ -199,13 +200,13 @@ def test_what_was_acknowledged_is_there(place: Path, record: Record, cases: floa
     for one in disk.done:
         medium.do(one)
     chance = random.Random(record.seed)
-    for _ in range(int(STATES * cases)):
+    for _ in range(record.amounts.power_losses):
         record.add("states")
         assert medium.after_loss(chance)[path] == b"acknowledged" * 100
     record.require_none()
 
 
-def test_a_sealed_record(place: Path, record: Record, cases: float) -> None:
+def test_a_sealed_record(place: Path, record: Record) -> None:
     def write(root: Path) -> None:
         for number in range(4):
             write_record(root / "record.json", {"format": 1, "is": [number] * 400})
@@ -215,10 +216,10 @@ def test_a_sealed_record(place: Path, record: Record, cases: float) -> None:
             return None
         return read_record(root / "record.json", 1)["is"][0]
 
-    require_old_or_new(record, cases, place, write, read, [None, 0, 1, 2, 3])
+    require_old_or_new(record, place, write, read, [None, 0, 1, 2, 3])
 
 
-def test_checkpoints(place: Path, record: Record, cases: float) -> None:
+def test_checkpoints(place: Path, record: Record) -> None:
     """The last or the one before: at most the work since then is lost."""
 
     def checkpoint(merges: int) -> Checkpoint:
@@ -235,10 +236,10 @@ def test_checkpoints(place: Path, record: Record, cases: float) -> None:
         except InvalidOption:
             return None
 
-    require_old_or_new(record, cases, place, write, read, [None, 40, 80, 120, 160])
+    require_old_or_new(record, place, write, read, [None, 40, 80, 120, 160])
 
 
-def test_a_tokenizer_in_our_format(place: Path, record: Record, cases: float) -> None:
+def test_a_tokenizer_in_our_format(place: Path, record: Record) -> None:
     """Where the manifest is, the other files are."""
     tokenizer = _tokenizer()
 
@@ -252,10 +253,10 @@ def test_a_tokenizer_in_our_format(place: Path, record: Record, cases: float) ->
         except MissingSource:
             return None
 
-    require_old_or_new(record, cases / 5, place, write, read, [None, tokenizer.digest])
+    require_old_or_new(record, place, write, read, [None, tokenizer.digest], one_of=5)
 
 
-def test_token_shards(place: Path, record: Record, cases: float) -> None:
+def test_token_shards(place: Path, record: Record) -> None:
     """Where the manifest is, every shard is; a second encoding leaves the first or the second."""
     tokenizer = _tokenizer()
     texts = [["one two", "three"], ["one two", "three", "four five"]]
@@ -274,7 +275,7 @@ def test_token_shards(place: Path, record: Record, cases: float) -> None:
         shards.verify()
         return [tokenizer.decode(ids) for ids in shards]
 
-    require_old_or_new(record, cases / 2, place, write, read, [None, *texts])
+    require_old_or_new(record, place, write, read, [None, *texts], one_of=2)
 
 
 @pytest.mark.parametrize("lost", ["content", "directory"])

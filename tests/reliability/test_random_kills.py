@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import random
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from zygote import Zygote
 
-from .attempts import Attempts, encoding, publication, training
-from .conftest import Golden, Record, difference
+from .attempts import Attempts
+from .conftest import Record, Work, difference
 
-# Kills, 1,000 in all, unless --cases multiplies them. Shares of trainings may run side by side.
-TRAININGS, SHARES = 800, 4
-PUBLICATIONS, ENCODINGS = 100, 100
 IN_A_ROW = 12  # at most, before one is left to end
 ENOUGH_FAILURES = 20  # something is wrong with every case
 
 
 def require_survival(
-    record: Record, kills: float, attempts: Attempts, expected: dict[str, Any]
+    record: Record, kills: int, attempts: Attempts, expected: dict[str, Any]
 ) -> None:
     """Kill a job again and again until enough were killed; each row of kills ends undisturbed."""
     whole = 0.5  # seconds its work takes, as far as is known
@@ -61,26 +56,5 @@ def require_survival(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", range(1, SHARES + 1))
-def test_trainings_killed_at_random(
-    share: int, zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = training(zygote, golden.empty, golden.corpus, place, workers=2)
-    require_survival(record, TRAININGS * cases / SHARES, attempts, golden.waiting)
-
-
-@pytest.mark.slow
-def test_publications_killed_at_random(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    """On a real MLflow: copying files, laying out the model, writing both databases."""
-    attempts = publication(zygote, golden.outbox, place)
-    require_survival(record, PUBLICATIONS * cases, attempts, golden.finished)
-
-
-@pytest.mark.slow
-def test_encodings_killed_at_random(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = encoding(zygote, golden.registered, golden.corpus, place)
-    require_survival(record, ENCODINGS * cases, attempts, attempts.undisturbed()["state"])
+def test_work_killed_at_random(work: Work, record: Record) -> None:
+    require_survival(record, record.amounts.kills[work.kind], work.attempts, work.state)

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import random
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from zygote import Zygote
 
-from .attempts import Attempts, encoding, publication, training
-from .conftest import Golden, Record, difference
+from .attempts import Attempts
+from .conftest import Record, Work, difference
 
-# Cases of each, unless --cases multiplies them.
-TRAININGS, PUBLICATIONS, ENCODINGS = 30, 15, 10
 ASKING = (signal.SIGINT, signal.SIGTERM)
 ENDINGS = ("KeyboardInterrupt", "Terminated")
 IMPATIENCE = 0.05  # seconds after which somebody asks again, at most
@@ -61,25 +57,5 @@ def require_an_end(
 
 
 @pytest.mark.slow
-def test_trainings_asked_to_end(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = training(zygote, golden.empty, golden.corpus, place, workers=2)
-    require_an_end(record, int(TRAININGS * cases), attempts, golden.waiting)
-
-
-@pytest.mark.slow
-def test_publications_asked_to_end(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = publication(zygote, golden.outbox, place)
-    require_an_end(record, int(PUBLICATIONS * cases), attempts, golden.finished)
-
-
-@pytest.mark.slow
-def test_encodings_asked_to_end(
-    zygote: Zygote, golden: Golden, place: Path, record: Record, cases: float
-) -> None:
-    attempts = encoding(zygote, golden.registered, golden.corpus, place)
-    expected = attempts.undisturbed()["state"]
-    require_an_end(record, int(ENCODINGS * cases), attempts, expected)
+def test_work_asked_to_end(work: Work, record: Record) -> None:
+    require_an_end(record, record.amounts.signals[work.kind], work.attempts, work.state)

@@ -1,44 +1,56 @@
-"""Which test files take longest: two workers that begin with these end at about the same time.
+"""How two workers share the test files so that both end at about the same time: the longest first.
 
-A worker takes whole files, in the order in which they are collected. Seconds were measured on two
-cores; only their order matters, and a file that is not named here is a short one.
+A worker takes whole files, in the order in which they are collected; those that use one server
+count as one. Seconds were measured on two cores; only their order matters, and a file that is not
+named here is a short one.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from xdist.scheduler import LoadFileScheduling
 
 LONGEST = (
+    "flows/scheduled/test_deployments.py",
+    "flows/scheduled/test_prefect_flows.py",
     "reliability/test_random_kills.py",
-    "tokenizer_core/test_split_differential.py",
-    "reliability/test_crash_points_of_training.py",
     "registry/test_lost_replies.py",
-    "benchmarks/test_nightly.py",
-    "tokenizer_core/test_formats_fuzz.py",
-    "tokenizer_core/test_training_differential.py",
     "reliability/test_crash_points.py",
+    "flows/test_shared_workspace.py",
+    "flows/test_interruptions.py",
+    "flows/test_cluster.py",
+    "flows/test_postgresql.py",
+    "flows/test_train_tokenizer.py",
+    "flows/test_prefect_lost.py",
     "tokenizer_core/test_pretokenization.py",
-    "reliability/test_disk_faults.py",
-    "reliability/test_corruption.py",
-    "flows/test_prefect_flows.py",
     "tokenizer_core/test_split_automaton.py",
-    "flows/test_evaluation_flow.py",
+    "registry/test_earlier_tables.py",
+    "registry/test_word_count_partitions.py",
+    "flows/test_drift.py",
     "flows/test_commands.py",
     "flows/test_algorithms.py",
-    "flows/test_cluster.py",
-    "tokenizer_core/test_api_contract.py",
-    "registry/test_exporting.py",
+    "flows/test_evaluation_flow.py",
     "tokenizer_core/test_regex_processes.py",
-    "flows/test_bad_input.py",
-    "flows/test_sources.py",
-    "registry/test_word_count_tables.py",
-    "tokenizer_core/test_huggingface_files.py",
-    "reliability/test_determinism.py",
-    "registry/test_load.py",
+    "tokenizer_core/test_hostile_files.py",
+    "tokenizer_core/test_tokenizer.py",
+    "tokenizer_core/test_formats_fuzz.py",
+    "reliability/test_disk_faults.py",
+    "reliability/test_corruption.py",
 )
+ONE_SERVER = "tests/flows/scheduled/"  # which takes half a minute to start
 
 
 def place_of(path: Path, tests: Path) -> int:
-    """Where a file comes in a run: behind all that take longer."""
+    """Where a file comes in a run: after all that take longer."""
     name = path.relative_to(tests).as_posix()
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+class ByServerAndFile(LoadFileScheduling):
+    """Gives a worker whole files, and all that use one server."""
+
+    def _split_scope(self, nodeid: str) -> Any:
+        file = super()._split_scope(nodeid)
+        return ONE_SERVER if file.startswith(ONE_SERVER) else file

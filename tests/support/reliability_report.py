@@ -3,7 +3,7 @@
     python tests/support/reliability_report.py RECORDS docs/reliability.md
 
 RECORDS is the folder that a run of tests/reliability left its records in. Promises are told here;
-every number comes from a record.
+every number comes from a record, or from the table of amounts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import amounts
+
 HEAD = """# Reliability
 
 What bpeline promises when processes are killed, disks fill up, files are damaged and several run at
-once, and what was done to break each promise. The numbers are those of one run of all tests, as
-`make test` does it; `make test-crash` writes this page anew, `make test-nightly` does many times as
-much. Every failure prints one line that does the same again.
+once, and what was done to break each promise. Every failure prints one line that does the same
+again.
 
 Everything durable is written by one object, `tokenizer_core/durable_files.py`: aside, synced,
 renamed, directory synced. Tests put another disk under it, which counts the operations, kills the
@@ -27,14 +28,22 @@ process at one of them, lets one fail, or remembers what was not yet synced. Com
 SQLite databases count as operations too, ours and MLflow's. What DuckDB, SQLite and MLflow do
 between them is reached by signals at random moments.
 
+## What runs when
+
+`make test` runs every fast test, and of what is slow a slice that the day chooses: its seed is the
+date, printed at the end; `make test SEED=20261122` takes the cases of that day. `make test-nightly`
+takes all, and writes this page: the numbers below this table are those of one such run. Tests that
+are marked `rotating(N)` run every N days, or one of N of their cases does; a failure of either run
+comes again with the same seed.
+
+{amounts}
 """
 
 PROMISES = {
     "crash points": (
         "Killed at any durable operation, it ends as if nothing had been",
         "Every operation is numbered. For each number one process is killed (signal 9) before it "
-        "and one after it (of one operation in five, unless CASES is above 1); "
-        "the next process does the same command and must leave what an "
+        "and one after it; the next process does the same command and must leave what an "
         "undisturbed run leaves: every file byte for byte, every row, one version, nothing aside.",
     ),
     "random kills": (
@@ -104,7 +113,7 @@ TAIL = """
 
 def report(records: list[dict[str, Any]]) -> str:
     """The page."""
-    parts = [HEAD]
+    parts = [HEAD.format(amounts=amounts.table())]
     for suite, (promise, how) in PROMISES.items():
         rows = added_up(one for one in records if one["suite"].startswith(suite))
         parts.append(f"## {promise}\n\n{how}\n\n")

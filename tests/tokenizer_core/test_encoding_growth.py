@@ -75,6 +75,7 @@ def grown_by(kind: str, how: str, size: int, folder: Path) -> int:
     return int(json.loads(ran.stdout))
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("how", ["numpy", "files"])
 @pytest.mark.parametrize("kind", ["a", "spaces", "newlines", "ab", "digits", "marks", "han"])
 def test_memory_grows_no_faster_than_text_that_nothing_parts(

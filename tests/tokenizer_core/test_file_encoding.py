@@ -119,6 +119,20 @@ def test_other_settings_make_other_shards(tokenizer: Tokenizer, tmp_path: Path) 
     assert closed[0].tolist() == [*tokenizer.encode("text"), tokenizer.special_tokens[END]]
 
 
+def test_another_separator_makes_other_documents_of_the_same_files(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "a.txt", b"one--two==three--four")
+    for separator, texts in (
+        (None, ["one--two==three--four"]),
+        ("--", ["one", "two==three", "four"]),
+        ("==", ["one--two", "three--four"]),
+    ):
+        shards = tokenizer.encode_files([path], tmp_path / "out", separator=separator)
+        assert [ids.tolist() for ids in shards] == [tokenizer.encode(text) for text in texts]
+        assert shards.manifest["separator"] == separator
+
+
 def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", b"some text")
     out = tmp_path / "out"

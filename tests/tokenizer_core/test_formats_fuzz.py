@@ -1,7 +1,7 @@
 """Vocabularies exported and imported, against tiktoken and HuggingFace: see `format_fuzz`.
 
-A few thousand texts in every run. The tests marked `slow` share a million among all ways of a
-vocabulary and all patterns; ``--texts N --seed S`` chooses how many and which.
+A few thousand texts, the same in every run, and as many others as `amounts` says, which the seed
+chooses and all ways of a vocabulary and all patterns share.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Literal
 
 import format_fuzz
 import pytest
+from amounts import Amounts
 
 Policy = Literal["all", "none"]
 
@@ -39,13 +40,12 @@ def test_ids_agree_with_other_tools(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_ids_of_a_million_texts_are_those_of_other_tools(
-    name: str, many_texts: tuple[int, int], tmp_path: Path
+def test_ids_of_other_texts_are_those_of_other_tools(
+    name: str, amounts: Amounts, seed: int, tmp_path: Path
 ) -> None:
-    number, seed = many_texts
     case = format_fuzz.make_case(name, tmp_path)
     first = NAMES.index(name) * 1_000_000  # every case has texts of its own
-    blocks = -(-number // (format_fuzz.TEXTS_AT_ONCE * len(NAMES)))
+    blocks = -(-amounts.encoded_texts // (format_fuzz.TEXTS_AT_ONCE * len(NAMES)))
     for block, policy in zip(range(first, first + blocks), cycle(POLICIES), strict=False):
         compare_under(policy, case, seed, block)
 

@@ -52,6 +52,7 @@ def files_of(home: Path) -> list[Path]:
     return [path for path in home.rglob("*") if path.is_file()]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "another pickle"])
 def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
     (value, *_) = scrambled(home)

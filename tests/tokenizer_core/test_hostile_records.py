@@ -104,6 +104,7 @@ def counted_elsewhere(path: Path) -> tuple[int, str]:
     return int(megabytes), said.strip()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", [b"[],", b'"",'])
 def test_a_line_of_a_hundred_megabytes_of_structure_is_refused(
@@ -144,6 +145,7 @@ def test_parts_are_counted_outside_of_strings_alone(
 # ---- compressed -----------------------------------------------------------------------------
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.txt.zst"])
 def test_bombs_are_refused_in_bounded_memory(tmp_path: Path, name: str) -> None:

@@ -295,6 +295,7 @@ OWN_REGEXES = [
 ]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("regex", OWN_REGEXES)
 def test_a_users_regex_is_exported_exactly(
     regex: str, tmp_path: Path, fuzz_texts: list[str]

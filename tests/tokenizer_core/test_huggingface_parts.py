@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import tokenizers
+from json_files import Change, rewrite
 
-from tests.support.json_files import Change, rewrite
 from tokenizer_core.errors import (
     InvalidPattern,
     InvalidTokenizer,

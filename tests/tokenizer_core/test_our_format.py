@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_files import Change, rewrite
 
-from tests.support.json_files import Change, rewrite
 from tokenizer_core.errors import (
     CorruptFile,
     InvalidTokenizer,

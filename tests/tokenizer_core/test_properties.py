@@ -2,8 +2,7 @@
 
 What other files have laws for is not repeated: smaller vocabularies, scaling, order, foreign words,
 unique tokens and gains in `test_training_differential`, cuts in `test_cuts` and `test_chunking`.
-``--corpora N --seed S`` chooses how many (a hundredth each) and which; a failure prints the line
-that does it again.
+`amounts` says how many, the seed which; a failure prints the line that does it again.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amounts import Amounts, numbers
 from corpus_files import counted, words_of, write
 from tempting_texts import tempting_texts
 
@@ -30,13 +30,13 @@ PATTERNS = ("gpt2", "cl100k", "o200k")
 
 
 @pytest.fixture(scope="module")
-def cases(request: pytest.FixtureRequest) -> range:
-    first = request.config.getoption("--seed")
-    return range(first, first + max(1, request.config.getoption("--corpora") // 100))
+def cases(amounts: Amounts, seed: int, point: int) -> range:
+    """Their numbers."""
+    return numbers(seed, amounts.laws, point)
 
 
-def again(seed: int, said: object) -> str:
-    return f"REPRO: --seed {seed} --corpora 100: {said}"
+def again(number: int, said: object) -> str:
+    return f"REPRO: --point {number}: {said}"
 
 
 def random_words(source: random.Random, most: int) -> dict[bytes, int]:
@@ -54,8 +54,8 @@ def merges_of(words: WordCounts, number: int) -> list[tuple[bytes, bytes]]:
 
 def test_a_count_may_be_spread_over_rows(cases: range) -> None:
     """The same word in several rows is the word with the sum of their counts."""
-    for seed in cases[: len(cases) // 10 + 1]:
-        source = random.Random(seed)
+    for number in cases[: len(cases) // 10 + 1]:
+        source = random.Random(number)
         words = random_words(source, 30)
         rows = [
             (word, part)
@@ -66,14 +66,14 @@ def test_a_count_may_be_spread_over_rows(cases: range) -> None:
         source.shuffle(rows)
         parts = [WordCounts.from_mapping({word: part}) for word, part in rows]
         spread, whole = combine_word_counts(parts), WordCounts.from_mapping(words)
-        assert merges_of(spread, 9) == merges_of(whole, 9), again(seed, rows)
+        assert merges_of(spread, 9) == merges_of(whole, 9), again(number, rows)
 
 
 def test_other_bytes_for_the_same_letters_give_the_same_merges(cases: range) -> None:
     """Which byte stands for which letter decides nothing up to where two counts are equal."""
     compared = 0
-    for seed in cases[: len(cases) // 10 + 1]:
-        source = random.Random(seed)
+    for number in cases[: len(cases) // 10 + 1]:
+        source = random.Random(number)
         words = random_words(source, 2**40)
         learned = merges_of(WordCounts.from_mapping(words), 6)
         learned = learned[: steps_without_ties(words, learned)]
@@ -81,7 +81,7 @@ def test_other_bytes_for_the_same_letters_give_the_same_merges(cases: range) -> 
         other = {word.translate(mapping): count for word, count in words.items()}
         expected = [(left.translate(mapping), right.translate(mapping)) for left, right in learned]
         found = merges_of(WordCounts.from_mapping(other), 6)[: len(expected)]
-        assert found == expected, again(seed, words)
+        assert found == expected, again(number, words)
         compared += len(expected)
     assert compared > len(cases) // 10
 
@@ -98,25 +98,27 @@ def steps_without_ties(words: dict[bytes, int], learned: list[tuple[bytes, bytes
 
 
 def some_texts(cases: range) -> Iterator[tuple[int, str]]:
-    for seed in cases:
-        yield seed, "".join(islice(tempting_texts(seed), 3))
+    for number in cases:
+        yield number, "".join(islice(tempting_texts(number), 3))
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_byte_is_lost_or_counted_twice(pattern: str, cases: range, tmp_path: Path) -> None:
     """Σ count · length of words and the special tokens are all bytes of a file, however cut."""
     reading = Reading(SplitPattern.named(pattern), SPECIALS)
-    for seed, text in some_texts(cases[: len(cases) // 20 + 1]):
-        source = random.Random(seed)
+    for number, text in some_texts(cases[: len(cases) // 20 + 1]):
+        source = random.Random(number)
         text += source.choice(SPECIALS) + text[: source.randrange(20)]
         file = write(tmp_path / "a.txt", text)
         grids = (source.randrange(1, 17), 1_000_000)
         small, whole = (words_of(counted(file, chunk_bytes, reading)) for chunk_bytes in grids)
-        assert small == whole, again(seed, (pattern, text))
+        assert small == whole, again(number, (pattern, text))
         ordinary = reference.cut_at_special_tokens(text, SPECIALS)
         ordinary = [piece for piece in ordinary if piece not in SPECIALS]
         kept = sum(len(word) * count for word, count in whole.items())
-        assert kept == sum(len(piece.encode()) for piece in ordinary), again(seed, (pattern, text))
+        assert kept == sum(len(piece.encode()) for piece in ordinary), again(
+            number, (pattern, text)
+        )
 
 
 @pytest.fixture(scope="module", params=PATTERNS)
@@ -129,8 +131,8 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 def test_special_tokens_part_what_is_around_them(tokenizer: Tokenizer, cases: range) -> None:
     """encode(x + special + y) is encode(x), its id, encode(y), where none lies across the seam."""
-    for seed, text in some_texts(cases):
-        source = random.Random(seed)
+    for number, text in some_texts(cases):
+        source = random.Random(number)
         at, special = source.randrange(len(text) + 1), source.choice(SPECIALS)
         parts = [text[:at], special, text[at:]]
         cut = [reference.cut_at_special_tokens(part, SPECIALS) for part in parts]
@@ -142,9 +144,9 @@ def test_special_tokens_part_what_is_around_them(tokenizer: Tokenizer, cases: ra
             tokenizer.token_to_id(special),
             *tokenizer.encode(parts[2], allowed_special="all"),
         ]
-        assert ids == apart, again(seed, parts)
+        assert ids == apart, again(number, parts)
         ordinary = tokenizer.encode("".join(parts))
-        assert not any(map(tokenizer.is_special, ordinary)), again(seed, parts)
+        assert not any(map(tokenizer.is_special, ordinary)), again(number, parts)
 
 
 def test_encoding_is_that_of_its_parts_between_legal_cuts(
@@ -152,19 +154,19 @@ def test_encoding_is_that_of_its_parts_between_legal_cuts(
 ) -> None:
     pairs = tokenizer.pattern.cut_pairs
     assert pairs is not None
-    for seed, text in some_texts(cases):
+    for number, text in some_texts(cases):
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         classes = pairs.class_of_point[points]
         legal = (np.flatnonzero(pairs.legal[classes[:-1], classes[1:]]) + 1).tolist()
-        chosen = sorted(random.Random(seed).sample(legal, min(3, len(legal))))
+        chosen = sorted(random.Random(number).sample(legal, min(3, len(legal))))
         parts = [text[begin:end] for begin, end in pairwise([0, *chosen, len(text)])]
         apart = [id_ for part in parts for id_ in tokenizer.encode(part)]
-        assert tokenizer.encode(text) == apart, again(seed, parts)
+        assert tokenizer.encode(text) == apart, again(number, parts)
 
 
 def test_what_was_encoded_comes_back(tokenizer: Tokenizer, cases: range) -> None:
-    for seed, text in some_texts(cases):
-        policy = ("all", "none")[seed % 2]
+    for number, text in some_texts(cases):
+        policy = ("all", "none")[number % 2]
         ids = tokenizer.encode(text, allowed_special=policy)
-        assert tokenizer.decode(ids) == text, again(seed, text)
-        assert tokenizer.decode_bytes(ids) == text.encode(), again(seed, text)
+        assert tokenizer.decode(ids) == text, again(number, text)
+        assert tokenizer.decode_bytes(ids) == text.encode(), again(number, text)

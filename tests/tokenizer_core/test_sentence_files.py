@@ -35,6 +35,7 @@ def documents() -> list[str]:
     return ["\ufefflow", "   ", "\n", *made, "low\n\ufefflower\n", " "]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("piece_bytes", [1, 40, 700, 1 << 20])
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_have_the_ids_of_their_own_encoding(

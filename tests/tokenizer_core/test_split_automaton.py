@@ -306,6 +306,7 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.process_time() - before
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_every_regex_has_an_automaton_or_a_reason_within_bounds(name: str) -> None:
     pattern = HOSTILE[name]

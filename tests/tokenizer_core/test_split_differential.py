@@ -1,7 +1,7 @@
 """Kernels, automata and legal cuts against `regex`, on as many tempting texts as one likes.
 
-A few thousand of them in every run. The tests marked `slow` take a million for each pattern;
-``--texts N --seed S`` chooses how many and which (`make test-nightly`).
+A few thousand of them, the same in every run, and as many others as `amounts` says, which the seed
+chooses: a million for each pattern at night.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 import regex
+from amounts import Amounts
 from tempting_texts import tempting_texts
 
 from tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
@@ -31,7 +32,6 @@ USERS = [
 ]
 HARDLY_CUT = (r"ab\w*", r"\d+$|\s")  # most of their attempts can find nothing
 AT_ONCE = 20_000
-SHARES = 2  # of the million, which may run side by side
 
 
 def positions(bitmap: np.ndarray) -> np.ndarray:
@@ -151,13 +151,9 @@ def test_no_legal_cut_changes_a_pre_token(pattern: str, some_texts: Joined) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", range(SHARES))
-def test_a_million_tempting_texts_are_cut_as_regex_cuts_them(
-    share: int, many_texts: tuple[int, int]
-) -> None:
-    """All patterns take the same texts; each share takes others."""
-    number, seed = many_texts
-    for joined in joined_texts(number // SHARES, SHARES * seed + share):
+def test_other_tempting_texts_are_cut_as_regex_cuts_them(amounts: Amounts, seed: int) -> None:
+    """All patterns take the same texts."""
+    for joined in joined_texts(amounts.split_texts, seed):
         for name in NAMES:
             assert_cut_alike(joined, SplitPattern.named(name))
             assert_no_cut_changes_anything(joined, SplitPattern.named(name))

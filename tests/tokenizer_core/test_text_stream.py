@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 import regex
+from tempting_texts import tempting_texts
 
-from tests.support.tempting_texts import tempting_texts
 from tokenizer_core import reference
 from tokenizer_core.encoding import text_stream
 from tokenizer_core.encoding.special_policy import SpecialPolicy

@@ -1,7 +1,7 @@
 """Training against `reference.py` and against itself, on as many tempting corpora as one likes.
 
-``--corpora N --seed S`` chooses how many and which (`make test-nightly`). Letters are two or three,
-counts are equal or stand at the limits of number types: most disagreements live in ties.
+`amounts` says how many, the seed which. Letters are two or three, counts are equal or stand at the
+limits of number types: most disagreements live in ties.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from amounts import Amounts, numbers
 
 from tokenizer_core import reference
 from tokenizer_core.counting.word_counts import WordCounts
@@ -27,14 +28,13 @@ ALPHABETS = (b"ab", b"ab", b"abc", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\
 LARGE = (2**31 - 1, 2**31, 2**31 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**55)
 THROUGH_ALL_BYTES = 4  # every so many corpora; the others spare the table of 256 x 256 pairs
 MOST_MERGES = 40
-SHARES = 4  # of the corpora, which may run side by side
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """Words, what training is told of them, and the number that makes them again."""
 
-    seed: int
+    number: int
     words: Words
     tie_break: str
     merges: int
@@ -42,8 +42,8 @@ class Corpus:
     max_token_bytes: int | None
 
     @classmethod
-    def of(cls, seed: int) -> Corpus:
-        source = random.Random(seed)
+    def of(cls, number: int) -> Corpus:
+        source = random.Random(number)
         alphabet = source.choice(ALPHABETS)
         counts = source.choice(((1,), (1, 2), (1, 2, 3), (2, 4, 6), range(1, 50), LARGE))
         words: Words = {}
@@ -52,7 +52,7 @@ class Corpus:
             tail = bytes(source.choices(alphabet, k=source.randrange(3)))
             words[piece * source.randrange(1, 5) + tail] = source.choice(counts)
         return cls(
-            seed,
+            number,
             words,
             source.choice(TIE_BREAKS),
             source.randrange(1, MOST_MERGES),
@@ -73,7 +73,7 @@ class Corpus:
     def symbols(self, words: Words) -> SymbolWords:
         """Words over the 256 bytes as training has them, or over the letters they use."""
         counts = WordCounts.from_mapping(words)
-        if self.seed % THROUGH_ALL_BYTES == 0:
+        if self.number % THROUGH_ALL_BYTES == 0:
             return byte_words(counts, self.tie_break)
         used = set(b"".join(words))
         letters = [byte for byte in byte_order(self.tie_break) if byte in used]
@@ -104,7 +104,7 @@ class Corpus:
 
     def __str__(self) -> str:
         return (
-            f"REPRO: --seed {self.seed} --corpora 1: {self.words}, {self.tie_break}, "
+            f"REPRO: --point {self.number}: {self.words}, {self.tie_break}, "
             f"{self.merges} merges of {self.min_count} or more, {self.max_token_bytes} bytes"
         )
 
@@ -114,9 +114,9 @@ def merges_of(engine: MergeEngine) -> Merges:
 
 
 @pytest.fixture(scope="module")
-def seeds(request: pytest.FixtureRequest) -> range:
-    first = request.config.getoption("--seed")
-    return range(first, first + request.config.getoption("--corpora"))
+def corpora(amounts: Amounts, seed: int, point: int) -> range:
+    """Their numbers."""
+    return numbers(seed, amounts.corpora, point)
 
 
 @pytest.fixture(autouse=True)
@@ -127,10 +127,9 @@ def _small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", range(SHARES))
-def test_tempting_corpora_give_the_merges_of_the_reference(share: int, seeds: range) -> None:
-    for seed in seeds[share::SHARES]:
-        corpus = Corpus.of(seed)
+def test_tempting_corpora_give_the_merges_of_the_reference(corpora: range) -> None:
+    for number in corpora:
+        corpus = Corpus.of(number)
         assert corpus.learned() == corpus.expected(), corpus
 
 
@@ -151,7 +150,7 @@ def shuffled(corpus: Corpus, learned: Merges) -> None:
     """The order of words decides nothing, except among equals by the order of sight."""
     if corpus.tie_break != "first-seen":
         items = list(corpus.words.items())
-        random.Random(corpus.seed).shuffle(items)
+        random.Random(corpus.number).shuffle(items)
         assert corpus.learned(dict(items)) == learned, corpus
 
 
@@ -199,8 +198,10 @@ LAWS: tuple[Callable[[Corpus, Merges], None], ...] = (
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_laws_hold_on_tempting_corpora(law: Callable[[Corpus, Merges], None], seeds: range) -> None:
-    for seed in seeds[: max(1, len(seeds) // 100)]:
-        corpus = Corpus.of(seed)
+def test_laws_hold_on_tempting_corpora(
+    law: Callable[[Corpus, Merges], None], amounts: Amounts, seed: int, point: int
+) -> None:
+    for number in numbers(seed, amounts.laws, point):
+        corpus = Corpus.of(number)
         if max(corpus.words.values()) < 2**40:  # leaves room for sums of multiples
             law(corpus, corpus.learned())

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 
 import pytest
+from tempting_texts import tempting_texts
 
-from tests.support.tempting_texts import tempting_texts
 from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 from tokenizer_core.tokenizer import Tokenizer

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prefect_server import ROOT, Server, prefect_server
+from prefect_server import ROOT, PrefectServer
+from served import Served
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-BPELINE = [sys.executable, "-c", "from flows.cli.main import main; main()"]
 
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as server:
-        yield server
+@pytest.fixture
+def server(served: Served) -> PrefectServer:
+    return served.server
 
 
 def test_a_run_appears_with_tasks_logs_and_artifacts(
-    server: Server, corpus: Path, tmp_path: Path
+    server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
     arguments = ["train", str(corpus), "--name", "news", "--vocab-size", "500", "--json"]
-    ended = server.run([*BPELINE, *arguments], tmp_path)
+    ended = server.bpeline(*arguments, folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     summary = json.loads(ended.stdout)
     assert summary["reference"] == "news/1"
@@ -42,55 +39,53 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
         ["plan chunks", *["count words"] * 3, "combine counts", "learn merges", "evaluate",
          "screen tokens", "publish"]
     )  # fmt: skip
-    made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
-    artifacts = {one["key"]: one for one in made}
+    artifacts = server.artifacts(run["id"])
     assert artifacts["tokenizer-progress"]["data"] == 100
     assert "news/1" in artifacts["tokenizer-summary"]["data"]
     assert "| 500 |" in artifacts["tokenizer-summary"]["data"]
     where = {"flow_run_id": {"any_": [run["id"]]}}
-    messages = [one["message"] for one in server.ask("/logs/filter", logs=where)]
+    messages = [one["message"] for one in server.all("logs", logs=where)]
     assert any("learn merges" in message for message in messages)
 
 
 def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
-    server: Server, corpus: Path, tmp_path: Path
+    server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
     arguments = ["train", str(corpus), "--name", "far", "--vocab-size", "500", "--json"]
-    ended = server.run([*BPELINE, *arguments, "--engine", "dask", "--workers", "2"], tmp_path)
+    ended = server.bpeline(*arguments, "--engine", "dask", "--workers", "2", folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     (run,) = server.runs_of("far")
     tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
     assert tasks.count("count words") == 1
-    local = server.run([*BPELINE, *arguments[:3], "near", *arguments[4:]], tmp_path)
+    local = server.bpeline(*arguments[:3], "near", *arguments[4:], folder=tmp_path)
     assert json.loads(local.stdout)["digest"] == json.loads(ended.stdout)["digest"]
 
 
 def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
-    server: Server, corpus: Path, tmp_path: Path
+    server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
     rules = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\n'
     (tmp_path / "rules.toml").write_text(rules, encoding="utf-8")
     arguments = ["train", str(corpus), "--name", "judged", "--rules", "rules.toml", "--vocab-size"]
     for size, code in (("600", 0), ("500", 3)):
-        ended = server.run([*BPELINE, *arguments, size], tmp_path)
+        ended = server.bpeline(*arguments, size, folder=tmp_path)
         assert ended.returncode == code, ended.stderr
     assert "refused: judged@champion cannot move to judged/2" in ended.stdout
     (run,) = (one for one in server.runs_of("judged") if one["parameters"]["vocab_size"] == 500)
     assert run["state_type"] == "COMPLETED", "a refusal is a result, not a failure"
     assert any(one["name"].startswith("promote") for one in server.task_runs(run["id"]))
-    made = [one for one in server.ask("/artifacts/filter") if one["flow_run_id"] == run["id"]]
-    compared = next(one for one in made if one["key"] == "champion-comparison")
+    compared = server.artifacts(run["id"])["champion-comparison"]
     assert compared["data"].startswith("# judged/1 → judged")
     assert "| compression/bytes_per_token |" in compared["data"]
 
 
 def test_a_failure_is_recorded_and_said_without_a_traceback(
-    server: Server, corpus: Path, tmp_path: Path
+    server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
     (corpus / "broken.txt").write_bytes(b"\xff")
     arguments = ["train", str(corpus), "--name", "broken", "--vocab-size", "500"]
-    ended = server.run([*BPELINE, *arguments], tmp_path)
+    ended = server.bpeline(*arguments, folder=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-3].startswith("error: ")
     assert "Traceback" not in ended.stderr
@@ -102,7 +97,9 @@ def test_a_failure_is_recorded_and_said_without_a_traceback(
     assert all(json.loads(path.read_text()) for path in stored), "Prefect keeps JSON, no pickles"
 
 
-def test_steps_are_tried_again_after_the_named_errors_alone(server: Server, tmp_path: Path) -> None:
+def test_steps_are_tried_again_after_the_named_errors_alone(
+    server: PrefectServer, tmp_path: Path
+) -> None:
     program = """
 from flows import settings
 settings.prepare_prefect(quiet_terminal=True)
@@ -134,7 +131,7 @@ except EmptyCorpus as error:
 
 
 def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
-    server: Server, tmp_path: Path
+    server: PrefectServer, tmp_path: Path
 ) -> None:
     program = """
 import time
@@ -161,11 +158,11 @@ print(state.name, time.monotonic() - begun < 30)
 
 
 def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
-    server: Server, tmp_path: Path
+    served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
-    ended = server.run([*BPELINE, "deploy", "--workspace", "home", "--json"], tmp_path)
+    ended = server.bpeline("deploy", "--workspace", str(served.home), "--json", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    deployments = {one["name"]: one for one in server.ask("/deployments/filter")}
+    deployments = {one["name"]: one for one in server.all("deployments")}
     assert sorted(deployments) == sorted(json.loads(ended.stdout)["deployed"])
     for name, deployment in deployments.items():
         assert deployment["enforce_parameter_schema"]
@@ -190,11 +187,11 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     assert form["vocab_size"]["default"] == 32_000
     assert form["held_out"]["type"] == "number"
     assert (ROOT / retrain["parameters"]["rules"]).is_file()
-    automations = {one["name"]: one for one in server.ask("/automations/filter")}
+    automations = {one["name"]: one for one in server.all("automations")}
     encoding = automations["encode-dataset when demo@champion moves"]
     assert encoding["trigger"]["expect"] == ["bpeline.alias.moved"]
     for _ in range(60):
-        if server.ask("/flow_runs/filter", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
+        if server.all("flow_runs", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
             return
         time.sleep(1)
     raise AssertionError("the schedule creates no runs")

@@ -1,0 +1,24 @@
+"""One `bpeline server` for all tests of this folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served import Served, serving
+
+
+@pytest.fixture(scope="package")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path, english_and_code: str
+) -> Iterator[Served]:
+    """``bpeline server --deploy``, with a small corpus beside its workspace; one for all files."""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(fresh_workspace, folder / "home")
+    (folder / "corpus").mkdir()
+    pieces = [english_and_code[at : at + 800] for at in range(0, 80_000, 800)]
+    (folder / "corpus" / "documents.txt").write_text("<|end|>".join(pieces), encoding="utf-8")
+    with serving(folder, folder / "home") as served:
+        yield served

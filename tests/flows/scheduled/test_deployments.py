@@ -1,0 +1,137 @@
+"""What prefect.yaml deploys, served by one command: every deployment runs on schedule and when it
+is triggered, and people find the results in both user interfaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import browsing, installed_browser
+from loopback import waiting_for
+from served import PATIENCE, Served
+
+from tokenizer_core.shards.token_shards import TokenShards
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+BROWSER = installed_browser()
+
+
+@pytest.fixture(scope="module")
+def retrained(served: Served) -> Any:
+    """The run of ``retrain`` that its schedule started."""
+    served.schedule(
+        "retrain", paths=[str(served.home.parent / "corpus")], name="demo", vocab_size=300,
+        special_tokens=["<|end|>"], rules="promotion.toml",
+    )  # fmt: skip
+    return served.ended("retrain")
+
+
+def test_the_addresses_are_printed_when_all_answer(served: Served) -> None:
+    assert f"http://127.0.0.1:{served.server.port}/deployments" in served.said
+    assert f"http://127.0.0.1:{served.mlflow}/#/models" in served.said
+    assert f"export PREFECT_API_URL=http://127.0.0.1:{served.server.port}/api" in served.said
+    (line,) = [line for line in served.said.splitlines() if line.startswith("deployed: ")]
+    assert sorted(line.removeprefix("deployed: ").split(", ")) == sorted(served.deployments)
+
+
+def test_retrain_runs_on_schedule_and_its_gates_make_a_champion(
+    served: Served, retrained: Any
+) -> None:
+    assert retrained["auto_scheduled"]
+    assert retrained["name"] == "demo/1 (300) from corpus/ (1 file)"
+    artifacts = served.server.artifacts(retrained["id"])
+    assert artifacts["tokenizer-progress"]["data"] == 100
+    assert "demo/1 is champion" in artifacts["tokenizer-summary"]["data"]
+    champion = served.ask_mlflow("/registered-models/alias?name=demo&alias=champion")
+    assert champion["model_version"]["version"] == "1"
+
+
+def test_a_champion_that_moves_starts_the_encoding_of_the_dataset(
+    served: Served, retrained: Any
+) -> None:
+    run = served.ended("encode-dataset")
+    assert not run["auto_scheduled"]
+    assert run["created_by"]["type"] == "AUTOMATION"
+    assert run["parameters"]["reference"] == "demo/1"
+    assert run["name"] == "demo/1 on python:stdlib"
+    assert len(TokenShards(served.home / "tokens" / "demo-1")) > 100
+
+
+def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
+    served: Served, retrained: Any
+) -> None:
+    served.ended("encode-dataset")  # the triggered one
+    output = served.home.parent / "tokens"
+    served.schedule(
+        "encode-dataset", reference="demo@champion", paths=[str(served.home.parent / "corpus")],
+        separator="<|end|>", output=str(output),
+    )  # fmt: skip
+    run = served.ended("encode-dataset", 2)
+    assert run["auto_scheduled"]
+    assert run["name"] == "demo/1 on corpus/ (1 file)"
+    assert len(TokenShards(output / "demo-1")) == 100
+    assert "MB/s" in served.server.artifacts(run["id"])["dataset-summary"]["data"]
+    (shown,) = served.mlflow_runs("demo", f"tags.output = '{output / 'demo-1'}'")
+    metrics = {one["key"]: one["value"] for one in shown["data"]["metrics"]}
+    assert metrics["dataset/documents"] == 100
+    assert metrics["encode/megabytes_per_second"] > 0
+
+
+def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
+    served: Served, retrained: Any
+) -> None:
+    new = served.home.parent / "new.txt"
+    new.write_text("<|end|>".join(f"ᚠᚢᚦᚨᚱᚲ {number} " * 400 for number in range(120)))
+    served.schedule(
+        "watch-drift", name="demo", paths=[str(new)], least_documents=1, least_bytes=1000
+    )
+    run = served.ended("watch-drift")
+    assert run["auto_scheduled"]
+    assert run["name"].startswith("demo/1 (champion): DRIFT")
+    assert "demo/1" in served.server.artifacts(run["id"])["drift-summary"]["data"]
+    assert served.mlflow_runs("demo", "metrics.`drift/drifted` = 1")
+    where = {"id": {"any_": [served.deployments["retrain"]["id"]]}}
+
+    def triggered() -> Any:
+        runs = served.server.all("flow_runs", deployments=where)
+        return [run for run in runs if run["created_by"]["type"] == "AUTOMATION"]
+
+    (training,) = waiting_for("training", triggered, PATIENCE)
+    served.server.ask(
+        f"/flow_runs/{training['id']}", method="DELETE"
+    )  # it would train the whole demo
+
+
+def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
+    left = list((served.home / "runs").iterdir())
+    assert left
+    served.schedule("sweep-garbage", days=0, remove=True)
+    run = served.ended("sweep-garbage")
+    assert run["auto_scheduled"]
+    assert "removed" in run["name"]
+    assert "checkpoints of runs" in served.server.artifacts(run["id"])["garbage-summary"]["data"]
+    assert not list((served.home / "runs").iterdir())
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
+def test_people_find_the_results_in_both_user_interfaces(
+    served: Served, retrained: Any, tmp_path: Path
+) -> None:
+    assert BROWSER is not None
+    prefect = f"http://127.0.0.1:{served.server.port}"
+    mlflow = f"http://127.0.0.1:{served.mlflow}"
+    (dataset,) = served.mlflow_runs("demo", f"tags.output = '{served.home / 'tokens' / 'demo-1'}'")
+    place = f"{dataset['info']['experiment_id']}/runs/{dataset['info']['run_id']}"
+    summary = served.server.artifacts(retrained["id"])["tokenizer-summary"]["id"]
+    view = "workflowType=machine_learning"
+    with browsing(BROWSER, tmp_path / "profile") as page:
+        page.shows(f"{prefect}/runs/flow-run/{retrained['id']}", retrained["name"], "Completed")
+        page.shows(f"{prefect}/artifacts/artifact/{summary}", "demo/1 is champion", "bytes/token")
+        page.shows(f"{prefect}/deployments", *served.deployments)
+        page.shows(f"{prefect}/automations", "encode-dataset when demo@champion moves")
+        page.shows(f"{mlflow}/#/models/demo/versions/1?{view}", "champion", "candidate")
+        page.shows(
+            f"{mlflow}/#/experiments/{place}?{view}", "demo/1 dataset", "megabytes_per_second"
+        )

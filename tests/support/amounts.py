@@ -1,0 +1,168 @@
+"""How much of everything slow a run of the tests does: every run a slice, a night all of it.
+
+The one table of these numbers. Which slice a run takes, and which random cases it makes, follows
+from its seed: the day's date unless ``--seed`` says otherwise, printed at the end of every run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from zlib import crc32
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What one run does.
+
+    Fields whose names begin with ``one_of`` say of how many numbered cases one is taken, and 1
+    takes them all; every other field is a number of random cases.
+
+    Attributes:
+        one_of_crash_points: kills before and after each durable operation.
+        one_of_disk_faults: durable operations at which the disk fails.
+        disk_errors: errors that such an operation meets, by turns.
+        one_of_damages: ways to damage each stored file.
+        one_of_limits: limits on memory and on the size of files.
+        one_of_requests: requests to MLflow at which it or the network fails.
+        server_kills: kills of an MLflow server while it registers.
+        kills: kills at random moments, of each kind of work.
+        signals: Ctrl-C and SIGTERM at random moments, of each kind of work.
+        races: rounds of each kind of several processes at once.
+        moves: moves of an alias while others load, and half the writes of each to one catalogue.
+        power_losses: states of the disk after a power loss, for each protocol.
+        clocks: wrong clocks, for each kind of work.
+        cells: surroundings that must not change a digest, beside the plain ones.
+        cell_patterns: split patterns in each of these surroundings.
+        processors: processors without vector instructions, beside this one.
+        split_texts: texts cut by every split pattern, beside `regex`.
+        encoded_texts: texts encoded, shared by all vocabularies that went from one tool to another.
+        corpora: corpora learned by the engine and by the reference.
+        laws: random corpora and texts for each law.
+    """
+
+    one_of_crash_points: int
+    one_of_disk_faults: int
+    disk_errors: int
+    one_of_damages: int
+    one_of_limits: int
+    one_of_requests: int
+    server_kills: int
+    kills: Mapping[str, int]
+    signals: Mapping[str, int]
+    races: int
+    moves: int
+    power_losses: int
+    clocks: int
+    cells: int
+    cell_patterns: int
+    processors: int
+    split_texts: int
+    encoded_texts: int
+    corpora: int
+    laws: int
+
+
+EVERY_RUN = Amounts(
+    one_of_crash_points=12,
+    one_of_disk_faults=12,
+    disk_errors=1,
+    one_of_damages=16,
+    one_of_limits=4,
+    one_of_requests=40,
+    server_kills=1,
+    kills={"training": 20, "publication": 10, "encoding": 8},
+    signals={"training": 5, "publication": 3, "encoding": 2},
+    races=2,
+    moves=10,
+    power_losses=200,
+    clocks=1,
+    cells=2,
+    cell_patterns=1,
+    processors=0,
+    split_texts=20_000,
+    encoded_texts=100_000,
+    corpora=6_000,
+    laws=60,
+)
+NIGHT = Amounts(
+    one_of_crash_points=1,
+    one_of_disk_faults=1,
+    disk_errors=6,
+    one_of_damages=1,
+    one_of_limits=1,
+    one_of_requests=1,
+    server_kills=20,
+    kills={"training": 8_000, "publication": 1_000, "encoding": 1_000},
+    signals={"training": 200, "publication": 100, "encoding": 60},
+    races=12,
+    moves=200,
+    power_losses=2_000,
+    clocks=6,
+    cells=12,
+    cell_patterns=2,
+    processors=1,
+    split_texts=1_000_000,
+    encoded_texts=1_000_000,
+    corpora=200_000,
+    laws=2_000,
+)
+
+
+_DESCRIBED = re.compile(r"^        (\w+): (.+)\.$", re.MULTILINE)  # the attributes of `Amounts`
+
+
+def day_seed() -> int:
+    """Today's date as a number such as 20261122."""
+    return int(f"{date.today():%Y%m%d}")
+
+
+def numbers(seed: int, many: int, point: int) -> range:
+    """Of so many random cases, each made from its number alone: other ones for every seed.
+
+    Args:
+        seed: of the run.
+        many: how many.
+        point: the number of the one case to do again; 0: all.
+    """
+    first = point or seed * 10_000_000
+    return range(first, first + (1 if point else many))
+
+
+def not_today(items: Iterable[pytest.Item], seed: int) -> Iterator[pytest.Item]:
+    """Tests that a run by day leaves out: all that are marked ``night``, most ``rotating`` ones.
+
+    Of the cases of a test that is marked ``rotating(one_of)`` one in so many is taken; of a test
+    without cases, one day in so many.
+    """
+    cases: Counter[str] = Counter()
+    for item in items:
+        rotating = item.get_closest_marker("rotating")
+        function = item.nodeid.partition("[")[0]
+        case = crc32(function.encode()) + cases[function]
+        cases[function] += 1
+        today = rotating is None or (case + seed) % rotating.args[0] == 0
+        if item.get_closest_marker("night") or not today:
+            yield item
+
+
+def table() -> str:
+    """Both, as a table in Markdown."""
+    rows = ["| | `make test` | `make test-nightly` |", "| --- | ---: | ---: |"]
+    for name, what in _DESCRIBED.findall(Amounts.__doc__ or ""):
+        every, night = (_said(name, getattr(one, name)) for one in (EVERY_RUN, NIGHT))
+        rows.append(f"| {what} | {every} | {night} |")
+    return "\n".join(rows) + "\n"
+
+
+def _said(name: str, number: int | Mapping[str, int]) -> str:
+    if isinstance(number, Mapping):
+        return ", ".join(f"{kind} {one:,}" for kind, one in number.items())
+    if name.startswith("one_of"):
+        return "all" if number == 1 else f"1 of {number}"
+    return f"{number:,}"

@@ -1,0 +1,119 @@
+"""``bpeline server --deploy``, real and for as long as a block lasts: Prefect, a worker, MLflow."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from loopback import asked, free_ports, listens, waiting_for
+from prefect_server import BPELINE, PrefectServer
+
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+PATIENCE = 180.0  # seconds for what takes 15 on a machine that has nothing else to do
+# Services that look every ten seconds or minute as a rule look every other second.
+HURRIED = {
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "2",
+}
+
+
+@dataclass(frozen=True)
+class Served:
+    """The command, its servers and what it printed.
+
+    Attributes:
+        process: it.
+        server: its Prefect server.
+        mlflow: the port of its MLflow.
+        home: the workspace.
+        said: what it printed until all answered.
+    """
+
+    process: subprocess.Popen[str]
+    server: PrefectServer
+    mlflow: int
+    home: Path
+    said: str
+
+    def ask_mlflow(self, path: str, content: Any = None) -> Any:
+        """MLflow's answer."""
+        return asked(f"http://127.0.0.1:{self.mlflow}/api/2.0/mlflow{path}", content)
+
+    def mlflow_runs(self, experiment: str, where: str) -> list[Any]:
+        """Runs of an experiment."""
+        found = self.ask_mlflow(f"/experiments/get-by-name?experiment_name={experiment}")
+        number = found["experiment"]["experiment_id"]
+        asking = {"experiment_ids": [number], "filter": where}
+        runs: list[Any] = self.ask_mlflow("/runs/search", asking)["runs"]
+        return runs
+
+    @property
+    def deployments(self) -> dict[str, Any]:
+        return {one["name"]: one for one in self.server.all("deployments")}
+
+    def runs(self, deployment: str) -> list[Any]:
+        """Those that are under way or have ended, the first one first."""
+        where = {"id": {"any_": [self.deployments[deployment]["id"]]}}
+        found = self.server.all("flow_runs", deployments=where, sort="START_TIME_ASC")
+        return [run for run in found if run["state_type"] != "SCHEDULED"]
+
+    def schedule(self, deployment: str, **parameters: Any) -> None:
+        """Let it run in a moment, and then every minute."""
+        begin = datetime.now(UTC) + timedelta(seconds=2)
+        interval = {"interval": 60, "anchor_date": begin.isoformat()}
+        schedule = {"schedule": interval, "active": True, "parameters": parameters}
+        path = f"/deployments/{self.deployments[deployment]['id']}/schedules"
+        self.server.ask(path, [schedule])
+
+    def ended(self, deployment: str, number: int = 1) -> Any:
+        """The last of the first so many of its runs; there are no more from now on."""
+
+        def look() -> Any:
+            runs = [run for run in self.runs(deployment) if run["state_type"] in ENDED]
+            return runs[number - 1] if len(runs) >= number else None
+
+        run = waiting_for(f"run {number} of {deployment}", look, PATIENCE)
+        for schedule in self.deployments[deployment]["schedules"]:
+            path = f"/deployments/{self.deployments[deployment]['id']}/schedules/{schedule['id']}"
+            self.server.ask(path, method="DELETE")
+        assert run["state_type"] == "COMPLETED", run["state"]
+        return run
+
+
+@contextmanager
+def serving(folder: Path, home: Path) -> Iterator[Served]:
+    """Serve a workspace; it must end well, and leave nobody listening.
+
+    Args:
+        folder: for Prefect's own directory.
+        home: the workspace.
+    """
+    prefect, mlflow = free_ports(2)
+    server = PrefectServer(prefect, folder / "prefect")
+    command = [*BPELINE, "server", "--deploy", "--workspace", str(home),
+               "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]  # fmt: skip
+    environment = server.environment | HURRIED | {"PYTHONUNBUFFERED": "1"}
+    del environment["PREFECT_API_URL"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "Ctrl-C" in line:
+                break
+        try:
+            yield Served(process, server, mlflow, home, "".join(said))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            rest = process.stdout.read()
+        assert process.wait(60) == 0
+        assert rest.strip() == "stopped"
+    assert not listens(prefect)
+    assert not listens(mlflow)
