@@ -127,6 +127,7 @@ def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
     import s3fs
 
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # else botocore alone takes half a minute
     monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.01)
     plain = count_words.count_chunk
     calls = []

@@ -66,7 +66,7 @@ class Served:
 
     def schedule(self, deployment: str, **parameters: Any) -> None:
         """Let it run in a moment, and then every minute."""
-        begin = datetime.now(UTC) + timedelta(seconds=2)
+        begin = datetime.now(UTC) + timedelta(seconds=5)
         interval = {"interval": 60, "anchor_date": begin.isoformat()}
         schedule = {"schedule": interval, "active": True, "parameters": parameters}
         path = f"/deployments/{self.deployments[deployment]['id']}/schedules"

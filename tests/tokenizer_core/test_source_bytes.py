@@ -7,6 +7,7 @@ import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from corpus_files import GPT2, READING, SPECIALS, counted, file_of, words_of, write
@@ -14,6 +15,7 @@ from corpus_files import GPT2, READING, SPECIALS, counted, file_of, words_of, wr
 from tokenizer_core import reference
 from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
 from tokenizer_core.errors import CorpusChanged, InvalidUtf8, UnreadableSource
+from tokenizer_core.text import Text
 
 
 def test_several_members_are_one_text(tmp_path: Path) -> None:
@@ -134,3 +136,21 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.txt")
     with pytest.raises(UnreadableSource, match="pipe"):
         counted(file, 100)
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst"])
+def test_a_view_that_a_profiler_still_holds_stops_no_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Another thread that looks at frames keeps what their locals view alive."""
+    held, copy = [], Text.of
+
+    def kept(content: bytes | memoryview) -> Text:
+        held.append(np.frombuffer(content, np.uint8))
+        return copy(content)
+
+    file = write(tmp_path / name, "some words " * 500)
+    monkeypatch.setattr(Text, "of", kept)
+    chunks = counted(file, 100)
+    assert held
+    assert words_of(chunks) == reference.count_words(["some words " * 500], GPT2.regex, SPECIALS)

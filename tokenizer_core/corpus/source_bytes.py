@@ -219,7 +219,9 @@ class StreamedBytes:
         with memoryview(self._window) as window:
             text = Text.of(window[begin - self._begin : end - self._begin])
         kept = max(self._begin, end - self._look_back)
-        del self._window[: kept - self._begin]
+        # Not cut in place: whoever looks at frames from another thread (Dask's profiler does) may
+        # still hold the view above, and what is viewed cannot be resized.
+        self._window = self._window[kept - self._begin :]
         self._begin = kept
         return text
 
