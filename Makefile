@@ -11,7 +11,7 @@ RECORDS ?= .reliability
 # Two workers take whole files, the longest first (tests/support/longest_first.py).
 BY_FILE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # Kernels, by both cores at once, before both workers would compile the same ones.
-COMPILE = $(BIN)/python -c "from tokenizer_core.warm_up import compile_all; list(compile_all())"
+COMPILE = $(BIN)/python -c "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 
 .PHONY: demo test test-fast test-nightly test-mutants lint bench clean
@@ -39,6 +39,8 @@ test-mutants: $(VENV)/installed-tests  ## small deliberate faults, each in a cop
 lint: $(VENV)/installed-tests  ## style, and types in strict mode
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	mkdir -p build/types/bpeline
+	ln -sfn $(addprefix ../../../,$(wildcard bpeline/*.py*) tokenizer_core registry flows) build/types/bpeline
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side by side; FILE=corpus.txt
@@ -48,11 +50,11 @@ bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/installed: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/installed-tests: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/installed-tests: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(INSTALL) --editable ".[test]"
 	@touch $@ $(VENV)/installed
 

@@ -32,30 +32,30 @@ _PEER = "subword-nmt"
 
 
 def _byte_bpe(path: Path) -> Any:
-    from tokenizer_core import count_words, train_bpe
+    from bpeline.tokenizer_core import count_words, train_bpe
 
     return train_bpe(count_words([path], "gpt2"), SIZE)
 
 
 def _char_bpe(path: Path) -> Any:
-    from tokenizer_core import count_words
-    from tokenizer_core.trainers.characters import train_char_bpe
+    from bpeline.tokenizer_core import count_words
+    from bpeline.tokenizer_core.trainers.characters import train_char_bpe
 
     counts = count_words([path], "whitespace")
     return train_char_bpe(counts, SIZE, joined=True, tie_break="greatest-bytes")
 
 
 def _frequency_bpe(path: Path) -> Any:
-    from tokenizer_core import count_words
-    from tokenizer_core.trainers.characters import train_frequency_bpe
+    from bpeline.tokenizer_core import count_words
+    from bpeline.tokenizer_core.trainers.characters import train_frequency_bpe
 
     return train_frequency_bpe(count_words([path], "wordpunct"), SIZE, sentences="lines")
 
 
 def _wordpiece(score: Any) -> Callable[[Path], Any]:
     def train(path: Path) -> Any:
-        from tokenizer_core import count_words
-        from tokenizer_core.trainers.characters import train_wordpiece
+        from bpeline.tokenizer_core import count_words
+        from bpeline.tokenizer_core.trainers.characters import train_wordpiece
 
         return train_wordpiece(count_words([path], "wordpunct"), SIZE, score=score)
 
@@ -147,7 +147,10 @@ def _run(name: str, path: Path, codes: Path) -> float:
         ):
             peer.learn_bpe(read, written, SIZE, num_workers=2)
         return _seconds() - begun
-    for module in ("tokenizer_core.trainers.bpe", "tokenizer_core.trainers.characters"):
+    for module in (
+        "bpeline.tokenizer_core.trainers.bpe",
+        "bpeline.tokenizer_core.trainers.characters",
+    ):
         import_module(module)
     begun = _seconds()
     tokenizer = OURS[name](path)

@@ -49,9 +49,9 @@ def main() -> None:
 
 def compare(path: Path, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Measure both engines on the beginning of a file."""
-    from flows.cluster.dask_engine import DaskEngine
-    from flows.engines import Threads
-    from tokenizer_core import count_words, train_bpe
+    from bpeline.flows.cluster.dask_engine import DaskEngine
+    from bpeline.flows.engines import Threads
+    from bpeline.tokenizer_core import count_words, train_bpe
 
     files = directory / "files"
     size = _cut(path, options.megabytes, files)
@@ -122,14 +122,14 @@ def _ratio(spent: dict[str, list[float]]) -> float:
 
 def _count(engine: Any, cluster: Any, files: Path, place: Path) -> tuple[Spent, Any]:
     """Count files into a new workspace on an engine; what was counted."""
-    from flows import engines
-    from flows.training.count_words import count_chunks, placed_shards
-    from flows.training.plan_chunks import plan_reading
-    from registry.word_counts.store import WordCountStore, shard_key
-    from registry.workspace.workspace import Workspace
-    from tokenizer_core.corpus.reading import Reading
-    from tokenizer_core.corpus.sources import Source, find_source_files
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.flows import engines
+    from bpeline.flows.steps.chunk_plan import plan_reading
+    from bpeline.flows.steps.counting import count_chunks, placed_shards
+    from bpeline.registry.word_counts.store import WordCountStore, shard_key
+    from bpeline.registry.workspace.workspace import Workspace
+    from bpeline.tokenizer_core.corpus.reading import Reading
+    from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+    from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
     workspace = Workspace.open(place)
     reading = Reading(SplitPattern.named("gpt2"), (SEPARATOR,))
@@ -152,9 +152,9 @@ def _encode(
     from contextlib import nullcontext
     from unittest import mock
 
-    from flows import engines
-    from flows.cluster import encode_shards
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.flows import engines
+    from bpeline.flows.steps import shard_encoding as encode_shards
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(directory / "tokenizer")
     largest = max(file.stat().st_size for file in files.iterdir())  # a shard for each file

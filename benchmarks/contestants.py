@@ -52,7 +52,7 @@ _CHARACTERS = "characters instead of bytes, words cut at spaces: another vocabul
 CONTESTANTS = {
     contestant.name: contestant
     for contestant in (
-        Contestant("bpeline", None, "tokenizer_core", ours.bpeline, "printable"),
+        Contestant("bpeline", None, "bpeline", ours.bpeline, "printable"),
         Contestant(
             "gigatoken",
             "gigatoken",

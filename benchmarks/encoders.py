@@ -99,7 +99,7 @@ def _bpeline_lists(folder: Path, watch: Stopwatch) -> Loaded:
 
 
 def _our_tokenizer(folder: Path, watch: Stopwatch) -> Any:
-    from tokenizer_core import Tokenizer
+    from bpeline.tokenizer_core import Tokenizer
 
     with tempfile.TemporaryDirectory() as directory:
         # Machine code is loaded from its cache before the clock starts, as libraries are imported.
@@ -222,18 +222,18 @@ ENCODERS = {
         Encoder(
             "bpeline",
             None,
-            "tokenizer_core",
+            "bpeline",
             _bpeline,
             "leaves ids in memory",
         ),
         Encoder(
             "bpeline, shards",
             None,
-            "tokenizer_core",
+            "bpeline",
             _bpeline_shards,
             "writes token shards: hashed, synced to disk, resumable",
         ),
-        Encoder("bpeline, lists", None, "tokenizer_core", _bpeline_lists, _LISTS, slow=True),
+        Encoder("bpeline, lists", None, "bpeline", _bpeline_lists, _LISTS, slow=True),
         Encoder(
             "gigatoken",
             "gigatoken",

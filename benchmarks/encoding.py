@@ -100,7 +100,7 @@ def in_turn(
 @contextmanager
 def vocabulary(given: Path | None, corpus: Path, vocab_size: int) -> Iterator[Path]:
     """A folder with one vocabulary in every form that encoders read."""
-    from tokenizer_core import Tokenizer, count_words, train_bpe
+    from bpeline.tokenizer_core import Tokenizer, count_words, train_bpe
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         folder = Path(directory)
@@ -114,7 +114,7 @@ def vocabulary(given: Path | None, corpus: Path, vocab_size: int) -> Iterator[Pa
 
 
 def _size_of(folder: Path) -> int:
-    from tokenizer_core import Tokenizer
+    from bpeline.tokenizer_core import Tokenizer
 
     return Tokenizer.load(folder / HF_FILE, "hf").vocab_size
 

@@ -36,7 +36,7 @@ def measured(file: Path, vocab_size: int, threads: int) -> dict[str, Any]:
         more; ``counting`` and ``merging``, each with ``seconds``,
         ``cpu_seconds`` and the ``megabytes`` it added at most.
     """
-    from tokenizer_core import count_words, train_bpe
+    from bpeline.tokenizer_core import count_words, train_bpe
 
     train_bpe(count_words([__file__]), 300)  # machine code is loaded before the clock starts
     counts, counting = _watched(

@@ -18,9 +18,9 @@ from typing import Any
 from benchmarks.machine import description
 from benchmarks.results import RESULTS
 from benchmarks.whole_command import train
-from flows import settings
-from flows.serving.local_server import prefect_service
-from flows.serving.services import HOST, running
+from bpeline.flows.running import settings
+from bpeline.flows.serving.local_server import prefect_service
+from bpeline.flows.serving.services import HOST, running
 
 KEPT = RESULTS / "orchestration.json"
 _KINDS = ("without", "with")

@@ -13,7 +13,7 @@ SPECIAL = [SEPARATOR]
 
 def bpeline(path: Path, vocab_size: int, threads: int, watch: Stopwatch) -> list[tuple[bytes, ...]]:
     """The public API with its defaults, and kernels that an earlier run has compiled."""
-    from tokenizer_core import WordCounts, count_words, train_bpe
+    from bpeline.tokenizer_core import WordCounts, count_words, train_bpe
 
     # Machine code is loaded from its cache before the clock starts, as libraries are imported.
     train_bpe(WordCounts.from_mapping({b"warm": 3, b"kernels": 2}), 260)
@@ -34,8 +34,8 @@ def by_value(path: Path, vocab_size: int) -> list[tuple[bytes, ...]]:
     """
     import numpy as np
 
-    from tokenizer_core import WordCounts, count_words, train_bpe
-    from tokenizer_core.model.vocabulary import byte_order
+    from bpeline.tokenizer_core import WordCounts, count_words, train_bpe
+    from bpeline.tokenizer_core.model.vocabulary import byte_order
 
     order = np.array(byte_order("smallest-ids"), np.uint8)
     counts = count_words([os.fspath(path)], special_tokens=SPECIAL)

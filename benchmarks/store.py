@@ -101,11 +101,11 @@ def main() -> None:
 
 def measure(file: Path, threads: int) -> Measured:
     """Run the steps on a file in a new workspace."""
-    from flows.training.combine_counts import combine_counts
-    from flows.training.count_words import count_words
-    from flows.training.plan_chunks import plan_chunks
-    from flows.training.training_request import TrainingRequest
-    from registry.opening import open_registry
+    from bpeline.flows.requests.training_request import TrainingRequest
+    from bpeline.flows.steps.chunk_plan import plan_chunks
+    from bpeline.flows.steps.combining import combine_counts
+    from bpeline.flows.steps.counting import count_words
+    from bpeline.registry.opening import open_registry
 
     given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads, "options": {}}
     request = TrainingRequest.checked(**_defaults() | given)
@@ -131,7 +131,7 @@ def measure(file: Path, threads: int) -> Measured:
 
 def _defaults() -> dict[str, Any]:
     """The flow's own."""
-    from flows.train_tokenizer import train_tokenizer
+    from bpeline.flows.train_tokenizer import train_tokenizer
 
     parameters = inspect.signature(train_tokenizer).parameters.values()
     known = {one.name: one.default for one in parameters if one.default is not one.empty}
@@ -150,7 +150,7 @@ def _timed() -> Iterator[list[Cost]]:
 @contextmanager
 def _keeping_timed(threads: int) -> Iterator[list[Cost]]:
     """The cost of every `WordCountStore.put`; it runs in the worker's own thread."""
-    from registry.word_counts.store import WordCountStore
+    from bpeline.registry.word_counts.store import WordCountStore
 
     found, lock, put = [Cost(0, 0)], threading.Lock(), WordCountStore.put
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.documents import SEPARATOR
 
-_COMMAND = "from flows.cli.main import main; main()"
+_COMMAND = "from bpeline.flows.cli.main import main; main()"
 
 
 def train(

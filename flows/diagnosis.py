@@ -14,14 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from flows import runner, settings
-from flows.training.training_request import usable_cores
-from tokenizer_core.errors import BpelineError
-from tokenizer_core.urls import without_secrets
+from bpeline.flows.requests import usable_cores
+from bpeline.flows.running import runner, settings
+from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.urls import without_secrets
 
 if TYPE_CHECKING:
-    from registry.opening import Registry
-    from registry.workspace.workspace import Workspace
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.workspace import Workspace
 
 State = Literal["ok", "note", "broken"]
 
@@ -69,7 +69,7 @@ def examine() -> list[Finding]:
 
 def compile_kernels() -> Iterator[Finding]:
     """Compile what is not compiled yet, one kind of work after the other."""
-    from tokenizer_core.warm_up import compile_all
+    from bpeline.tokenizer_core.warm_up import compile_all
 
     for name, seconds in compile_all():
         yield Finding("ok", "compiled", f"{name}, {seconds:.1f} s")
@@ -117,7 +117,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _kernels() -> Finding:
-    from tokenizer_core.kernels.compilation import cache_state
+    from bpeline.tokenizer_core.kernels.compilation import cache_state
 
     state = cache_state()
     if state.directory is None:
@@ -138,7 +138,7 @@ def _kernels() -> Finding:
 
 
 def _workspace() -> Iterator[Finding]:
-    from registry.environment import addresses
+    from bpeline.registry.environment import addresses
 
     home = addresses().home.absolute()
     if not (home / "workspace.json").exists():
@@ -147,7 +147,7 @@ def _workspace() -> Iterator[Finding]:
         yield _disk(home)
         return
     try:
-        from registry.opening import open_registry
+        from bpeline.registry.opening import open_registry
 
         registry = open_registry()
         yield from _opened(registry)
@@ -157,7 +157,7 @@ def _workspace() -> Iterator[Finding]:
 
 
 def _opened(registry: Registry) -> Iterator[Finding]:
-    from registry.publishing.publish import waiting_records
+    from bpeline.registry.publishing import waiting_records
 
     workspace, catalogue = registry.workspace, registry.catalogue
     holder = workspace.lock_holder()
@@ -184,7 +184,7 @@ def _opened(registry: Registry) -> Iterator[Finding]:
 
 
 def _store(workspace: Workspace) -> Finding:
-    from registry.workspace.shared_copies import is_shared
+    from bpeline.registry.workspace import is_shared
 
     try:
         is_shared(workspace, workspace.manifest)
@@ -194,7 +194,7 @@ def _store(workspace: Workspace) -> Finding:
 
 
 def _mlflow(uri: str) -> Finding:
-    from registry.tracking.ui_links import is_server
+    from bpeline.registry.tracking import is_server
 
     place = without_secrets(uri)
     if not is_server(uri):

@@ -8,25 +8,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flows import progress
-from flows.demo_corpus import DEMO, demo_corpus
-from flows.steps import step
-from flows.training.summary import counted, megabytes
-from registry.dataset_record import DatasetRecord
-from registry.loading.load import load_tokenizer
-from registry.loading.references import parse_registered, split_size
-from registry.loading.resolution import ResolvedVersion, resolve
-from registry.opening import open_registry
-from registry.publishing.publication import CorpusInput
-from registry.token_parquet import PARQUET
-from registry.tracking.ui_links import run_link
-from registry.workspace.workspace import Workspace
-from tokenizer_core.corpus.sources import find_source_files, sources_of
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import CorpusChanged, InvalidOption, UnknownVersion
-from tokenizer_core.formats.sealed_manifests import MANIFEST
-from tokenizer_core.shards.shard_formats import sha256_of
-from tokenizer_core.shards.token_shards import read_manifest
+from bpeline.flows.requests import DEMO, demo_corpus
+from bpeline.flows.running import progress, step
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.loading import ResolvedVersion, load_tokenizer, resolve
+from bpeline.registry.opening import open_registry
+from bpeline.registry.records import CorpusInput, DatasetRecord
+from bpeline.registry.references import parse_registered, split_size
+from bpeline.registry.token_parquet import PARQUET
+from bpeline.registry.tracking import run_link
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import CorpusChanged, InvalidOption, UnknownVersion
+from bpeline.tokenizer_core.formats import MANIFEST
+from bpeline.tokenizer_core.shards import read_manifest, sha256_of
 
 STEP = "encode"
 

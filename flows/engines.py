@@ -13,11 +13,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from flows.steps import MOST_TASKS, Step, map_step
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.running import MOST_TASKS, Step, map_step
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from registry.word_counts.partitions import Mapper
+    from bpeline.registry.word_counts import Mapper
 
 R = TypeVar("R")
 Item = TypeVar("Item")
@@ -119,13 +119,13 @@ def working(name: str, workers: int | None, meeting_place: Path) -> Iterator[Eng
         InvalidOption: there is no such engine, or it is not installed.
     """
     check_engine(name)
-    from tokenizer_core.processors import available_processors
+    from bpeline.tokenizer_core.processors import available_processors
 
     workers = workers or available_processors()
     with ExitStack() as open_engine:
         engine: Engine = Threads(workers)
         if name != LOCAL:
-            from flows.cluster.dask_engine import DaskEngine
+            from bpeline.flows.cluster import DaskEngine
 
             address = None if name == DASK else name
             engine = open_engine.enter_context(DaskEngine(address, workers, meeting_place))

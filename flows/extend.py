@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from registry.loading.load import load_version
-from registry.loading.references import parse_registered
-from registry.loading.resolution import resolve
-from registry.opening import open_registry
-from registry.publishing.artifacts import EXTENSION
-from tokenizer_core.errors import InvalidOption, RegistryError
-from tokenizer_core.formats.bpeline import read_manifest
-from tokenizer_core.trainers.extension import ExtensionCertificate, merges_to_continue
+from bpeline.registry.loading import load_version, resolve
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import parse_registered
+from bpeline.registry.version_files import EXTENSION
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
+from bpeline.tokenizer_core.formats import read_manifest
+from bpeline.tokenizer_core.trainers import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned.
 _HOW = ("workers", "table_memory", "engine")

@@ -6,71 +6,47 @@ Words are counted once; each choice costs the weighted sum, the merges and the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.evaluation.baselines import CHAMPION
-from flows.evaluation.evaluate import Evaluated, evaluate
-from flows.evaluation.evaluation_metrics import curves_of, metrics_of
-from flows.evaluation.evaluation_setup import set_up_evaluation
-from flows.source_spelling import decimal, is_file
-from flows.sweep import MOST_COMBINATIONS, sweeping
-from flows.training.combine_counts import combine_counts
-from flows.training.corpus_sources import corpus_sources, read_corpus_file, with_weights
-from flows.training.count_words import count_words
-from flows.training.learn import learn
-from flows.training.plan_chunks import plan_chunks
-from flows.training.preparation import prepared
-from flows.training.publish import corpus_inputs, evaluation_inputs
-from flows.training.source_statistics import SourceStatistics
-from flows.training.training_request import TrainingRequest
-from registry.lineage import Lineage
-from registry.loading.references import parse_registered
-from registry.loading.resolution import resolve
-from registry.opening import open_registry
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.flows.mixtures_record import Choice, Mixtures
+from bpeline.flows.requests import (
+    CHAMPION,
+    TrainingRequest,
+    corpus_sources,
+    decimal,
+    is_file,
+    read_corpus_file,
+    with_weights,
+)
+from bpeline.flows.steps import (
+    Evaluated,
+    SourceStatistics,
+    combine_counts,
+    corpus_inputs,
+    count_words,
+    curves_of,
+    evaluate,
+    evaluation_inputs,
+    learn,
+    metrics_of,
+    plan_chunks,
+    prepared,
+    set_up_evaluation,
+)
+from bpeline.flows.sweep import MOST_COMBINATIONS, sweeping
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.loading import resolve
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import parse_registered
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from registry.publishing.publication import CorpusInput
+    from bpeline.registry.records import CorpusInput
 
 _HOW = {"workers", "table_memory", "rules"}  # of a version's request, what is not asked for again
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One mixture, measured.
-
-    Attributes:
-        title: ``as it is``, ``de=2 en=1`` or ``T=5``.
-        temperature: of it.
-        sources: the statistics of every source: its weight after temperature, its share.
-        bytes_per_token: by slice: everything, sources, languages, domains.
-        against_champion: change in tokens by slice, as a share; empty without a champion.
-        metrics, curves: as a training would log them.
-        record: the content of its ``evaluation.json``.
-    """
-
-    title: str
-    temperature: float
-    sources: tuple[SourceStatistics, ...]
-    bytes_per_token: dict[str, float]
-    against_champion: dict[str, float]
-    metrics: dict[str, float]
-    curves: dict[str, tuple[tuple[int, float], ...]]
-    record: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Mixtures:
-    """All choices, the present one first."""
-
-    name: str
-    run_id: str
-    vocab_size: int
-    choices: tuple[Choice, ...]
-    link: str = ""
 
 
 def compare_mixtures(
@@ -135,16 +111,11 @@ def compare_mixtures(
                         run.note(evaluated.warning)
         done = Mixtures(first.name, run.id, evaluated.report.vocab_size, tuple(choices))
         with run.step("record") as outcome:
-            from flows.mixtures_record import record_mixtures
+            from bpeline.flows.mixtures_record import record_mixtures
 
             done = record_mixtures(done, requests, inputs, run.registry)
             outcome(f"{len(choices)} runs in MLflow")
         return done
-
-
-def slices_of(mixtures: Mixtures) -> list[str]:
-    """The slices, everything first."""
-    return list(mixtures.choices[0].bytes_per_token)
 
 
 def _asked(corpus: str, parameters: dict[str, Any], workspace: str | None) -> dict[str, Any]:

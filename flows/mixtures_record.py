@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flows.mixtures import Choice, Mixtures, slices_of
-from flows.source_spelling import decimal
-from flows.training.summary import markdown_table
-from flows.training.training_request import TrainingRequest
-from registry.figures import draw_choices
-from registry.sweep_record import SweepChild, SweepRecord
-from registry.tracking.ui_links import run_link
+from bpeline.flows.requests import TrainingRequest, decimal
+from bpeline.flows.steps import SourceStatistics
+from bpeline.flows.wording import markdown_table
+from bpeline.registry.figures import draw_choices
+from bpeline.registry.records import SweepChild, SweepRecord
+from bpeline.registry.tracking import run_link
 
 if TYPE_CHECKING:
-    from registry.opening import Registry
-    from registry.publishing.publication import CorpusInput
+    from bpeline.registry.records import CorpusInput
+
+
+if TYPE_CHECKING:
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.records import CorpusInput
 
 
 def table_of(mixtures: Mixtures) -> list[tuple[str, ...]]:
@@ -93,3 +96,43 @@ def _child(choice: Choice, request: TrainingRequest) -> SweepChild:
         curves=choice.curves,
         evaluation=choice.record,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One mixture, measured.
+
+    Attributes:
+        title: ``as it is``, ``de=2 en=1`` or ``T=5``.
+        temperature: of it.
+        sources: the statistics of every source: its weight after temperature, its share.
+        bytes_per_token: by slice: everything, sources, languages, domains.
+        against_champion: change in tokens by slice, as a share; empty without a champion.
+        metrics, curves: as a training would log them.
+        record: the content of its ``evaluation.json``.
+    """
+
+    title: str
+    temperature: float
+    sources: tuple[SourceStatistics, ...]
+    bytes_per_token: dict[str, float]
+    against_champion: dict[str, float]
+    metrics: dict[str, float]
+    curves: dict[str, tuple[tuple[int, float], ...]]
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixtures:
+    """All choices, the present one first."""
+
+    name: str
+    run_id: str
+    vocab_size: int
+    choices: tuple[Choice, ...]
+    link: str = ""
+
+
+def slices_of(mixtures: Mixtures) -> list[str]:
+    """The slices, everything first."""
+    return list(mixtures.choices[0].bytes_per_token)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flows import settings
+from bpeline.flows.running import settings
 
 settings.prepare_prefect()
 
@@ -16,18 +16,22 @@ import httpx  # noqa: E402
 from prefect import flow  # noqa: E402 - reads the environment prepared above
 from prefect.runtime import flow_run  # noqa: E402
 
-from flows import encode_dataset as encoding  # noqa: E402
-from flows import progress, runner  # noqa: E402
-from flows import sweep_garbage as sweeping  # noqa: E402
-from flows import train_tokenizer as training  # noqa: E402
-from flows import watch_drift as watching  # noqa: E402
-from flows.serving import run_names  # noqa: E402
-from flows.serving.forms import shown_like  # noqa: E402
-from flows.serving.patience import patiently, require_nobody_trains  # noqa: E402
-from flows.serving.prefect_listener import PrefectListener, runs_unattended  # noqa: E402
+from bpeline.flows import encode_dataset as encoding  # noqa: E402
+from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
+from bpeline.flows import train_tokenizer as training  # noqa: E402
+from bpeline.flows import watch_drift as watching  # noqa: E402
+from bpeline.flows.running import progress, runner  # noqa: E402
+from bpeline.flows.serving import (  # noqa: E402  # noqa: E402
+    PrefectListener,
+    patiently,
+    require_nobody_trains,
+    run_names,
+    runs_unattended,
+    shown_like,
+)
 
 if TYPE_CHECKING:
-    from flows.training.summary import TrainingSummary
+    from bpeline.flows.steps import TrainingSummary
 
 HOUR = 3600
 

@@ -7,21 +7,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from registry.exports.certificate_texts import certificate_texts
-from registry.loading.load import load_tokenizer
-from registry.loading.references import ByPath, parse_reference, split_size
-from registry.loading.resolution import resolve
-from registry.opening import Registry, open_registry
-from registry.word_counts.store import TableHandle, WordCountStore
-from tokenizer_core import count_words
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.counting.word_samples import sample_texts
-from tokenizer_core.digests import canonical_json
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.pruning import PrunePlan, check_on, plan_pruning, require_something
-from tokenizer_core.model.vocabulary import to_printable
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.registry.exports import certificate_texts
+from bpeline.registry.loading import load_tokenizer, resolve
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import ByPath, parse_reference, split_size
+from bpeline.registry.word_counts import TableHandle, WordCountStore
+from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.counting import WordCounts, sample_texts
+from bpeline.tokenizer_core.digests import canonical_json
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import (
+    PrunePlan,
+    check_on,
+    plan_pruning,
+    require_something,
+    to_printable,
+)
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 PLAN_FORMAT = 1
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from registry.opening import Registry, open_registry
-from tokenizer_core.errors import InvalidOption, WorkspaceLocked
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 if TYPE_CHECKING:
-    from registry.catalogue.records import Run
-    from registry.publishing.publication import PublishedVersion
+    from bpeline.registry.catalogue import Run
+    from bpeline.registry.records import PublishedVersion
 
 
 def publish_waiting() -> list[PublishedVersion]:
@@ -19,7 +19,7 @@ def publish_waiting() -> list[PublishedVersion]:
         RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
         WorkspaceLocked: a run is at work.
     """
-    from registry.publishing.publish import publish_outbox, waiting_records
+    from bpeline.registry.publishing import publish_outbox, waiting_records
 
     registry = open_registry(make=False)
     workspace, catalogue = registry.workspace, registry.catalogue

@@ -9,63 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows import progress
-from flows.evaluation.baselines import CHAMPION
-from flows.evaluation.evaluate import Evaluated, evaluate
-from flows.evaluation.evaluation_metrics import curves_of, metrics_of
-from flows.evaluation.evaluation_setup import set_up_evaluation
-from flows.training.algorithm_options import BYTE_BPE, choices_of
-from flows.training.combine_counts import combine_counts
-from flows.training.count_words import count_words
-from flows.training.learn import learn
-from flows.training.plan_chunks import plan_chunks
-from flows.training.preparation import prepared
-from flows.training.publish import corpus_inputs, evaluation_inputs
-from flows.training.training_request import TrainingRequest
-from flows.training.training_run import TrainingRun
-from registry.opening import open_registry
-from tokenizer_core.algorithms import ALGORITHMS
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN
+from bpeline.flows.requests import BYTE_BPE, CHAMPION, TrainingRequest, choices_of
+from bpeline.flows.running import progress
+from bpeline.flows.steps import (
+    Evaluated,
+    TrainingRun,
+    combine_counts,
+    corpus_inputs,
+    count_words,
+    curves_of,
+    evaluate,
+    evaluation_inputs,
+    learn,
+    metrics_of,
+    plan_chunks,
+    prepared,
+    set_up_evaluation,
+)
+from bpeline.flows.sweep_record import Combination, Sweep
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core.algorithms import ALGORITHMS
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from registry.publishing.publication import CorpusInput
+    from bpeline.registry.records import CorpusInput
 
 SWEEP = "sweep"  # the member of a run's configuration that says it is one
 MOST_COMBINATIONS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """One size of one pattern.
-
-    Attributes:
-        pattern, vocab_size: which one; the size is smaller than asked where no pair was left.
-        metrics: as a training would log them.
-        curves: name → (vocab size, value), the compression curve too.
-        against_champion: change in tokens, as a share; None without a champion.
-        record: the content of its ``evaluation.json``.
-    """
-
-    pattern: str
-    vocab_size: int
-    metrics: dict[str, float]
-    curves: dict[str, tuple[tuple[int, float], ...]]
-    against_champion: float | None
-    record: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What a sweep found: combinations by pattern and size."""
-
-    name: str
-    run_id: str
-    combinations: tuple[Combination, ...]
-    link: str = ""
 
 
 def sweep(
@@ -118,7 +91,7 @@ def sweep(
                 inputs = inputs or read
         done = Sweep(name, run.id, tuple(combinations))
         with run.step("record") as outcome:
-            from flows.sweep_record import record_sweep
+            from bpeline.flows.sweep_record import record_sweep
 
             done = record_sweep(done, requests[0], inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flows import progress
-from flows.steps import step
-from flows.training.summary import counted, megabytes
-from registry.opening import open_registry
-from registry.workspace.retention import Leftover, find_leftovers, remove_leftovers
-from registry.workspace.workspace import Workspace
+from bpeline.flows.running import progress, step
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.opening import open_registry
+from bpeline.registry.retention import Leftover, find_leftovers, remove_leftovers
+from bpeline.registry.workspace import Workspace
 
 STEP = "sweep garbage"
 KINDS = {
@@ -28,7 +27,7 @@ class SweptGarbage:
     Attributes:
         removed: whether ``old`` is gone.
         days: what was younger stays.
-        old, young: what nothing needs; see `registry.workspace.retention.Leftovers`.
+        old, young: what nothing needs; see `registry.retention.Leftovers`.
         unsure: why word counts of chunks are kept anyway; empty as a rule.
     """
 

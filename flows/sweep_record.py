@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from flows.sweep import Combination, Sweep
-from flows.training.summary import markdown_table
-from flows.training.training_request import TrainingRequest
-from flows.versions.comparison_text import number_text
-from registry.figures import draw_sweep
-from registry.sweep_record import SweepChild, SweepRecord
-from registry.tracking.ui_links import run_link
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.wording import markdown_table, number_text
+from bpeline.registry.figures import draw_sweep
+from bpeline.registry.records import SweepChild, SweepRecord
+from bpeline.registry.tracking import run_link
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from registry.opening import Registry
-    from registry.publishing.publication import CorpusInput
+    from bpeline.registry.records import CorpusInput
+
+
+if TYPE_CHECKING:
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.records import CorpusInput
 
 COLUMNS = {
     "bytes/token": BYTES_PER_TOKEN,
@@ -102,3 +104,33 @@ def _plain(pattern: str) -> str:
     """A pattern as part of the name of a metric: a regex is too long and has other characters."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", pattern).strip("_")
     return plain if plain == pattern else f"regex_{plain[:24]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One size of one pattern.
+
+    Attributes:
+        pattern, vocab_size: which one; the size is smaller than asked where no pair was left.
+        metrics: as a training would log them.
+        curves: name → (vocab size, value), the compression curve too.
+        against_champion: change in tokens, as a share; None without a champion.
+        record: the content of its ``evaluation.json``.
+    """
+
+    pattern: str
+    vocab_size: int
+    metrics: dict[str, float]
+    curves: dict[str, tuple[tuple[int, float], ...]]
+    against_champion: float | None
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep found: combinations by pattern and size."""
+
+    name: str
+    run_id: str
+    combinations: tuple[Combination, ...]
+    link: str = ""

@@ -10,28 +10,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from flows.train_tokenizer import train_tokenizer
-from flows.training.algorithm_options import BYTE_BPE, CHARACTER_BPE
-from flows.training.combine_counts import add_up
-from flows.training.count_words import count_words
-from flows.training.learn import learn
-from flows.training.plan_chunks import plan_chunks
-from flows.training.summary import TrainingSummary
-from flows.training.training_request import TrainingRequest
-from registry.languages import keep_languages
-from registry.loading.references import validate_name
-from registry.opening import open_registry
-from registry.word_counts.store import WordCountStore
-from tokenizer_core.algorithms.subword_text import SubwordText
-from tokenizer_core.encoding.restricted_encoding import token_counts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.language_choices import LanguageChoices, compare_choices
-from tokenizer_core.model.vocabulary import to_printable
+from bpeline.flows.requests import BYTE_BPE, CHARACTER_BPE, TrainingRequest
+from bpeline.flows.steps import TrainingSummary, add_up, count_words, learn, plan_chunks
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry.languages import keep_languages
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import validate_name
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.algorithms import SubwordText
+from bpeline.tokenizer_core.encoding import token_counts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import LanguageChoices, compare_choices
+from bpeline.tokenizer_core.model import to_printable
 
 if TYPE_CHECKING:
-    from registry.workspace.workspace import Workspace
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Choice = Literal["joint", "separate"]
 ALGORITHMS = (CHARACTER_BPE, BYTE_BPE)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from flows.evaluation.evaluate import evaluate
-from flows.evaluation.evaluation_setup import set_up_evaluation
-from flows.training.combine_counts import combine_counts
-from flows.training.count_words import count_words
-from flows.training.learn import learn
-from flows.training.plan_chunks import plan_chunks
-from flows.training.preparation import prepared
-from flows.training.promote import promote_if_better
-from flows.training.publish import publish
-from flows.training.screen_tokens import screen_tokens
-from flows.training.summarize import summarize
-from flows.training.summary import TrainingSummary
-from flows.training.training_request import TrainingRequest
-from flows.training.training_run import training_run
-from flows.versions.comparison_text import comparison_markdown
-from tokenizer_core.errors import CorruptFile
+from bpeline.flows.comparisons import comparison_markdown
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.steps import (
+    TrainingSummary,
+    combine_counts,
+    count_words,
+    evaluate,
+    learn,
+    plan_chunks,
+    prepared,
+    promote_if_better,
+    publish,
+    screen_tokens,
+    set_up_evaluation,
+    summarize,
+    training_run,
+)
+from bpeline.tokenizer_core.errors import CorruptFile
 
 
 def train_tokenizer(
@@ -56,7 +58,7 @@ def train_tokenizer(
     Args:
         paths: files, directories and globs of .txt and .jsonl, each also .gz or .zst.
             "python:stdlib" is the Python standard library's own source text. Or one corpus file
-            (.toml, see `flows.training.corpus_sources`); empty when ``sources`` are given.
+            (.toml, see `flows.requests.corpus_files`); empty when ``sources`` are given.
         name: the name to register under: a-z, 0-9, ".", "_" and "-".
         vocab_size: number of ids: special tokens, 256 bytes (or the characters), merges.
         pattern: the split pattern: a name or a regex; that of the algorithm when empty, gpt2 for

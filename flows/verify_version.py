@@ -9,26 +9,29 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.progress import telling
-from flows.training.combine_counts import CountedWords, add_up
-from flows.training.count_words import CountedCorpus, count_chunks
-from flows.training.learn import learn
-from flows.training.plan_chunks import plan_reading, sources_of
-from flows.training.summary import counted
-from flows.training.training_request import TrainingRequest
-from registry.lineage import Lineage
-from registry.loading.load import load_tokenizer
-from registry.loading.references import parse_registered
-from registry.loading.resolution import resolve
-from registry.opening import Registry, open_registry
-from registry.publishing.artifacts import holds_version
-from registry.word_counts.corpus_record import RecordedFile, corpus_record
-from registry.word_counts.store import ShardStatistics
-from registry.workspace.workspace import Workspace
-from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
-from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import MissingSource, UnknownVersion
-from tokenizer_core.formats import bpeline
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import telling
+from bpeline.flows.steps import (
+    CountedCorpus,
+    CountedWords,
+    add_up,
+    count_chunks,
+    learn,
+    plan_reading,
+    sources_of,
+)
+from bpeline.flows.wording import counted
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.loading import load_tokenizer, resolve
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import parse_registered
+from bpeline.registry.version_files import holds_version
+from bpeline.registry.word_counts import RecordedFile, ShardStatistics, corpus_record
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import MissingSource, UnknownVersion
+from bpeline.tokenizer_core.formats import bpeline
 
 Verdict = Literal["identical", "different", "inputs changed", "inputs gone", "counts gone"]
 GONE = "gone"

@@ -7,33 +7,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows import progress
-from flows.demo_corpus import DEMO, demo_corpus
-from flows.drift.drift_report import DriftReport
-from flows.drift.new_text import CountedSlice, NewText, combine_slices, sample_slices
-from flows.drift.own_text import KnownText, own_request, own_texts
-from flows.drift.remember import remember
-from flows.progress import telling
-from flows.steps import step
-from flows.training.count_words import count_words
-from flows.training.plan_chunks import plan_chunks
-from flows.training.summary import counted, megabytes
-from registry.catalogue.records import utc_now
-from registry.drift_rules import default_rules, judge_drift, read_drift_rules
-from registry.lineage import Lineage
-from registry.loading.load import load_version
-from registry.loading.references import ByAlias, validate_alias, validate_name
-from registry.loading.resolution import resolve
-from registry.opening import Registry, open_registry
-from registry.word_counts.store import WordCountStore
-from tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
-from tokenizer_core.evaluation.drift import TextDrift, drift_of
-from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN
-from tokenizer_core.evaluation.word_drift import TextSample
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.flows.drift import (
+    CountedSlice,
+    DriftReport,
+    KnownText,
+    NewText,
+    combine_slices,
+    own_request,
+    own_texts,
+    remember,
+    sample_slices,
+)
+from bpeline.flows.requests import DEMO, demo_corpus
+from bpeline.flows.running import progress, step, telling
+from bpeline.flows.steps import count_words, plan_chunks
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.catalogue import utc_now
+from bpeline.registry.drift_rules import default_rules, judge_drift, read_drift_rules
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.loading import load_version, resolve
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import ByAlias, validate_alias, validate_name
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, TextDrift, TextSample, drift_of
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from registry.gates import Rule
+    from bpeline.registry.gates import Rule
 
 _ATTEMPTS = 3  # counts that turn out damaged are forgotten, and counted again
 
@@ -119,9 +120,9 @@ def watch_drift(
                 report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
                 said.append("not recorded")
     listener = progress.current()
-    listener.watched(report)
+    listener.summary(report.reference, report.markdown())
     if report.drifted:
-        listener.drifted(report)
+        listener.drifted(report.name, report.alias, report.event())
     return report
 
 

@@ -8,22 +8,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.gates import Rule, Verdict, every_rule, judge, require
-from registry.loading.references import (
+from bpeline.registry.gates import Rule, Verdict, every_rule, judge, require
+from bpeline.registry.loading import ResolvedVersion, resolve
+from bpeline.registry.measured import evidence_for
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import (
     ByAlias,
     ByNumber,
     parse_registered,
     validate_alias,
     validate_name,
 )
-from registry.loading.resolution import ResolvedVersion, resolve
-from registry.measured import evidence_for
-from registry.opening import Registry, open_registry
-from tokenizer_core.errors import InvalidOption, PromotionRefused, RegistryError, UnknownVersion
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    PromotionRefused,
+    RegistryError,
+    UnknownVersion,
+)
 
 if TYPE_CHECKING:
-    from registry.catalogue.records import AliasMove
-    from registry.workspace.workspace import Workspace
+    from bpeline.registry.catalogue import AliasMove
+    from bpeline.registry.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
 

@@ -11,34 +11,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.loading.load import load_tokenizer, load_version
-from registry.loading.references import ByPath, parse_reference
-from registry.loading.resolution import ResolvedVersion, resolve
-from registry.measured import metrics_of
-from registry.opening import Registry, open_registry
-from registry.word_counts.store import WordCountStore
-from tokenizer_core.corpus.document_stream import documents_of
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.errors import CorruptFile
-from tokenizer_core.evaluation.comparison import (
+from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
+from bpeline.registry.measured import metrics_of
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import ByPath, parse_reference
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.corpus import Reading, Source, documents_of, find_source_files
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    SHOWN_PER_SLICE,
     DivergingMerge,
     DocumentComparison,
+    EvaluationText,
     VocabDifference,
     compare_measured,
     compare_on,
     compare_vocabs,
+    evaluate_texts,
     first_diverging_merge,
 )
-from tokenizer_core.evaluation.metric_names import ALL, SHOWN_PER_SLICE
-from tokenizer_core.evaluation.suite import EvaluationText, evaluate_texts
 
 if TYPE_CHECKING:
-    from registry.workspace.workspace import Workspace
-    from tokenizer_core.corpus.sources import SourceFile
-    from tokenizer_core.evaluation.measuring import Measured
-    from tokenizer_core.evaluation.suite import Change, Evaluation, Opponent
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.corpus import SourceFile
+    from bpeline.tokenizer_core.evaluation import Change, Evaluation, Measured, Opponent
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _FIRST = "first"  # the label of the one that is compared with
 MOST_HELD_OUT = 32 << 20  # bytes; beyond it documents are left out evenly

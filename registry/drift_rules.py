@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from registry.gates import Rule, Verdict, read_rules
-from tokenizer_core.evaluation.drift import (
-    DEFINITIONS,
+from bpeline.registry.gates import Rule, Verdict, read_rules
+from bpeline.tokenizer_core.evaluation import (
+    BYTES_PER_TOKEN,
     DIVERGENCE,
+    DRIFT_DEFINITIONS,
     EXCESS_DIVERGENCE,
     MANY,
     NEW_COST,
     Figure,
 )
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
 
 _SURE = 0.99  # a watch looks every night: one alarm in forty nights would be ignored
 _PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
@@ -33,7 +33,7 @@ DEFAULT_RULES = (
     Rule(NEW_COST, "lower", tolerance=None, limit=0.02, confidence=_SURE),
 )
 
-WITH_INTERVALS = tuple(metric for metric in DEFINITIONS if metric != DIVERGENCE)
+WITH_INTERVALS = tuple(metric for metric in DRIFT_DEFINITIONS if metric != DIVERGENCE)
 
 Figures = Mapping[str, Mapping[str, Figure]]  # by slice and metric
 
@@ -44,7 +44,7 @@ def read_drift_rules(path: Path) -> tuple[Rule, ...]:
     Raises:
         InvalidOption: no such file, or not such rules.
     """
-    return read_rules(path, metrics=DEFINITIONS, with_intervals=WITH_INTERVALS)
+    return read_rules(path, metrics=DRIFT_DEFINITIONS, with_intervals=WITH_INTERVALS)
 
 
 def default_rules(slices: Sequence[str]) -> tuple[Rule, ...]:

@@ -1,6 +1,6 @@
 """The addresses this process works with; the only file of this room that touches the environment.
 
-A downstream script may set ``BPELINE_HOME`` and write nothing but ``from registry import
+A downstream script may set ``BPELINE_HOME`` and write nothing but ``from bpeline.registry import
 load_tokenizer``; a program may call :func:`configure` instead, which wins over the environment.
 The file knows addresses, never what lives behind them.
 """
@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tokenizer_core.digests import digest_of
-from tokenizer_core.urls import is_url, refuse_secrets
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.urls import is_url, refuse_secrets
 
 HOME_VARIABLE = "BPELINE_HOME"
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -112,7 +112,7 @@ def configure(
     """Set the addresses for the rest of this process; what is not given stays as it is.
 
     Example:
-        >>> from registry import configure, load_tokenizer
+        >>> from bpeline.registry import configure, load_tokenizer
         >>> configure(workspace="/srv/bpeline")         # doctest: +SKIP
         >>> load_tokenizer("news@champion")             # doctest: +SKIP
     """
@@ -148,3 +148,6 @@ def prepare_mlflow(timeout_seconds: int, retries: int) -> None:
     for name, value in {**_MLFLOW_DEFAULTS, **limits}.items():
         if os.environ.get(name) == _set_by_us.get(name):  # unset, or ours to change
             os.environ[name] = _set_by_us[name] = value
+
+
+UI_PORT = 5000  # where the UI of a SQLite file is served unless somebody chose another port

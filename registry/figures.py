@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.durable_files import DURABLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,13 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tokenizer_core.errors import InvalidOption, PromotionRefused
-from tokenizer_core.evaluation.metric_names import (
-    ALL,
-    CONFIDENCES,
-    FEWEST_RESAMPLED,
-    POWER_OF_TOKENS,
-)
+from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
+from bpeline.tokenizer_core.evaluation import ALL, CONFIDENCES, FEWEST_RESAMPLED, POWER_OF_TOKENS
 
 LARGEST_FILE = 1 << 20  # bytes
 Direction = Literal["higher", "lower"]

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.loading.load import load_tokenizer
-from registry.loading.references import validate_name
-from registry.opening import Registry, open_registry
-from tokenizer_core.digests import canonical_json, sealed, unsealed
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import validate_name
+from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 if TYPE_CHECKING:
-    from registry.workspace.workspace import Workspace
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 COMPARISON = "languages.json"
 FOLDER = "languages"

@@ -9,17 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from registry.publishing.artifacts import holds_version
-from registry.word_counts.shards import ShardFiles
-from registry.word_counts.store import TableHandle, WordCountStore
-from tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
+from bpeline.registry.version_files import holds_version
+from bpeline.registry.word_counts import ShardFiles, TableHandle, WordCountStore
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
 
 if TYPE_CHECKING:
-    from registry.catalogue.records import Version
-    from registry.loading.resolution import ResolvedVersion
-    from registry.opening import Registry
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.registry.catalogue import Version
+    from bpeline.registry.loading import ResolvedVersion
+    from bpeline.registry.opening import Registry
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Lineage:
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What training wrote into the version's manifest; empty where it did not."""
-        from tokenizer_core.formats import bpeline
+        from bpeline.tokenizer_core.formats import bpeline
 
         workspace = self.registry.workspace
         if not holds_version(workspace, self.version.digest):

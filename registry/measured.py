@@ -36,17 +36,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from registry.catalogue.records import last_values, utc_now
-from registry.gates import Evidence
-from registry.loading.resolution import ResolvedVersion
-from registry.opening import Registry
-from tokenizer_core.digests import canonical_json, sealed, unsealed
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.evaluation.metric_names import ALL
+from bpeline.registry.catalogue import last_values, utc_now
+from bpeline.registry.gates import Evidence
+from bpeline.registry.loading import ResolvedVersion
+from bpeline.registry.opening import Registry
+from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.evaluation import ALL
 
 if TYPE_CHECKING:
-    from tokenizer_core.evaluation.suite import Change, Evaluation
-    from tokenizer_core.evaluation.token_usage import TokenUsage
+    from bpeline.tokenizer_core.evaluation import Change, Evaluation, TokenUsage
 
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
@@ -140,8 +139,7 @@ def evaluation_record(
         references: label → what people call the tokenizer compared with.
         usage: of the words trained on, for byte-level BPE.
     """
-    from tokenizer_core.evaluation.compression_curve import knee
-    from tokenizer_core.evaluation.metrics import DEFINITIONS
+    from bpeline.tokenizer_core.evaluation import DEFINITIONS, knee
 
     texts = {part.name: list(part.texts) for part in evaluation.parts}
     return {

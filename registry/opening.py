@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.environment import addresses, workspace_of
-from registry.tracking.tracked import TrackingSettings
-from registry.tracking.tracking import MlflowTracker
-from registry.tracking.ui_links import is_server
-from registry.workspace.ui_port import ui_port
-from registry.workspace.workspace import Workspace
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import InvalidOption, StorageError
-from tokenizer_core.urls import is_url, refuse_secrets
+from bpeline.registry.environment import addresses, workspace_of
+from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
+from bpeline.registry.workspace import Workspace, ui_port
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import InvalidOption, StorageError
+from bpeline.tokenizer_core.urls import is_url, refuse_secrets
 
 if TYPE_CHECKING:
-    from registry.catalogue.catalogue import Catalogue
+    from bpeline.registry.catalogue import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ def open_registry(
         InvalidOption: the directory is not a workspace.
         StorageError: it cannot be used, or there is none and none is to be made.
     """
-    from registry.catalogue.catalogue import Catalogue
+    from bpeline.registry.catalogue import Catalogue
 
     place = locate(workspace, make=make)
     return Registry(

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from registry.token_places import Places, TrainedOn, of_one_chunk, of_one_document
-from registry.word_counts.shards import ShardFiles
-from tokenizer_core.evaluation.made_tokens import MadeTokens
-from tokenizer_core.evaluation.personal_data import KINDS, Kind, Suspicion, suspicious_tokens
+from bpeline.registry.token_places import Places, TrainedOn, of_one_chunk, of_one_document
+from bpeline.registry.word_counts import ShardFiles
+from bpeline.tokenizer_core.evaluation import KINDS, Kind, MadeTokens, Suspicion, suspicious_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from registry.workspace.workspace import Workspace
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 __all__ = ["Screening", "TrainedOn", "kept_screening", "screen"]
 

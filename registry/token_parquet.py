@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
+from bpeline.tokenizer_core.shards import ShardFormat, ShardWriter
 
 if TYPE_CHECKING:
     import pyarrow

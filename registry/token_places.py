@@ -18,28 +18,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from registry.word_counts.shards import ShardFiles, shard_key
-from tokenizer_core.corpus.chunking import CHUNK_BYTES
-from tokenizer_core.corpus.rereading import read_again
-from tokenizer_core.corpus.single_documents import SingleDocuments, has_single_documents
-from tokenizer_core.corpus.source_bytes import open_source
-from tokenizer_core.errors import CorpusError
-from tokenizer_core.evaluation.made_tokens import MadeTokens
-from tokenizer_core.evaluation.token_documents import TrainingDocuments, made_in_one_document
-from tokenizer_core.evaluation.token_use import token_use
+from bpeline.registry.word_counts import ShardFiles, shard_key
+from bpeline.tokenizer_core.corpus import (
+    CHUNK_BYTES,
+    SingleDocuments,
+    has_single_documents,
+    open_source,
+    read_again,
+)
+from bpeline.tokenizer_core.errors import CorpusError
+from bpeline.tokenizer_core.evaluation import (
+    MadeTokens,
+    TrainingDocuments,
+    made_in_one_document,
+    token_use,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from registry.catalogue.records import ChunkRecord
-    from registry.word_counts.corpus_record import RecordedFile
-    from registry.word_counts.shards import Shard
-    from tokenizer_core.corpus.documents import ChunkText
-    from tokenizer_core.corpus.reading import Reading
-    from tokenizer_core.corpus.sources import SourceFile
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.evaluation.token_use import TokenUse
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.catalogue import ChunkRecord
+    from bpeline.registry.word_counts import RecordedFile, Shard
+    from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.evaluation import TokenUse
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.catalogue.records import last_values
-from registry.loading.references import (
-    validate_name,
-)
-from registry.opening import open_registry
+from bpeline.registry.catalogue import last_values
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import validate_name
 
 if TYPE_CHECKING:
-    from registry.workspace.workspace import Workspace
+    from bpeline.registry.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
 

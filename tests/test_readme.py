@@ -30,7 +30,7 @@ def demo_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a small `demo` tokenizer is registered, as after `make demo`."""
     from click.testing import CliRunner
 
-    from flows.cli.main import cli
+    from bpeline.flows.cli.main import cli
 
     folder = tmp_path_factory.mktemp("readme")
     (folder / "corpus").mkdir()
@@ -59,7 +59,7 @@ def test_python_blocks_run(
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_commands_exist_with_these_options(words: list[str]) -> None:
-    from flows.cli.main import cli
+    from bpeline.flows.cli.main import cli
 
     command: click.Command = cli
     context = click.Context(cli)
@@ -71,7 +71,7 @@ def test_commands_exist_with_these_options(words: list[str]) -> None:
 
 
 def test_every_command_is_documented() -> None:
-    from flows.cli.main import cli
+    from bpeline.flows.cli.main import cli
 
     for name, command in cli.commands.items():
         assert f"bpeline {name}" in README, f"README does not mention `bpeline {name}`"

@@ -22,10 +22,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import CorruptFile, InvalidOption
-from tokenizer_core.kernels.compress_block import PAIRS
-from tokenizer_core.kernels.compress_block import compress_block as compress_by_kernel
-from tokenizer_core.kernels.compress_block import expand_block as expand_by_kernel
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.kernels.compress_block import PAIRS
+from bpeline.tokenizer_core.kernels.compress_block import compress_block as compress_by_kernel
+from bpeline.tokenizer_core.kernels.compress_block import expand_block as expand_by_kernel
 
 BLOCK_BYTES = 5000
 THRESHOLD = 3  # a pair's place in the table takes as much as two occurrences save

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 _LIMIT_OF_A_CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of cgroups 2; a number, or "max"
 

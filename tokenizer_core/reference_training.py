@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
-from tokenizer_core.reference_algorithms import join_everywhere, symbols_of
+from bpeline.tokenizer_core.reference_algorithms import join_everywhere, symbols_of
 
 Words = list[tuple[list[str], int]]
 Learned = list[tuple[str, str, int]]

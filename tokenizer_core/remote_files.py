@@ -16,9 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.urls import refuse_secrets, without_secrets
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.urls import refuse_secrets, without_secrets
 
 T = TypeVar("T")
 

@@ -9,22 +9,33 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.collection_pause import garbage_collection_paused
-from tokenizer_core.corpus.sources import AnyPath, find_source_files, sources_of
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.batch_encoding import encode_batch
-from tokenizer_core.encoding.padding import Side, pad
-from tokenizer_core.encoding.short_texts import SHORT_TEXT
-from tokenizer_core.encoding.special_policy import SpecialPolicy
-from tokenizer_core.encoding.text_encoding import AllowedSpecial, OnSpecial, TextEncoding
-from tokenizer_core.encoding.text_input import utf8_of
-from tokenizer_core.encoding.text_stream import cut_stream
-from tokenizer_core.freed_memory import return_freed_memory
-from tokenizer_core.shards.file_encoding import file_encoding_of
-from tokenizer_core.shards.ids_in_memory import DocumentIds, gather_files
-from tokenizer_core.shards.shard_formats import ShardFormat, shard_format
-from tokenizer_core.shards.shard_job import SHARD_BYTES, ShardJob
-from tokenizer_core.shards.token_shards import ShardRecord, TokenShards
+from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
+from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding import (
+    SHORT_TEXT,
+    AllowedSpecial,
+    OnSpecial,
+    Side,
+    SpecialPolicy,
+    TextEncoding,
+    cut_stream,
+    encode_batch,
+    pad,
+    utf8_of,
+)
+from bpeline.tokenizer_core.freed_memory import return_freed_memory
+from bpeline.tokenizer_core.shards import (
+    SHARD_BYTES,
+    DocumentIds,
+    ShardFormat,
+    ShardJob,
+    ShardRecord,
+    TokenShards,
+    file_encoding_of,
+    gather_files,
+    shard_format,
+)
 
 Format = Literal[
     "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
@@ -308,7 +319,7 @@ class Tokenizer(TextEncoding):
             InvalidTokenizer: the format cannot hold this tokenizer.
             DiskFull: no space left.
         """
-        from tokenizer_core.formats import format_named
+        from bpeline.tokenizer_core.formats import format_named
 
         format_named(format).save(self, Path(path))
 
@@ -328,7 +339,7 @@ class Tokenizer(TextEncoding):
             InvalidTokenizer: a file that makes no sense, or asks for what is not supported.
             InvalidOption: a format of another name, or one that cannot be told.
         """
-        from tokenizer_core.formats import format_named, format_of
+        from bpeline.tokenizer_core.formats import format_named, format_of
 
         with garbage_collection_paused():
             named = format_named(format or format_of(Path(path)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 # Greedy: a password may hold any sign, so everything up to the last @ is taken for it. Digits and

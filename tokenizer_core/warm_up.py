@@ -14,22 +14,23 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenizer_core.errors import BpelineError
+import bpeline
+from bpeline.tokenizer_core.errors import BpelineError
 
 # What is done with a small text calls all kernels of a room, in all the ways in which they are
 # called. Rooms with new kernels add a function here; a test finds kernels that none of them calls.
 
 
 def _count(pattern: str) -> None:
-    from tokenizer_core.counting.count_corpus import compile_counting
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.counting import compile_counting
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
     compile_counting(SplitPattern.parse(pattern))
 
 
 def _learn() -> None:
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.trainers.bpe import train_bpe
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.trainers import train_bpe
 
     counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
     for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
@@ -40,7 +41,7 @@ def _learn() -> None:
 
 
 def _learn_over_a_large_alphabet() -> None:
-    from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords
+    from bpeline.tokenizer_core.trainers import MergeEngine, SymbolWords
 
     size = 300  # more than there are bytes: pairs are counted in another table
     words = SymbolWords(
@@ -55,13 +56,11 @@ def _learn_over_a_large_alphabet() -> None:
 
 
 def _encode() -> None:
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.encoding.encoding_memory import WordTable
-    from tokenizer_core.encoding.merge_encoding import derive_merges
-    from tokenizer_core.encoding.short_texts import SHORT_TEXT
-    from tokenizer_core.kernels.measure_text import SUMS, measure_spans
-    from tokenizer_core.model.merge_list import find_merges
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordTable, derive_merges
+    from bpeline.tokenizer_core.kernels.measure_text import SUMS, measure_spans
+    from bpeline.tokenizer_core.model import find_merges
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
     vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
     tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)
@@ -80,12 +79,11 @@ def _encode() -> None:
 
 
 def _characters() -> None:
-    from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
-    from tokenizer_core.algorithms.subword_text import SubwordText
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.splitting.split_patterns import SplitPattern
-    from tokenizer_core.tokenizer import Tokenizer
-    from tokenizer_core.trainers import characters
+    from bpeline.tokenizer_core.algorithms import CharacterBpe, GreedyLongest, SubwordText
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.splitting import SplitPattern
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.trainers import characters
 
     letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()  # an alphabet larger than bytes
     words = {b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3, letters: 1}
@@ -105,7 +103,7 @@ def _characters() -> None:
 
 
 def _compress() -> None:
-    from tokenizer_core.compression import compress, expand
+    from bpeline.tokenizer_core.compression import compress, expand
 
     expand(compress(b"ABABCABCD" * 2))
 
@@ -125,7 +123,7 @@ WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
 _PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from tokenizer_core.warm_up import warm_up
+from bpeline.tokenizer_core.warm_up import warm_up
 warm_up(sys.argv[2])
 """
 
@@ -156,7 +154,7 @@ def compile_all(processes: int = 2) -> Iterator[tuple[str, float]]:
 
 
 def _in_a_process(name: str) -> tuple[str, float]:
-    root = str(Path(__file__).parents[1])
+    root = str(Path(bpeline.__file__).parents[1])
     began = time.monotonic()
     ended = subprocess.run(
         [sys.executable, "-c", _PROGRAM, root, name], capture_output=True, text=True, check=False

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 if TYPE_CHECKING:
-    from registry.aliases import AliasChange
+    from bpeline.registry.aliases import AliasChange
 
 _reason = click.option("--reason", default="", help="Why, for the history.")
 _by = click.option("--by", default="", help="Who decided.  [default: the user's name]")
@@ -56,8 +56,8 @@ def promote(
     The first version an alias points to must only keep to limits (limit = 3.5). A refusal is
     written into the history and on the version in MLflow; the exit code is 3.
     """
-    from flows.versions.alias_moves import promote as promote_version
-    from registry.gates import read_rules
+    from bpeline.flows.alias_moves import promote as promote_version
+    from bpeline.registry.gates import read_rules
 
     rules = read_rules(rules_file) if rules_file else ()
     _say(promote_version(reference, alias, by or _user(), reason, _note, rules=rules), as_json)
@@ -78,7 +78,7 @@ Examples:
 @json_option
 def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
-    from flows.versions.alias_moves import rollback as roll_back
+    from bpeline.flows.alias_moves import rollback as roll_back
 
     _say(roll_back(name, alias, by or _user(), reason or "rollback", _note), as_json)
 
@@ -96,7 +96,7 @@ Examples:
 @json_option
 def history(name: str, alias: str | None, as_json: bool) -> None:
     """Show which alias of NAME was moved where, by whom and why; newest first."""
-    from registry.aliases import alias_history
+    from bpeline.registry.aliases import alias_history
 
     moves = alias_history(name, alias)
     if as_json:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 
 @click.command(
@@ -66,11 +66,14 @@ def compare(
     file or a directory. The difference in tokens comes with an interval: documents are resampled
     in pairs.
     """
-    from flows.versions.compare_on import compare_on, with_morphology
-    from flows.versions.comparison_json import comparison_json
-    from flows.versions.comparison_page import comparison_page
-    from flows.versions.comparison_text import comparison_lines
-    from tokenizer_core.durable_files import DURABLE
+    from bpeline.flows.comparisons import (
+        compare_on,
+        comparison_json,
+        comparison_lines,
+        comparison_page,
+        with_morphology,
+    )
+    from bpeline.tokenizer_core.durable_files import DURABLE
 
     compared = compare_on(first, second, files, text_field, words)
     if morphology is not None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import echo_json, json_option
-from tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
+from bpeline.flows.cli.options import echo_json, json_option
+from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
 
 SUFFIX = ".bpec"
 _BLOCK_BYTES, _THRESHOLD = 5000, 3
@@ -42,7 +42,7 @@ def compress(
 
     The file written is FILE.bpec unless -o names another. `bpeline expand` gives FILE back.
     """
-    from tokenizer_core import compression
+    from bpeline.tokenizer_core import compression
 
     target = _free(output or file.with_name(file.name + SUFFIX))
     content = _content_of(file)
@@ -77,7 +77,7 @@ def expand(file: Path, output: Path | None, as_json: bool) -> None:
 
     The file written is FILE without .bpec unless -o names another.
     """
-    from tokenizer_core import compression
+    from bpeline.tokenizer_core import compression
 
     if output is None and file.suffix != SUFFIX:
         raise InvalidOption(
@@ -120,6 +120,6 @@ def _content_of(file: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from tokenizer_core.durable_files import DURABLE
+    from bpeline.tokenizer_core.durable_files import DURABLE
 
     DURABLE.write(path, content)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.options import bulk_options, echo_json, json_option, workspace_option
-from flows.progress import for_stream
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.options import bulk_options, echo_json, json_option, workspace_option
+from bpeline.flows.running import for_stream
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core.shards.file_counts import FileCount
+    from bpeline.tokenizer_core.shards import FileCount
 
 PIPE = "-"
 
@@ -43,10 +43,9 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    from registry import load_tokenizer
-    from tokenizer_core.corpus.sources import find_source_files, sources_of
-    from tokenizer_core.shards.file_counts import FileCount, count_files
-    from tokenizer_core.shards.file_encoding import file_encoding_of
+    from bpeline.registry import load_tokenizer
+    from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+    from bpeline.tokenizer_core.shards import FileCount, count_files, file_encoding_of
 
     threads = options.pop("threads")
     if PIPE in files and len(files) > 1:

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.tokenizer_core.errors import InvalidOption
 
 
 @click.command(
@@ -28,7 +28,7 @@ def decode(reference: str, ids: tuple[str, ...], as_json: bool) -> None:
     REF is name@alias, name/number, a digest or a path.
     """
     numbers = list(map(_number, ids)) if ids and ids != ("-",) else _piped_ids(sys.stdin.read())
-    from registry import load_tokenizer
+    from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
     if as_json:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 if TYPE_CHECKING:
-    from flows.diagnosis import Finding
+    from bpeline.flows.diagnosis import Finding
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -54,7 +54,7 @@ def doctor(context: click.Context, compile_first: bool, as_json: bool) -> None:
 
 
 def _findings(compile_first: bool) -> Iterator[Finding]:
-    from flows.diagnosis import compile_kernels, examine
+    from bpeline.flows.diagnosis import compile_kernels, examine
 
     if compile_first:
         yield from compile_kernels()

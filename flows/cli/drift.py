@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.tokenizer_core.errors import InvalidOption
 
 DRIFTED = 3  # the exit code, where it was asked for
 
@@ -50,9 +50,9 @@ def drift(
     Every call is one observation of a series in MLflow. Words that are counted already are not
     counted again, here or by a training on the same text.
     """
-    from flows import progress
-    from flows.watch_drift import watch_drift
-    from registry.environment import addresses
+    from bpeline.flows.running import progress
+    from bpeline.flows.watch_drift import watch_drift
+    from bpeline.registry.environment import addresses
 
     name, _, alias = reference.partition("@")
     if "/" in reference or (not alias and "@" in reference):

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.encode_files import encode_files
-from flows.cli.options import (
+from bpeline.flows.cli.encode_files import encode_files
+from bpeline.flows.cli.options import (
     bulk_options,
     echo_json,
     engine_option,
     json_option,
     workspace_option,
 )
-from flows.cli.text_arguments import text_of
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.text_arguments import text_of
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core import Tokenizer
+    from bpeline.tokenizer_core import Tokenizer
 
 
 @click.command(
@@ -135,7 +135,7 @@ def encode(
             )
         _echo_in_language(reference, language, threshold, content, as_json)
         return
-    from registry import load_tokenizer
+    from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
     policy: dict[str, Any] = {
@@ -151,8 +151,8 @@ def encode(
 def _echo_in_language(
     reference: str, language: str, threshold: int, content: str, as_json: bool
 ) -> None:
-    from registry.languages import language_counts
-    from tokenizer_core.encoding.restricted_encoding import RestrictedEncoding
+    from bpeline.registry.languages import language_counts
+    from bpeline.tokenizer_core.encoding import RestrictedEncoding
 
     tokenizer, counts = language_counts(reference, language)
     restricted = RestrictedEncoding(tokenizer, counts, threshold)
@@ -185,7 +185,7 @@ def _refuse_options_of_files(names: Iterable[str]) -> None:
 def _echo_with_offsets(
     tokenizer: Tokenizer, content: str, policy: dict[str, Any], as_json: bool
 ) -> None:
-    from tokenizer_core.model.vocabulary import to_printable
+    from bpeline.tokenizer_core.model import to_printable
 
     found = tokenizer.encode_with_offsets(content, **policy)
     bytes_, characters = found.byte_offsets.tolist(), found.char_offsets.tolist()
@@ -200,7 +200,7 @@ def _echo_with_offsets(
 
 
 def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
-    from tokenizer_core.model.vocabulary import to_printable
+    from bpeline.tokenizer_core.model import to_printable
 
     tokens = [to_printable(tokenizer.vocab[one]) for one in ids]
     return {"ids": ids, "tokens": tokens, "count": len(ids), "digest": tokenizer.digest}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.options import echo_json
-from flows.engines import LOCAL, check_engine
-from flows.progress import for_stream, listening
+from bpeline.flows.cli.options import echo_json
+from bpeline.flows.engines import LOCAL, check_engine
+from bpeline.flows.running import for_stream, listening
 
 if TYPE_CHECKING:
-    from tokenizer_core.shards.token_shards import ShardRecord
+    from bpeline.tokenizer_core.shards import ShardRecord
 
 
 def encode_files(
@@ -31,15 +31,15 @@ def encode_files(
         options: ``engine``, ``format``, ``shard_megabytes``, and others of
             `Tokenizer.encode_files`.
     """
-    from registry import load_tokenizer
-    from tokenizer_core.corpus.sources import find_source_files, sources_of
+    from bpeline.registry import load_tokenizer
+    from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 
     keywords = dict(options)
     engine = keywords.pop("engine")
     check_engine(engine)
     keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
     if keywords["format"] == "parquet":
-        from registry.token_parquet import PARQUET
+        from bpeline.registry.token_parquet import PARQUET
 
         keywords["format"] = PARQUET
     tokenizer = load_tokenizer(reference)
@@ -61,7 +61,7 @@ def encode_files(
                 **keywords,
             )
         else:
-            from flows.cluster import encode_shards
+            from bpeline.flows.steps import shard_encoding as encode_shards
 
             with listening(progress):
                 shards = encode_shards.encode_files(
@@ -81,5 +81,5 @@ def encode_files(
         f"({counts['shard_format']}, {counts['dtype']})"
     )
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":
-        click.echo("read them with: from tokenizer_core.shards.token_shards import TokenShards")
+        click.echo("read them with: from bpeline.tokenizer_core.shards import TokenShards")
         click.echo(f'                TokenShards("{output}")')

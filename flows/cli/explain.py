@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
-from flows.cli.text_arguments import text_of
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.text_arguments import text_of
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from flows.versions.token_origin import TokenOrigin
-    from tokenizer_core import Tokenizer
-    from tokenizer_core.encoding.explanation import ExplainedPreToken, MergeTree
+    from bpeline.flows.versions import TokenOrigin
+    from bpeline.tokenizer_core import Tokenizer
+    from bpeline.tokenizer_core.encoding import ExplainedPreToken, MergeTree
 
 
 @click.command(
@@ -72,7 +72,7 @@ def explain(
     if content is None:
         _explain_token(reference, token, int(id_ or 0), words, as_json)
         return
-    from registry import load_tokenizer
+    from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
     explained = tokenizer.explain(content)
@@ -85,7 +85,7 @@ def explain(
 
 
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
-    from registry import load_tokenizer
+    from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
     if text is not None:
@@ -123,11 +123,11 @@ def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_js
 
 def _origin(reference: str, tokenizer: Tokenizer, id_: int) -> TokenOrigin | None:
     """Where the token comes from; None for files, and where the word counts are gone."""
-    from flows.versions.token_origin import token_origin
-    from registry.lineage import Lineage
-    from registry.loading.references import ByPath, parse_reference
-    from registry.loading.resolution import resolve
-    from registry.opening import open_registry
+    from bpeline.flows.versions import token_origin
+    from bpeline.registry.lineage import Lineage
+    from bpeline.registry.loading import resolve
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.references import ByPath, parse_reference
 
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
@@ -138,7 +138,7 @@ def _origin(reference: str, tokenizer: Tokenizer, id_: int) -> TokenOrigin | Non
 
 def _is_registered(reference: str) -> bool:
     """Whether a reference means a version and not files."""
-    from registry.loading.references import ByPath, parse_reference
+    from bpeline.registry.references import ByPath, parse_reference
 
     return not isinstance(parse_reference(reference), ByPath)
 
@@ -240,6 +240,6 @@ def _json_of(one: ExplainedPreToken) -> dict[str, Any]:
 
 
 def _shown(token: bytes) -> str:
-    from tokenizer_core.model.vocabulary import to_printable
+    from bpeline.tokenizer_core.model import to_printable
 
     return to_printable(token)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
-from flows.cli.text_arguments import text_of
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.text_arguments import text_of
 
 if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Format
+    from bpeline.tokenizer_core.tokenizer import Format
 
 
 @click.command(
@@ -52,7 +52,7 @@ def export(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    from registry.exports.exporting import export_version
+    from bpeline.registry.exporting import export_version
 
     lines = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
     written = export_version(reference, output, format_name, texts=lines)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from flows.cli.options import json_option, workspace_option
+from bpeline.flows.cli.options import json_option, workspace_option
 
 
 @click.command(
@@ -40,8 +40,8 @@ def extend(
 
     REF is name@alias, name/number or a digest.
     """
-    from flows.cli.train import print_summary, run_training
-    from flows.extend import extension_of, extension_parameters
+    from bpeline.flows.cli.train import print_summary, run_training
+    from bpeline.flows.extend import extension_of, extension_parameters
 
     parameters: dict[str, Any] = extension_parameters(reference, vocab_size, paths, name)
     if workers is not None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 if TYPE_CHECKING:
-    from registry.workspace.retention import Leftover
+    from bpeline.registry.retention import Leftover
 
 
 @click.command(
@@ -39,7 +39,7 @@ def gc(days: float, counts_of: int | None, remove: bool, as_json: bool) -> None:
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
     continued and publications that wait. All else can be made again from the sources.
     """
-    from flows.sweep_garbage import KINDS, sweep_garbage
+    from bpeline.flows.sweep_garbage import KINDS, sweep_garbage
 
     found = sweep_garbage(days, counts_of, remove)
     if as_json:

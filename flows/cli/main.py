@@ -17,30 +17,30 @@ from typing import Any
 
 import click
 
-from flows.cli.aliases import history, promote, rollback
-from flows.cli.compare import compare
-from flows.cli.compress import compress, expand
-from flows.cli.count import count
-from flows.cli.decode import decode
-from flows.cli.doctor import doctor
-from flows.cli.drift import drift
-from flows.cli.encode import encode
-from flows.cli.explain import explain
-from flows.cli.export import export
-from flows.cli.extend import extend
-from flows.cli.gc import gc
-from flows.cli.mixtures import mixtures
-from flows.cli.prune import prune
-from flows.cli.report import report
-from flows.cli.server import deploy, server
-from flows.cli.steps import steps
-from flows.cli.sweep import sweep
-from flows.cli.train import resume, train
-from flows.cli.ui import ui
-from flows.cli.verify import verify
-from flows.cli.versions import show, versions
-from flows.terminable import Terminated, terminable
-from tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
+from bpeline.flows.cli.aliases import history, promote, rollback
+from bpeline.flows.cli.compare import compare
+from bpeline.flows.cli.compress import compress, expand
+from bpeline.flows.cli.count import count
+from bpeline.flows.cli.decode import decode
+from bpeline.flows.cli.doctor import doctor
+from bpeline.flows.cli.drift import drift
+from bpeline.flows.cli.encode import encode
+from bpeline.flows.cli.explain import explain
+from bpeline.flows.cli.export import export
+from bpeline.flows.cli.extend import extend
+from bpeline.flows.cli.gc import gc
+from bpeline.flows.cli.mixtures import mixtures
+from bpeline.flows.cli.prune import prune
+from bpeline.flows.cli.report import report
+from bpeline.flows.cli.server import deploy, server
+from bpeline.flows.cli.steps import steps
+from bpeline.flows.cli.sweep import sweep
+from bpeline.flows.cli.train import resume, train
+from bpeline.flows.cli.ui import ui
+from bpeline.flows.cli.verify import verify
+from bpeline.flows.cli.versions import show, versions
+from bpeline.flows.running import Terminated, terminable
+from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
 
 INTERRUPTED, TERMINATED = 130, 143
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -193,7 +193,7 @@ def main() -> None:
         if ending.code in (INTERRUPTED, TERMINATED):
             # All is said. Libraries cut short complain at exit about objects they still hold.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-        runner = sys.modules.get("flows.runner")
+        runner = sys.modules.get("bpeline.flows.running.runner")
         if runner is not None and runner.server_is_gone:
             sys.stdout.flush()
             os._exit(ending.code if isinstance(ending.code, int) else 0)

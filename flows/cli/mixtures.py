@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.tokenizer_core.errors import InvalidOption
 
 
 @click.command(
@@ -60,11 +60,11 @@ def mixtures(
     every source holds out, or on --eval. The one you choose is trained by `bpeline train` with
     --source NAME:weight=… or --temperature, without counting again.
     """
-    from flows import progress
-    from flows.mixtures import compare_mixtures
-    from flows.mixtures_record import draw_mixtures, table_of
-    from flows.training.summary import aligned
-    from registry.environment import addresses
+    from bpeline.flows.mixtures import compare_mixtures
+    from bpeline.flows.mixtures_record import draw_mixtures, table_of
+    from bpeline.flows.running import progress
+    from bpeline.flows.wording import aligned
+    from bpeline.registry.environment import addresses
 
     if picture is not None and picture.suffix not in (".svg", ".png"):
         raise InvalidOption(

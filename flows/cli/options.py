@@ -16,7 +16,7 @@ def workspace_option(command: Command) -> Command:
 
     def configure(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
         if value is not None:
-            from registry.environment import configure
+            from bpeline.registry.environment import configure
 
             configure(workspace=value)
         return value

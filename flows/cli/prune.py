@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 
 @click.command(
@@ -50,7 +50,7 @@ def prune(
 
     REF is name@alias, name/number, a digest or a path.
     """
-    from flows.prune import prune as plan_pruning
+    from bpeline.flows.prune import prune as plan_pruning
 
     plan = plan_pruning(
         reference,

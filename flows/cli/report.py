@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 
 @click.command(
@@ -37,7 +37,7 @@ def report(
     looking at, the personal-data screen, the difference to the champion, a playground that encodes
     what is typed, and the whole vocabulary with its merges.
     """
-    from flows.versions.version_report import write_report
+    from bpeline.flows.versions import write_report
 
     path = write_report(reference, output, against)
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 _PORT = click.IntRange(1, 65535)
 
@@ -26,7 +26,7 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
     That is a Prefect server, a worker that runs what is due, and the workspace's MLflow UI, all on
     the loopback address.
     """
-    from flows.serving.local_server import serve
+    from bpeline.flows.serving import serve
 
     serve(prefect_port, mlflow_port, deploys, say=click.echo)
 
@@ -41,7 +41,7 @@ Example:
 @json_option
 def deploy(as_json: bool) -> None:
     """Apply prefect.yaml: what runs when, in this workspace."""
-    from flows.serving import local_server
+    from bpeline.flows.serving import local_server
 
     names = local_server.deploy()
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.options import echo_json, json_option
+from bpeline.flows.cli.options import echo_json, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +63,9 @@ def show_steps(
     **options: Any,
 ) -> None:
     """Print what training on small files does; see `steps_of` for the options and errors."""
-    from tokenizer_core import count_words
-    from tokenizer_core.algorithms import ALGORITHMS
-    from tokenizer_core.trainers.visible import steps_of
-    from tokenizer_core.trainers.visible_steps import lines_of
+    from bpeline.tokenizer_core import count_words
+    from bpeline.tokenizer_core.algorithms import ALGORITHMS
+    from bpeline.tokenizer_core.trainers import lines_of, steps_of
 
     counts = count_words(
         [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern

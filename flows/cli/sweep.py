@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
-from flows.training.algorithm_options import BYTE_BPE, CHOICES
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.requests import BYTE_BPE, CHOICES
+from bpeline.tokenizer_core.errors import InvalidOption
 
 
 @click.command(
@@ -59,11 +59,11 @@ def sweep(
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
     """
-    from flows import progress
-    from flows.sweep import sweep as sweep_all
-    from flows.sweep_record import table_of
-    from flows.training.summary import aligned
-    from registry.environment import addresses
+    from bpeline.flows.running import progress
+    from bpeline.flows.sweep import sweep as sweep_all
+    from bpeline.flows.sweep_record import table_of
+    from bpeline.flows.wording import aligned
+    from bpeline.registry.environment import addresses
 
     parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
     home = addresses().workspace

@@ -5,7 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tokenizer_core.errors import InvalidOption, InvalidUtf8, MissingSource, UnreadableSource
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    InvalidUtf8,
+    MissingSource,
+    UnreadableSource,
+)
 
 
 def text_of(text: str | None, file: Path | None) -> str:

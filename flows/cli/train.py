@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.cli.options import echo_json, engine_option, json_option, workspace_option
-from flows.training.algorithm_options import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
-from tokenizer_core.collection_pause import garbage_collection_paused
-from tokenizer_core.errors import InvalidOption, PromotionRefused
+from bpeline.flows.cli.options import echo_json, engine_option, json_option, workspace_option
+from bpeline.flows.requests import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
+from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
+from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flows.train_languages import LanguagesSummary
-    from flows.training.summary import TrainingSummary
-    from registry.catalogue.records import Run
+    from bpeline.flows.steps import TrainingSummary
+    from bpeline.flows.train_languages import LanguagesSummary
+    from bpeline.registry.catalogue import Run
 
 
 @click.command(
@@ -245,7 +245,7 @@ def train(
         else:
             options["merges"] = merges
     if joint or separate:
-        from flows.cli.train_languages import train_languages
+        from bpeline.flows.cli.train_languages import train_languages
 
         print_summary(train_languages(joint, separate, parameters, run_training), as_json)
         return
@@ -267,7 +267,7 @@ def _check_languages(joint: Sequence[str], separate: Sequence[str], others: bool
 def _show_steps(
     paths: tuple[str, ...], parameters: dict[str, Any], merges: int | None, as_json: bool
 ) -> None:
-    from flows.cli.steps import show_steps
+    from bpeline.flows.cli.steps import show_steps
 
     algorithm = parameters["algorithm"]
     check_options(algorithm, parameters["options"])
@@ -284,9 +284,9 @@ def _show_steps(
 
 
 def _print_plan(parameters: dict[str, Any], as_json: bool) -> None:
-    from flows.training.training_plan import plan_training
-    from flows.training.training_request import TrainingRequest
-    from registry.environment import addresses
+    from bpeline.flows.requests import TrainingRequest
+    from bpeline.flows.steps import plan_training
+    from bpeline.registry.environment import addresses
 
     planned = plan_training(TrainingRequest.usual(**parameters), addresses().home)
     if as_json:
@@ -296,7 +296,7 @@ def _print_plan(parameters: dict[str, Any], as_json: bool) -> None:
 
 
 def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
-    from flows.demo_corpus import DEMO, DEMO_NAME, DEMO_VOCAB_SIZE
+    from bpeline.flows.requests import DEMO, DEMO_NAME, DEMO_VOCAB_SIZE
 
     if paths:
         raise InvalidOption(
@@ -324,7 +324,7 @@ Examples:
 @json_option
 def resume(run: str | None, only_list: bool, as_json: bool) -> None:
     """Publish what waits in the outbox and continue an unfinished RUN (default: the newest)."""
-    from flows.resume import publish_waiting, unfinished_run, unfinished_runs
+    from bpeline.flows.resume import publish_waiting, unfinished_run, unfinished_runs
 
     if only_list:
         _print_runs(unfinished_runs(), as_json)
@@ -357,8 +357,8 @@ def _print_runs(runs: Sequence[Run], as_json: bool) -> None:
 
 def run_training(parameters: dict[str, Any]) -> TrainingSummary:
     """Call the flow where it can be watched best, showing its progress on stderr."""
-    from flows import progress, runner, settings
-    from registry.environment import addresses
+    from bpeline.flows.running import progress, runner, settings
+    from bpeline.registry.environment import addresses
 
     chosen = runner.choose_runner()
     parameters["workspace"] = addresses().workspace
@@ -368,11 +368,11 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
     with progress.listening(listener):
         if chosen.prefect_api is None:
             with garbage_collection_paused():
-                from flows.train_tokenizer import train_tokenizer
+                from bpeline.flows.train_tokenizer import train_tokenizer
 
             return train_tokenizer(**parameters)
         settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)
-        from flows import prefect_flows
+        from bpeline.flows import prefect_flows
 
         return prefect_flows.run_train_tokenizer(parameters)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from flows.train_languages import LanguagesSummary
-    from flows.training.summary import TrainingSummary
+    from bpeline.flows.steps import TrainingSummary
+    from bpeline.flows.train_languages import LanguagesSummary
 
 
 def train_languages(
@@ -25,7 +25,7 @@ def train_languages(
         parameters: of `train_tokenizer`.
         train: runs it.
     """
-    from flows import train_languages as flow
+    from bpeline.flows import train_languages as flow
 
     others = {key: value for key, value in parameters.items() if key not in ("paths", "name")}
     return flow.train_languages(

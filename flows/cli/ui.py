@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flows.cli.options import workspace_option
+from bpeline.flows.cli.options import workspace_option
 
 
 @click.command(
@@ -18,6 +18,6 @@ Examples:
 @workspace_option
 def ui(port: int) -> None:
     """Open the workspace's MLflow UI on this machine; Ctrl-C stops it."""
-    from flows.serving.ui_server import serve_ui
+    from bpeline.flows.serving import serve_ui
 
     serve_ui(port, say=click.echo)

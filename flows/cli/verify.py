@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 
 @click.command(
@@ -33,8 +33,8 @@ def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
     code is 0 when all are the same, 1 when something differs, has changed or is gone; then it says
     what.
     """
-    from flows import progress
-    from flows.verify_version import lines_of, verify_version
+    from bpeline.flows.running import progress
+    from bpeline.flows.verify_version import lines_of, verify_version
 
     with progress.listening(progress.for_stream(sys.stderr)):
         verification = verify_version(reference, reuse_counts=reuse_counts)

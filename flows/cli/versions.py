@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 
@@ -26,7 +26,7 @@ def versions(name: str | None, as_json: bool) -> None:
     """List the registered versions (of NAME)."""
     from dataclasses import asdict
 
-    from registry.versions import list_versions
+    from bpeline.registry.versions import list_versions
 
     found = list_versions(name)
     if as_json:
@@ -65,9 +65,8 @@ def show(reference: str, as_json: bool) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from flows.training.source_statistics import statistics_table
-    from flows.training.summary import aligned
-    from flows.versions.version_details import version_details
+    from bpeline.flows.versions import version_details
+    from bpeline.flows.wording import aligned, statistics_table
 
     details = version_details(reference)
     if as_json:

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from flows import progress
-from flows.cluster.errands import (
+from bpeline.flows.cluster.errands import (
     Errand,
     errand,
     leave_interrupts_to_the_asker,
@@ -27,9 +26,9 @@ from flows.cluster.errands import (
     run_parcel,
     warm_up,
 )
-from flows.cluster.parcels import parcels_of
-from flows.steps import Step, Stopped, in_prefect_flow
-from tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
+from bpeline.flows.cluster.parcels import parcels_of
+from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
 
 R = TypeVar("R")
 Item = TypeVar("Item")

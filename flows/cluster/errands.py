@@ -21,11 +21,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from flows import progress
-from flows.steps import Step, stopped_by
-from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import WorkerRefused
+from bpeline.flows.running import Step, progress, stopped_by
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import WorkerRefused
 
 _ROOMS = ("tokenizer_core", "registry", "flows")
 _DECIDE_COUNTS = ("regex", "numpy", "numba", "duckdb", "pyarrow")
@@ -36,7 +35,7 @@ _LOOK_SECONDS = 0.1
 @functools.cache
 def program_digest() -> str:
     """Digest of all that results depend on beside the text: our sources, libraries, Unicode."""
-    from tokenizer_core.splitting.unicode_classes import unicode_classes_digest
+    from bpeline.tokenizer_core.splitting import unicode_classes_digest
 
     root = Path(__file__).parents[2]
     sources = {
@@ -80,7 +79,7 @@ class Errand:
     program: str
 
     def is_set(self) -> bool:
-        """Whether nobody waits for the results any more (see `flows.steps.Stop`)."""
+        """Whether nobody waits for the results any more (see `flows.running.steps.Stop`)."""
         return not self.path.exists()
 
     def call_off(self) -> None:
@@ -163,7 +162,7 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
     Raises:
         WorkerRefused: see `Errand.admit`.
     """
-    from tokenizer_core.kernels.compilation import cache_directory
+    from bpeline.tokenizer_core.kernels.compilation import cache_directory
 
     errand.admit()
     directory = cache_directory()

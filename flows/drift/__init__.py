@@ -1,1 +1,20 @@
 """Drift: new text counted, measured against a version, told and remembered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .drift_report import DriftReport as DriftReport
+    from .new_text import CountedSlice as CountedSlice
+    from .new_text import NewText as NewText
+    from .new_text import combine_slices as combine_slices
+    from .new_text import sample_slices as sample_slices
+    from .observations import remember as remember
+    from .own_text import KnownText as KnownText
+    from .own_text import own_request as own_request
+    from .own_text import own_texts as own_texts
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

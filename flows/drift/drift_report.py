@@ -6,13 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flows.versions.token_text import token_text
-from registry.gates import Verdict
-from registry.tracking.mlflow_drift import DRIFTED
-from tokenizer_core.evaluation.bootstrap import CONFIDENCE
-from tokenizer_core.evaluation.drift import DEFINITIONS, Figure, TextDrift
-from tokenizer_core.evaluation.metric_names import ALL, of_slice
-from tokenizer_core.evaluation.word_drift import NewWord
+from bpeline.flows.wording import token_text
+from bpeline.registry.gates import Verdict
+from bpeline.registry.tracking import DRIFTED
+from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    CONFIDENCE,
+    DEFINITIONS,
+    Figure,
+    NewWord,
+    TextDrift,
+    of_slice,
+)
 
 FORMAT = 1
 WORDS_SHOWN, WORDS_KEPT = 10, 200

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flows.evaluation.evaluation_sources import EVALUATION, evaluation_sources
-from flows.source_spelling import NamedSource
-from flows.steps import step
-from flows.training.count_words import CountedCorpus
-from flows.training.plan_chunks import CorpusPlan
-from flows.training.training_request import TrainingRequest
-from registry.catalogue.records import FileReading
-from registry.word_counts.store import ShardRef, TableHandle, WordCountStore, shard_key
-from registry.workspace.workspace import Workspace
-from tokenizer_core.corpus.document_sample import sample_documents
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.errors import EmptyCorpus, InvalidOption
-from tokenizer_core.evaluation.metric_names import ALL, LABELS
-from tokenizer_core.evaluation.word_drift import TextSample, sample_of
-from tokenizer_core.urls import absolute_name
+from bpeline.flows.requests import EVALUATION, NamedSource, TrainingRequest, evaluation_sources
+from bpeline.flows.running import step
+from bpeline.flows.steps import CorpusPlan, CountedCorpus
+from bpeline.registry.catalogue import FileReading
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore, shard_key
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import SourceFile, sample_documents
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.evaluation import ALL, LABELS, TextSample, sample_of
+from bpeline.tokenizer_core.urls import absolute_name
 
 MOST_SAMPLED = 4 << 20  # bytes of each slice: about 1,000 sections
 UNNAMED = "unnamed"  # what was given as paths alone, beside named sources

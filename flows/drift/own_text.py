@@ -6,20 +6,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows import progress
-from flows.training.training_request import TrainingRequest
-from registry.lineage import Lineage
-from registry.measured import evaluation_of, metrics_of
-from registry.word_counts.store import WordCountStore
-from tokenizer_core.corpus.document_stream import documents_of
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import CorpusError, CorruptFile
-from tokenizer_core.evaluation.drift import CONTINUED, TOKENS_PER_WORD, OwnText
-from tokenizer_core.evaluation.metric_names import ALL, BYTES_PER_TOKEN
-from tokenizer_core.evaluation.word_drift import TextSample, sample_of
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import progress
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.measured import evaluation_of, metrics_of
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.corpus import Reading, Source, documents_of, find_source_files
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import CorpusError, CorruptFile
+from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    BYTES_PER_TOKEN,
+    CONTINUED,
+    TOKENS_PER_WORD,
+    OwnText,
+    TextSample,
+    sample_of,
+)
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out evenly
 _MOST_READ_AGAIN = 64 << 20  # bytes of an evaluation source; a larger one counts as recorded

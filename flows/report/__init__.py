@@ -1,1 +1,13 @@
 """One page of HTML about a version, which needs nothing else: no network, no other file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .contents import ReportContents as ReportContents
+    from .page import report_page as report_page
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

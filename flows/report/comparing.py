@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flows.report.contents import ReportContents
-from flows.report.facts import definitions, table
-from flows.report.token_html import text_html, token_html
-from flows.versions.comparison_text import compared_metrics, facts, number_text, word_lists
-from registry.comparison import VersionComparison
-from tokenizer_core.evaluation.comparison import WordChange
+from bpeline.flows.comparisons import compared_metrics, facts, word_lists
+from bpeline.flows.report.contents import ReportContents
+from bpeline.flows.report.facts import definitions, table
+from bpeline.flows.report.token_html import text_html, token_html
+from bpeline.flows.wording import number_text
+from bpeline.registry.comparison import VersionComparison
+from bpeline.tokenizer_core.evaluation import WordChange
 
 _WORDS = 12
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from flows.report.charts import Series, bar_chart, line_chart
-from flows.report.contents import ReportContents, merged_ids, saved_by_last, training_curve
-from flows.report.facts import table
-from flows.report.token_html import text_html
-from flows.versions.comparison_text import number_text
+from bpeline.flows.report.charts import Series, bar_chart, line_chart
+from bpeline.flows.report.contents import ReportContents, merged_ids, saved_by_last, training_curve
+from bpeline.flows.report.facts import table
+from bpeline.flows.report.token_html import text_html
+from bpeline.flows.wording import number_text
 
 _CURVE = "compression/bytes_per_token"
 _SECONDS = "seconds/"

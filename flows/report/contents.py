@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.model.reachability import unreachable_tokens
+from bpeline.tokenizer_core.model import unreachable_tokens
 
 if TYPE_CHECKING:
-    from registry.comparison import VersionComparison
-    from registry.screening import Screening
-    from tokenizer_core.evaluation.token_use import TokenUse
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.comparison import VersionComparison
+    from bpeline.registry.screening import Screening
+    from bpeline.tokenizer_core.evaluation import TokenUse
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _CURVE_POINTS = 80
 Curve = Sequence[tuple[int, float]]

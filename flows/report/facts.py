@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flows.report.contents import ReportContents, junk_ids
-from flows.report.token_html import text_html
-from flows.training.source_statistics import statistics_table
-from flows.versions.comparison_text import number_text
-from registry.screening import ONE_DOCUMENT
+from bpeline.flows.report.contents import ReportContents, junk_ids
+from bpeline.flows.report.token_html import text_html
+from bpeline.flows.wording import number_text, statistics_table
+from bpeline.registry.screening import ONE_DOCUMENT
 
 _BYTES_PER_TOKEN = "compression/bytes_per_token"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from flows.report.contents import ReportContents
-from flows.report.token_html import text_html
-from flows.report.tokens import SIGNS
-from tokenizer_core.algorithms import BYTE_BPE
+from bpeline.flows.report.contents import ReportContents
+from bpeline.flows.report.token_html import text_html
+from bpeline.flows.report.tokens import SIGNS
+from bpeline.tokenizer_core.algorithms import BYTE_BPE
 
 _SAMPLE = (
     "Hello, world! I'm sure they'll say it's 3.14159 or 1,234,567.\n"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import BYTE_BPE
-from tokenizer_core.kernels.scan_automaton import MOVE
+from bpeline.tokenizer_core.algorithms import BYTE_BPE
+from bpeline.tokenizer_core.kernels.scan_automaton import MOVE
 
 if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _MOST_BYTES_OF_ONE = 9  # 63 bits
 _LEVEL = 9

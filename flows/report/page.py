@@ -15,13 +15,13 @@ from importlib.resources import files
 
 import numpy as np
 
-from flows.report import comparing, tokens
-from flows.report.compression import compression
-from flows.report.contents import ReportContents, unreachable_ids
-from flows.report.facts import parameters, provenance, sources, tiles
-from flows.report.interactive import playground, vocab
-from flows.report.packed import packed_tokenizer
-from flows.report.token_html import text_html
+from bpeline.flows.report import comparing, tokens
+from bpeline.flows.report.compression import compression
+from bpeline.flows.report.contents import ReportContents, unreachable_ids
+from bpeline.flows.report.facts import parameters, provenance, sources, tiles
+from bpeline.flows.report.interactive import playground, vocab
+from bpeline.flows.report.packed import packed_tokenizer
+from bpeline.flows.report.token_html import text_html
 
 LARGEST = 5 << 20  # bytes; what is asked of a page of 100,000 tokens
 
@@ -75,7 +75,7 @@ def report_page(contents: ReportContents) -> str:
 @cache
 def asset(name: str) -> str:
     """A file that belongs to the page."""
-    return files("flows.report").joinpath(name).read_text(encoding="utf-8")
+    return files("bpeline.flows.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _heading(contents: ReportContents) -> str:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.report.contents import ReportContents, junk_ids, merged_ids
-from flows.report.facts import table
-from flows.report.token_html import text_html, token_html
-from registry.screening import FEWEST_DOCUMENTS
-from tokenizer_core.evaluation.personal_data import KINDS, MEANINGS
-from tokenizer_core.evaluation.token_use import JUNK_SHARE
+from bpeline.flows.report.contents import ReportContents, junk_ids, merged_ids
+from bpeline.flows.report.facts import table
+from bpeline.flows.report.token_html import text_html, token_html
+from bpeline.registry.screening import FEWEST_DOCUMENTS
+from bpeline.tokenizer_core.evaluation import JUNK_SHARE, KINDS, MEANINGS
 
 if TYPE_CHECKING:
-    from registry.screening import Screening
+    from bpeline.registry.screening import Screening
 
 # What `report.js` calls the bits of ``signs``.
 SIGNS = ("special", "junk", "unreachable", "one document", "suspicious", "part of a character")

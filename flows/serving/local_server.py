@@ -11,17 +11,18 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import flows
-from flows import settings
-from flows.serving.services import HOST, Service, running, wait_for_any
-from flows.serving.ui_server import mlflow_pages, mlflow_service
-from registry.opening import open_registry
-from registry.workspace.ui_port import remember_ui_port
-from tokenizer_core.errors import InvalidOption, RegistryUnreachable
+import bpeline
+from bpeline.flows.running import settings
+from bpeline.flows.serving.services import HOST, Service, running, wait_for_any
+from bpeline.flows.serving.ui_server import mlflow_pages, mlflow_service
+from bpeline.registry.opening import open_registry
+from bpeline.registry.workspace import remember_ui_port
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 POOL = "bpeline"
 _PREFECT = (sys.executable, "-m", "prefect")
-_CHECKOUT = Path(flows.__file__).parents[1]
+# In a checkout prefect.yaml and the rules it names are links to those at the top level.
+_INSTALLED = Path(bpeline.__file__).parent
 _RUNS_AT_ONCE = 1  # trainings use all cores and hold the workspace
 
 
@@ -34,7 +35,7 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Callable[[str
         say: prints a line.
 
     Raises:
-        InvalidOption: a port is taken, or there is no ``prefect.yaml`` to apply.
+        InvalidOption: a port is taken.
         RegistryUnreachable: a server ended by itself or does not start to answer.
     """
     registry = open_registry()
@@ -90,10 +91,9 @@ def deploy() -> list[str]:
         The deployments it names.
 
     Raises:
-        InvalidOption: there is no ``prefect.yaml``: bpeline was installed without its checkout.
         RegistryUnreachable: no server answers, or it refuses.
     """
-    from flows.runner import choose_runner
+    from bpeline.flows.running import choose_runner
 
     chosen = choose_runner()
     if chosen.prefect_api is None:
@@ -116,14 +116,8 @@ def make_pool(environment: Mapping[str, str]) -> None:
 
 def apply_deployments(environment: Mapping[str, str]) -> list[str]:
     """Apply ``prefect.yaml``; returns the names of its deployments."""
-    path = _CHECKOUT / "prefect.yaml"
-    if not path.exists():
-        raise InvalidOption(
-            f"there is no {path}",
-            "deployments run from a checkout of bpeline, which holds prefect.yaml",
-            "install with `pip install --editable CHECKOUT`",
-        )
-    places = {**environment, "BPELINE_CHECKOUT": str(_CHECKOUT)}
+    path = _INSTALLED / "prefect.yaml"
+    places = {**environment, "BPELINE_INSTALLED": str(_INSTALLED)}
     _ask_prefect(("--no-prompt", "deploy", "--all", "--prefect-file", str(path)), places, "deploy")
     return _deployments_in(path)
 
@@ -140,7 +134,7 @@ def _ask_prefect(arguments: tuple[str, ...], environment: Mapping[str, str], wha
     done = subprocess.run(
         (*_PREFECT, *arguments),
         env=dict(environment),
-        cwd=_CHECKOUT,
+        cwd=_INSTALLED,
         capture_output=True,
         text=True,
         check=False,

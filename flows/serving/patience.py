@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from registry.opening import open_registry
-from tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
 
 Result = TypeVar("Result")
 

@@ -20,12 +20,10 @@ from prefect.artifacts import (
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
-from flows import progress
-from flows.serving.events import DRIFT_DETECTED, tell
+from bpeline.flows.running import DRIFT_DETECTED, progress, tell
 
 if TYPE_CHECKING:
-    from flows.drift.drift_report import DriftReport
-    from tokenizer_core.trainers.bpe import TrainingProgress
+    from bpeline.tokenizer_core.trainers import TrainingProgress
 
 SECONDS_BETWEEN_UPDATES = 2.0
 
@@ -91,12 +89,9 @@ class PrefectListener(progress.Progress):
         what = f"{title} beside the champion"
         self._told(create_markdown_artifact, markdown, key="champion-comparison", description=what)
 
-    def watched(self, report: DriftReport) -> None:
-        self.summary(report.reference, report.markdown())
-
-    def drifted(self, report: DriftReport) -> None:
+    def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
         # What an automation of the server waits for, to start a training.
-        if remark := tell(DRIFT_DETECTED, report.name, report.event(), alias=report.alias):
+        if remark := tell(DRIFT_DETECTED, name, event, alias=alias):
             self.note(remark)
 
     def _show(self, name: str, done: int) -> bool:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.demo_corpus import DEMO
-from flows.training.summary import counted
-from tokenizer_core.corpus.sources import find_source_files, sources_of
-from tokenizer_core.errors import BpelineError
+from bpeline.flows.requests import DEMO
+from bpeline.flows.wording import counted
+from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.errors import BpelineError
 
 _WILDCARDS = set("*?[")
 

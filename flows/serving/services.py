@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.terminable import terminable
-from tokenizer_core.errors import InvalidOption, RegistryUnreachable
+from bpeline.flows.running import terminable
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 HOST = "127.0.0.1"
 START_SECONDS = 120.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from flows import settings
-from flows.serving.services import HOST, Service, running, wait_for_any
-from registry.opening import Registry, open_registry
-from registry.tracking.ui_links import is_server, ui_base
-from registry.workspace.ui_port import remember_ui_port
+from bpeline.flows.running import settings
+from bpeline.flows.serving.services import HOST, Service, running, wait_for_any
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.tracking import is_server, ui_base
+from bpeline.registry.workspace import remember_ui_port
 
 VIEW = "workflowType=machine_learning"
 

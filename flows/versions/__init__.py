@@ -1,1 +1,15 @@
 """What is shown of registered versions, for terminals, programs and pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .details import version_details as version_details
+    from .origin import TokenOrigin as TokenOrigin
+    from .origin import token_origin as token_origin
+    from .report import write_report as write_report
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from registry.catalogue.corpus import CorpusRecords
-from registry.catalogue.records import AliasMove, Metric, Version, utc_now
-from registry.catalogue.runs import RunRecords
-from registry.catalogue.tables import (
+from bpeline.registry.catalogue.corpus import CorpusRecords
+from bpeline.registry.catalogue.records import AliasMove, Metric, Version, utc_now
+from bpeline.registry.catalogue.runs import RunRecords
+from bpeline.registry.catalogue.tables import (
     AliasMoveRow,
     AliasRow,
     Database,
@@ -24,7 +24,7 @@ from registry.catalogue.tables import (
     func,
     select,
 )
-from tokenizer_core.errors import RegistryError, UnknownVersion
+from bpeline.tokenizer_core.errors import RegistryError, UnknownVersion
 
 
 class Anywhere:

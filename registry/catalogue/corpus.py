@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from registry.catalogue.records import ChunkRecord, CountTable, FileReading, utc_now
-from registry.catalogue.tables import CountTableRow, Database, FileReadingRow, Session, select
+from bpeline.registry.catalogue.records import ChunkRecord, CountTable, FileReading, utc_now
+from bpeline.registry.catalogue.tables import (
+    CountTableRow,
+    Database,
+    FileReadingRow,
+    Session,
+    select,
+)
 
 if TYPE_CHECKING:
-    from tokenizer_core.corpus.sources import SourceFile
+    from bpeline.tokenizer_core.corpus import SourceFile
 
 _PATHS_IN_ONE_QUERY = 500  # SQLite and PostgreSQL limit the parameters of a statement
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core.errors import (
     BpelineError,
     CorruptFile,
     DiskFull,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from registry.catalogue.database_errors import LOCK_SECONDS
+from bpeline.registry.catalogue.database_errors import LOCK_SECONDS
 
 _BUSY_MILLISECONDS = LOCK_SECONDS * 1000
 # Writers of a catalogue take turns. Any number, as long as it stays.

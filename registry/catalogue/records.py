@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from tokenizer_core.corpus.sources import SourceFile
+    from bpeline.tokenizer_core.corpus import SourceFile
 
 RunState = Literal["running", "interrupted", "finished", "failed", "unpublished"]
 

@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from registry.catalogue.records import Run, RunState, utc_now
-from registry.catalogue.tables import Database, RunRow, Session, select
-from registry.workspace.processes import Process, this_process
-from tokenizer_core.errors import RegistryError
+from bpeline.registry.catalogue.records import Run, RunState, utc_now
+from bpeline.registry.catalogue.tables import Database, RunRow, Session, select
+from bpeline.registry.workspace import Process, this_process
+from bpeline.tokenizer_core.errors import RegistryError
 
 SILENCE_SECONDS = 60.0  # of a run that says every few seconds that it lives
 _ID_BYTES = 6

@@ -41,15 +41,15 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from registry.catalogue.database_errors import is_gone, lost_race, newer_schema, translated
-from registry.catalogue.dialects import (
+from bpeline.registry.catalogue.database_errors import is_gone, lost_race, newer_schema, translated
+from bpeline.registry.catalogue.dialects import (
     begin_postgresql,
     begin_sqlite,
     connection_settings,
     prepare_sqlite,
 )
-from tokenizer_core.errors import BpelineError, InvalidOption
-from tokenizer_core.urls import without_secrets
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
+from bpeline.tokenizer_core.urls import without_secrets
 
 __all__ = [
     "AliasMoveRow", "AliasRow", "CountTableRow", "Database", "FileReadingRow", "MetricRow",

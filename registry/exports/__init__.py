@@ -1,1 +1,16 @@
 """Versions in other tools' formats, each compared in the tool it is made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .certificates import SUFFIX as SUFFIX
+    from .certificates import Certificate as Certificate
+    from .certificates import certificates_of as certificates_of
+    from .certificates import certify as certify
+    from .sample_texts import certificate_texts as certificate_texts
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

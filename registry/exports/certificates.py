@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.formats import differences_of
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats import differences_of
 
 if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
 _FORMAT = 1
@@ -107,9 +107,9 @@ def certify(
         path: the file or directory.
         texts: to compare on besides `certificate_texts`.
     """
-    from registry.exports.certificate_texts import certificate_texts
-    from registry.exports.llama_cpp import NotRead
-    from registry.exports.native_readers import native_reader
+    from bpeline.registry.exports.llama_cpp import NotRead
+    from bpeline.registry.exports.native_readers import native_reader
+    from bpeline.registry.exports.sample_texts import certificate_texts
 
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files}

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from registry.exports import llama_cpp_program
-from tokenizer_core.durable_files import DURABLE
+from bpeline.registry.exports import llama_cpp_program
+from bpeline.tokenizer_core.durable_files import DURABLE
 
 PATIENCE = 600.0  # seconds; thousands of texts take one
 _UINT32, _FLOAT32 = 4, 6  # types of GGUF values

@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from registry.exports.llama_cpp import ask_llama_cpp
-from tokenizer_core.algorithms import CharacterBpe
-from tokenizer_core.formats import gguf, sentencepiece, tiktoken
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.registry.exports.llama_cpp import ask_llama_cpp
+from bpeline.tokenizer_core.algorithms import CharacterBpe
+from bpeline.tokenizer_core.formats import gguf, sentencepiece, tiktoken
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Comparison = tuple[str, Any, Any]
 """What is compared, as people read it; ours; theirs."""
@@ -245,7 +245,7 @@ def _bpeline(tokenizer: Tokenizer, path: Path) -> Any:
 _Reader = tuple[str, str, str, Callable[[Tokenizer, Path], Any]]
 # Format → distribution, module, what is compared, how it is read; the first that is installed.
 _READERS: dict[str, tuple[_Reader, ...]] = {
-    "bpeline": (("bpeline", "tokenizer_core", "texts", _bpeline),),
+    "bpeline": (("bpeline", "bpeline", "texts", _bpeline),),
     "hf": (("tokenizers", "tokenizers", "texts", _tokenizers),),
     "transformers": (("transformers", "transformers", "texts", _transformers),),
     "gpt2": (("tokenizers", "tokenizers", "texts", _gpt2),),

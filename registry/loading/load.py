@@ -11,18 +11,28 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.loading.references import ByPath, Reference, parse_reference, split_size
-from registry.loading.resolution import resolve, resolve_as_remembered, resolve_kept
-from registry.opening import locate, open_registry
-from registry.publishing.artifacts import FORMAT_FILES, holds_version, keep_downloads, load_verified
-from tokenizer_core.digests import DIGEST_LENGTH
-from tokenizer_core.errors import InvalidOption, RegistryError, RegistryUnreachable, UnknownVersion
+from bpeline.registry.loading.resolution import resolve, resolve_as_remembered, resolve_kept
+from bpeline.registry.opening import locate, open_registry
+from bpeline.registry.references import ByPath, Reference, parse_reference, split_size
+from bpeline.registry.version_files import (
+    FORMAT_FILES,
+    holds_version,
+    keep_downloads,
+    load_verified,
+)
+from bpeline.tokenizer_core.digests import DIGEST_LENGTH
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    RegistryError,
+    RegistryUnreachable,
+    UnknownVersion,
+)
 
 if TYPE_CHECKING:
-    from registry.loading.resolution import ResolvedVersion
-    from registry.opening import Registry
-    from registry.workspace.workspace import Workspace
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.registry.loading.resolution import ResolvedVersion
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _FULL_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 
@@ -35,7 +45,7 @@ def load_tokenizer(
     """Load a registered tokenizer, or one from a path.
 
     Example:
-        >>> from registry import load_tokenizer
+        >>> from bpeline.registry import load_tokenizer
         >>> tokenizer = load_tokenizer("news@champion")     # doctest: +SKIP
         >>> tokenizer.encode("Good news")                   # doctest: +SKIP
 
@@ -69,7 +79,7 @@ def load_tokenizer(
     tokenizer = _load(parse_reference(reference), workspace, expect_digest)
     if vocab_size is None:
         return tokenizer
-    from tokenizer_core.model.smaller_sizes import of_size
+    from bpeline.tokenizer_core.model import of_size
 
     return of_size(tokenizer, vocab_size)
 
@@ -123,7 +133,7 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
 
 
 def _load_path(path: Path, expect_digest: str | None) -> Tokenizer:
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
     if not path.exists():
         raise UnknownVersion(

@@ -11,15 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import assert_never
 
-from registry.loading.references import ByAlias, ByDigest, ByNumber
-from registry.loading.resolved import ResolvedVersion as ResolvedVersion
-from registry.loading.resolved import recall, remember
-from registry.opening import Place, Registry
-from registry.publishing.artifacts import holds_version
-from registry.tracking.alias_lookup import tracked_alias
-from registry.tracking.tracked import TrackedVersion
-from tokenizer_core.digests import DIGEST_LENGTH
-from tokenizer_core.errors import RegistryUnreachable, StorageError, UnknownVersion
+from bpeline.registry.loading.resolved import ResolvedVersion as ResolvedVersion
+from bpeline.registry.loading.resolved import recall, remember
+from bpeline.registry.opening import Place, Registry
+from bpeline.registry.references import ByAlias, ByDigest, ByNumber
+from bpeline.registry.tracking import TrackedVersion, tracked_alias
+from bpeline.registry.version_files import holds_version
+from bpeline.tokenizer_core.digests import DIGEST_LENGTH
+from bpeline.tokenizer_core.errors import RegistryUnreachable, StorageError, UnknownVersion
 
 _LISTED = 12  # how many versions a message shows
 

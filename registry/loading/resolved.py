@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from registry.loading.references import ByAlias, ByNumber
-from tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import StorageError
+from bpeline.registry.references import ByAlias, ByNumber
+from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from registry.opening import Place
+    from bpeline.registry.opening import Place
 
 _LARGEST_RECORD = 4096  # bytes
 

@@ -13,19 +13,17 @@ from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.publishing.artifacts import all_files, format_files, keep_files
-from registry.publishing.publication import CURVE_METRIC, Publication, PublishedVersion
-from registry.publishing.registration import register_once, registered
-from registry.tracking import ui_links
-from tokenizer_core.durable_files import DURABLE, is_temporary
-from tokenizer_core.errors import CorruptFile, DiskFull, RegistryError
+from bpeline.registry.publishing.registration import register_once, registered
+from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
+from bpeline.registry.tracking import ui_links
+from bpeline.registry.version_files import all_files, format_files, keep_files
+from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
+from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, RegistryError
 
 if TYPE_CHECKING:
-    from registry.catalogue.catalogue import Catalogue
-    from registry.catalogue.records import Version
-    from registry.tracking.tracked import TrackedVersion
-    from registry.tracking.tracking import MlflowTracker
-    from registry.workspace.workspace import Workspace
+    from bpeline.registry.catalogue import Catalogue, Version
+    from bpeline.registry.tracking import MlflowTracker, TrackedVersion
+    from bpeline.registry.workspace import Workspace
 
 CANDIDATE = "candidate"
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.publishing.publication import Publication
-from registry.tracking.tracked import TrackedRun, TrackedVersion
-from tokenizer_core.errors import RegistryUnreachable
+from bpeline.registry.records import Publication
+from bpeline.registry.tracking import TrackedRun, TrackedVersion
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
-    from registry.tracking.tracking import MlflowTracker
+    from bpeline.registry.tracking import MlflowTracker
 
 
 def registered(tracker: MlflowTracker, publication: Publication) -> TrackedVersion | None:

@@ -1,1 +1,22 @@
 """Everything said to MLflow, and the one file that imports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from . import ui_links as ui_links
+    from .alias_lookup import tracked_alias as tracked_alias
+    from .mlflow_drift import DRIFTED as DRIFTED
+    from .tracked import TrackedRun as TrackedRun
+    from .tracked import TrackedVersion as TrackedVersion
+    from .tracked import TrackingSettings as TrackingSettings
+    from .tracking import MlflowTracker as MlflowTracker
+    from .ui_links import is_server as is_server
+    from .ui_links import model_link as model_link
+    from .ui_links import run_link as run_link
+    from .ui_links import ui_base as ui_base
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

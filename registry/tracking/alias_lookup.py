@@ -14,9 +14,9 @@ import urllib.request
 from contextlib import closing
 from typing import Any
 
-from registry.environment import names_mlflow_workspace
-from registry.tracking.tracked import TrackedVersion
-from registry.tracking.ui_links import is_server
+from bpeline.registry.environment import names_mlflow_workspace
+from bpeline.registry.tracking.tracked import TrackedVersion
+from bpeline.registry.tracking.ui_links import is_server
 
 ANSWER_SECONDS = 3.0
 _LARGEST_ANSWER = 1 << 20  # bytes

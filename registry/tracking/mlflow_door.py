@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,17 +18,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from registry.environment import prepare_mlflow
-from registry.publishing.publication import CorpusInput, Publication
-from registry.tracking.tracked import (
+from bpeline.registry.environment import prepare_mlflow
+from bpeline.registry.records import CorpusInput, Publication
+from bpeline.registry.tracking.tracked import (
     TrackedModel,
     TrackingSettings,
     as_registry_error,
     in_utf8,
     requirements_of,
 )
-from tokenizer_core.errors import RegistryError
-from tokenizer_core.urls import is_url
+from bpeline.tokenizer_core.errors import RegistryError
+from bpeline.tokenizer_core.urls import is_url
 
 DATASET_DIGEST_DIGITS = 36  # the width of MLflow's column
 
@@ -139,23 +141,39 @@ def save_model(
     artifacts: dict[str, str],
 ) -> None:
     """Write MLflow's model directory: our model file, the tokenizer, the core's source."""
-    import tokenizer_core
-
     mlflow = _import_pyfunc()
-    mlflow.pyfunc.save_model(
-        str(laid_out),
-        python_model=str(Path(__file__).with_name("mlflow_model.py")),
-        artifacts=artifacts,
-        code_paths=[str(Path(tokenizer_core.__file__).parent)],
-        pip_requirements=requirements_of(publication),
-        mlflow_model=mlflow.models.Model(
-            artifact_path=model.location,
-            model_uuid=model.model_id,
-            model_id=model.model_id,
-            run_id=run_id,
-            metadata={"digest": publication.digest},
-        ),
+    with tempfile.TemporaryDirectory() as directory:
+        mlflow.pyfunc.save_model(
+            str(laid_out),
+            python_model=str(Path(__file__).with_name("mlflow_model.py")),
+            artifacts=artifacts,
+            code_paths=[str(_core_alone(Path(directory)))],
+            pip_requirements=requirements_of(publication),
+            mlflow_model=mlflow.models.Model(
+                artifact_path=model.location,
+                model_uuid=model.model_id,
+                model_id=model.model_id,
+                run_id=run_id,
+                metadata={"digest": publication.digest},
+            ),
+        )
+
+
+def _core_alone(directory: Path) -> Path:
+    """A package ``bpeline`` with nothing in it but the core, which is all that a model needs."""
+    import bpeline
+    from bpeline import tokenizer_core
+
+    package = directory / "bpeline"
+    package.mkdir()
+    for source in Path(bpeline.__file__).parent.glob("*.py"):
+        shutil.copyfile(source, package / source.name)
+    shutil.copytree(
+        Path(tokenizer_core.__file__).parent,
+        package / "tokenizer_core",
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
+    return package
 
 
 def _import_pyfunc() -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from registry.drift_record import DriftObservation, ObservedDrift
-from registry.tracking.mlflow_door import point
-from registry.tracking.mlflow_runs import METRICS_PER_REQUEST, MlflowRuns
-from registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
+from bpeline.registry.records import DriftObservation, ObservedDrift
+from bpeline.registry.tracking.mlflow_door import point
+from bpeline.registry.tracking.mlflow_runs import METRICS_PER_REQUEST, MlflowRuns
+from bpeline.registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
 
 DRIFT = "drift"
 DRIFTED = "drift/drifted"  # 1 or 0; every observation has it, so its last step is their number

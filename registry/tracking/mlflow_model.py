@@ -14,7 +14,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
 if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no types
@@ -24,7 +24,7 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
 
     def load_context(self, context: Any) -> None:
         """Load the tokenizer that was logged with this file; verifies its digest."""
-        from tokenizer_core.tokenizer import Tokenizer
+        from bpeline.tokenizer_core.tokenizer import Tokenizer
 
         self._tokenizer = Tokenizer.load(context.artifacts["tokenizer"], format="bpeline")
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from registry.publishing.publication import Publication
-from registry.tracking.mlflow_door import (
+from bpeline.registry.records import Publication
+from bpeline.registry.tracking.mlflow_door import (
     MlflowConnection,
     download,
     file_sizes,
     model_output,
     save_model,
 )
-from registry.tracking.tracked import (
+from bpeline.registry.tracking.tracked import (
     TrackedModel,
     TrackedRun,
     TrackedVersion,
@@ -29,7 +29,7 @@ from registry.tracking.tracked import (
     shortened,
     version_tags,
 )
-from tokenizer_core.errors import UnknownVersion
+from bpeline.tokenizer_core.errors import UnknownVersion
 
 MODEL_FOLDER = "tokenizer"
 LARGEST_DOWNLOAD = 256 << 20  # bytes of one file

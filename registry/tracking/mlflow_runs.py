@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from registry.dataset_record import DatasetRecord
-from registry.publishing.publication import CURVE_METRIC, Publication
-from registry.sweep_record import SweepRecord
-from registry.tracking.mlflow_door import MlflowConnection, dataset_input, parameter, point
-from registry.tracking.mlflow_models import MODEL_FOLDER
-from registry.tracking.tracked import (
+from bpeline.registry.records import CURVE_METRIC, DatasetRecord, Publication, SweepRecord
+from bpeline.registry.tracking.mlflow_door import MlflowConnection, dataset_input, parameter, point
+from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
+from bpeline.registry.tracking.tracked import (
     LONGEST_DESCRIPTION,
     TrackedRun,
     description_of,

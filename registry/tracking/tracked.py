@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from registry.publishing.publication import Publication
-from registry.tracking.ui_links import UI_PORT, ui_base, ui_command
-from tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
-from tokenizer_core.splitting.segmenters import SEGMENTERS
-from tokenizer_core.urls import without_secrets
+from bpeline.registry.environment import UI_PORT
+from bpeline.registry.records import Publication
+from bpeline.registry.tracking.ui_links import ui_base, ui_command
+from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
+from bpeline.tokenizer_core.splitting import SEGMENTERS
+from bpeline.tokenizer_core.urls import without_secrets
 
 Answer = TypeVar("Answer")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from registry.tracking.mlflow_drift import MlflowDrift
-from registry.tracking.mlflow_models import MlflowModels
-from registry.tracking.tracked import TrackingSettings as TrackingSettings
+from bpeline.registry.tracking.mlflow_drift import MlflowDrift
+from bpeline.registry.tracking.mlflow_models import MlflowModels
+from bpeline.registry.tracking.tracked import TrackingSettings as TrackingSettings
 
 
 class MlflowTracker(MlflowDrift, MlflowModels):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-UI_PORT = 5000  # where the UI of a SQLite file is served unless somebody chose another port
+from bpeline.registry.environment import UI_PORT
 
 _VIEW = "workflowType=machine_learning"
 

@@ -1,1 +1,29 @@
 """Word counts on disk: a shard for each chunk, a DuckDB table for each corpus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .corpus_records import RecordedFile as RecordedFile
+    from .corpus_records import corpus_record as corpus_record
+    from .corpus_records import digest_of_corpus as digest_of_corpus
+    from .corpus_records import keep_corpus_record as keep_corpus_record
+    from .handles import ShardStatistics as ShardStatistics
+    from .handles import TableHandle as TableHandle
+    from .mixtures import SourceSums as SourceSums
+    from .mixtures import WeighedShards as WeighedShards
+    from .mixtures import as_counted as as_counted
+    from .mixtures import combine_sources as combine_sources
+    from .mixtures import keep_statistics as keep_statistics
+    from .mixtures import key_of_sources as key_of_sources
+    from .partitions import Mapper as Mapper
+    from .shards import Shard as Shard
+    from .shards import ShardFiles as ShardFiles
+    from .shards import ShardRef as ShardRef
+    from .shards import shard_key as shard_key
+    from .store import WordCountStore as WordCountStore
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

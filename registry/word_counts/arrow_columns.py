@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 _NAMES = ["word", "count", "first_position"]
 _UINT32_LIMIT = 2**32

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from registry.word_counts.shards import ShardRef
-from registry.workspace.sealed_records import read_record
-from registry.workspace.workspace import Workspace
-from tokenizer_core.errors import CorruptFile
+from bpeline.registry.word_counts.shards import ShardRef
+from bpeline.registry.workspace import Workspace, read_record
+from bpeline.tokenizer_core.errors import CorruptFile
 
 PLACES = "places"  # member of a table's record: `ShardRef.row` of everything it adds up
 _LOOKED_AT = 8  # latest tables; a corpus that grows finds its own among them

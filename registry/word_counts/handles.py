@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting import WordCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
-from registry.word_counts.tables import build_weighted_table, lost, read_table, write_statistics
-from registry.workspace.sealed_records import damaged
-from registry.workspace.workspace import Workspace
-from tokenizer_core.counting.source_weights import MILLION, millionths, weighted
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
-from tokenizer_core.digests import digest_of
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import BpelineError, CorruptFile, EmptyCorpus, StorageError
+from bpeline.registry.word_counts.handles import TableHandle
+from bpeline.registry.word_counts.shards import ShardRef
+from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.word_counts.tables import (
+    build_weighted_table,
+    lost,
+    read_table,
+    write_statistics,
+)
+from bpeline.registry.workspace import Workspace, damaged
+from bpeline.tokenizer_core.counting import (
+    MILLION,
+    WordCounts,
+    combine_word_counts,
+    millionths,
+    weighted,
+)
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, EmptyCorpus, StorageError
 
 _FORMAT = 1
 _KEPT = "weighted"  # [[key of a source's table, Σ count, Σ count · length of its weighted counts]]

@@ -16,16 +16,15 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.word_counts.arrow_columns import counts_as_parts, part_of_counts
-from registry.word_counts.shards import Shard, ShardFiles, ShardRef
-from registry.word_counts.sums import sum_in_memory
-from registry.word_counts.tables import build_table, read_table
-from registry.workspace.workspace import Workspace
-from tokenizer_core.counting.word_counts import WordCounts, concatenated
-from tokenizer_core.counting.word_order import order_of_positions
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import StorageError
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.registry.word_counts.arrow_columns import counts_as_parts, part_of_counts
+from bpeline.registry.word_counts.shards import Shard, ShardFiles, ShardRef
+from bpeline.registry.word_counts.sums import sum_in_memory
+from bpeline.registry.word_counts.tables import build_table, read_table
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.counting import WordCounts, concatenated, order_of_positions
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 R = TypeVar("R")
 Item = TypeVar("Item")
@@ -193,8 +192,8 @@ def cut_slice(one: Slice) -> list[int]:
 
 def partition_of(counts: WordCounts, partitions: int) -> NDArray[np.int64]:
     """The partition of each word (int64 ``[n]``): of its bytes alone, on every machine the same."""
-    from tokenizer_core.kernels.fingerprint import fingerprint_spans
-    from tokenizer_core.kernels.memory import PADDING
+    from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
+    from bpeline.tokenizer_core.kernels.memory import PADDING
 
     spans = np.stack((counts.offsets[:-1], counts.offsets[1:]), axis=1)
     prints = np.empty(len(counts), np.uint64)

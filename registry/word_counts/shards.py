@@ -12,24 +12,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from registry.word_counts.arrow_columns import (
+from bpeline.registry.word_counts.arrow_columns import (
     counts_as_file,
     counts_from_file,
     documents_as_file,
     documents_from_file,
 )
-from registry.workspace.sealed_records import FileSeal, damaged, read_record, write_record
-from registry.workspace.shared_copies import fetch, fetch_all, forget, share
-from registry.workspace.workspace import Workspace
-from tokenizer_core.digests import digest_of
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, InvalidPattern
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.registry.workspace import (
+    FileSeal,
+    Workspace,
+    damaged,
+    fetch,
+    fetch_all,
+    forget,
+    read_record,
+    share,
+    write_record,
+)
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
-    from tokenizer_core.counting.chunk_counts import ChunkCounts
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
 SHARD_FORMAT = 2
 _ONCE = "0x1.0000000000000p+0"  # a weight of 1, in the keys of all tables

@@ -14,30 +14,29 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from registry.word_counts import partitions
-from registry.word_counts.earlier_tables import PLACES, part_of
-from registry.word_counts.handles import Limits, ShardStatistics, TableHandle
-from registry.word_counts.shards import Shard, ShardFiles, ShardRef, shard_key
-from registry.word_counts.sums import sum_in_memory
-from registry.word_counts.tables import build_table, log_of, lost, read_table, write_table
-from registry.workspace.sealed_records import damaged, read_record, write_record
-from registry.workspace.shared_copies import fetch, forget, writing_shared
-from registry.workspace.workspace import Workspace
-from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import (
-    CorruptFile,
-    EmptyCorpus,
-    InvalidOption,
-    InvalidPattern,
+from bpeline.registry.word_counts import partitions
+from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
+from bpeline.registry.word_counts.handles import Limits, ShardStatistics, TableHandle
+from bpeline.registry.word_counts.shards import Shard, ShardFiles, ShardRef, shard_key
+from bpeline.registry.word_counts.sums import sum_in_memory
+from bpeline.registry.word_counts.tables import build_table, log_of, lost, read_table, write_table
+from bpeline.registry.workspace import (
+    Workspace,
+    damaged,
+    fetch,
+    forget,
+    read_record,
+    write_record,
+    writing_shared,
 )
-from tokenizer_core.processors import machine_memory
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.processors import machine_memory
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
-    from tokenizer_core.counting.chunk_counts import ChunkCounts
-
-__all__ = ["ShardRef", "ShardStatistics", "TableHandle", "WordCountStore", "shard_key"]
+    from bpeline.tokenizer_core.counting import ChunkCounts
 
 TABLE_FORMAT = 2
 # Learning holds all distinct words in memory, so that adding them up may. Workers elsewhere are

@@ -11,9 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.counting.word_sums import WordSum
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.counting import WordCounts, WordSum
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 Read = Callable[[str], WordCounts]
 

@@ -16,12 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from registry.word_counts.arrow_columns import batch_of, filled, holds, reader_of
-from registry.workspace.sealed_records import damaged
-from tokenizer_core.counting.source_weights import MILLION
-from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from tokenizer_core.errors import DiskFull, InvalidOption, StorageError
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.registry.word_counts.arrow_columns import batch_of, filled, holds, reader_of
+from bpeline.registry.workspace import damaged
+from bpeline.tokenizer_core.counting import COUNT_LIMIT, MILLION, WordCounts
+from bpeline.tokenizer_core.errors import DiskFull, InvalidOption, StorageError
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 _ROWS_IN_BATCH = 1 << 18
 _INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|Terminated: *$")

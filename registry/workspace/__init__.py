@@ -1,1 +1,30 @@
 """The folder of a workspace: its paths, its lock, who works in it, what can go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .processes import Process as Process
+    from .processes import this_process as this_process
+    from .sealed_records import FileSeal as FileSeal
+    from .sealed_records import damaged as damaged
+    from .sealed_records import read_record as read_record
+    from .sealed_records import write_record as write_record
+    from .shared_copies import fetch as fetch
+    from .shared_copies import fetch_all as fetch_all
+    from .shared_copies import fetch_directory as fetch_directory
+    from .shared_copies import forget as forget
+    from .shared_copies import is_shared as is_shared
+    from .shared_copies import share as share
+    from .shared_copies import share_directory as share_directory
+    from .shared_copies import share_grown as share_grown
+    from .shared_copies import sharing as sharing
+    from .shared_copies import writing_shared as writing_shared
+    from .ui_ports import remember_ui_port as remember_ui_port
+    from .ui_ports import ui_port as ui_port
+    from .workspace import Workspace as Workspace
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from registry.workspace.processes import Process, this_process
-from tokenizer_core.digests import canonical_json
-from tokenizer_core.errors import StorageError, WorkspaceLocked
+from bpeline.registry.workspace.processes import Process, this_process
+from bpeline.tokenizer_core.digests import canonical_json
+from bpeline.tokenizer_core.errors import StorageError, WorkspaceLocked
 
 _LONGEST_CONTENT = 4096
 _LONGEST_PURPOSE = 500

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from registry.workspace.shared_copies import fetch, share
-from tokenizer_core.digests import canonical_json, digest_of
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile
+from bpeline.registry.workspace.shared_copies import fetch, share
+from bpeline.tokenizer_core.digests import canonical_json, digest_of
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile
 
 if TYPE_CHECKING:
-    from registry.workspace.workspace import Workspace
+    from bpeline.registry.workspace.workspace import Workspace
 
 _SEAL = "digest"
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer_core import remote_files
-from tokenizer_core.durable_files import DURABLE, is_temporary
-from tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core import remote_files
+from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
+from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from registry.workspace.workspace import Workspace
+    from bpeline.registry.workspace.workspace import Workspace
 
 _REQUESTS_AT_ONCE = 16
 

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from registry.workspace import lock as workspace_lock
-from registry.workspace.lock import HeldLock, LockHolder
-from tokenizer_core.digests import canonical_json, sealed, unsealed
-from tokenizer_core.durable_files import DURABLE, is_temporary
-from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+from bpeline.registry.workspace import lock as workspace_lock
+from bpeline.registry.workspace.lock import HeldLock, LockHolder
+from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 FORMAT = 1
 _KIND = "bpeline workspace"

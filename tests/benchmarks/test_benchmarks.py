@@ -21,8 +21,8 @@ from benchmarks.runs import Run
 from benchmarks.scaling import beginning
 from benchmarks.stopwatch import Stopwatch
 from benchmarks.tables import plain, rows
-from tokenizer_core.reference import count_words, split
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.reference import count_words, split
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 OURS, HF = CONTESTANTS["bpeline"], CONTESTANTS["HuggingFace"]
 A, B, C = (b"a", b"b"), (b"b", b"a"), (b"ab", b"c")

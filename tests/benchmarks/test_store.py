@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.store import Cost, Measured, measure
-from registry.word_counts.store import WordCountStore
+from bpeline.registry.word_counts.store import WordCountStore
 
 
 def test_counting_and_storing_are_told_apart(

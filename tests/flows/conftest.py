@@ -19,7 +19,7 @@ def _quick_mlflow(quick_mlflow: None) -> None:
 @pytest.fixture(scope="session")
 def fresh_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty workspace to copy: making MLflow's database takes seconds."""
-    from registry.opening import open_registry
+    from bpeline.registry.opening import open_registry
 
     root = tmp_path_factory.mktemp("fresh") / "workspace"
     registry = open_registry(root)
@@ -31,7 +31,7 @@ def fresh_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_configured() -> Iterator[None]:
     """What a command of another module configured reaches no fixture of this one."""
-    from registry import environment
+    from bpeline.registry import environment
 
     environment._configured = None
     yield
@@ -41,8 +41,8 @@ def _nothing_configured() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No server of this machine takes part, and no workspace but this test's."""
-    from flows import settings
-    from registry import environment
+    from bpeline.flows.running import settings
+    from bpeline.registry import environment
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
@@ -64,7 +64,7 @@ def corpus(tmp_path: Path, english_and_code: str, fresh_workspace: Path) -> Path
 
 def run_bpeline(*arguments: Any, **options: Any) -> Result:
     """The command line in this process: ``run_bpeline("versions", "--json")``."""
-    from flows.cli.main import cli
+    from bpeline.flows.cli.main import cli
 
     return CliRunner().invoke(cli, list(map(str, arguments)), **options)
 

@@ -13,18 +13,18 @@ import pytest
 from click.testing import Result
 from segmented_texts import CHINESE, text_of
 
-import flows
-from flows.training.training_run import TrainingRun
-from registry import load_tokenizer
-from tokenizer_core import Tokenizer, count_words
-from tokenizer_core.formats import format_named
-from tokenizer_core.shards.token_shards import TokenShards
-from tokenizer_core.trainers.characters import (
+from bpeline import flows
+from bpeline.flows.steps.runs import TrainingRun
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core import Tokenizer, count_words
+from bpeline.tokenizer_core.formats.known import format_named
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.trainers.characters import (
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
 )
-from tokenizer_core.trainers.greedy import greedy_longest
+from bpeline.tokenizer_core.trainers.greedy import greedy_longest
 
 Command = Callable[..., Result]
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3

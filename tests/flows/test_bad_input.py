@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from registry.opening import open_registry
+from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
 
@@ -183,7 +183,7 @@ def test_a_full_disk_is_said_and_survived(
 ) -> None:
     import errno
 
-    from tokenizer_core.durable_files import Disk
+    from bpeline.tokenizer_core.durable_files import Disk
 
     make_corpora(tmp_path)
     replace = Disk.replace

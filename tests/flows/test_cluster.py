@@ -19,24 +19,25 @@ import pytest
 import zstandard
 from click.testing import Result
 
-import flows
-from flows import progress
-from flows.cluster import encode_shards, errands
-from flows.cluster.dask_engine import DaskEngine
-from flows.engines import working
-from flows.steps import Step
-from flows.training.combine_counts import add_up
-from flows.training.count_words import count_chunks, placed_shards
-from flows.training.plan_chunks import plan_reading
-from registry.opening import open_registry
-from registry.word_counts import partitions
-from registry.word_counts.store import WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidUtf8, WorkerLost, WorkerRefused
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
+from bpeline import flows
+from bpeline.flows.cluster import errands
+from bpeline.flows.cluster.dask_engine import DaskEngine
+from bpeline.flows.engines import working
+from bpeline.flows.running import progress
+from bpeline.flows.running.steps import Step
+from bpeline.flows.steps import shard_encoding as encode_shards
+from bpeline.flows.steps.chunk_plan import plan_reading
+from bpeline.flows.steps.combining import add_up
+from bpeline.flows.steps.counting import count_chunks, placed_shards
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts import partitions
+from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import InvalidUtf8, WorkerLost, WorkerRefused
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
 
 END = "<|endoftext|>"
 WORKERS = 3
@@ -233,8 +234,8 @@ def request_for(tmp_path: Path) -> Any:
     """A training request, as far as counting and adding up look at it."""
     from types import SimpleNamespace
 
-    from tokenizer_core.corpus.reading import Reading
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.corpus.reading import Reading
+    from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
     reading = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.02)
     return SimpleNamespace(
@@ -304,7 +305,7 @@ def tokenizer(english_and_code: str) -> Tokenizer:
 def test_token_shards_are_the_same_byte_for_byte(
     format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    from registry.token_parquet import PARQUET
+    from bpeline.registry.token_parquet import PARQUET
 
     options: dict[str, Any] = {
         "separator": END,
@@ -352,7 +353,7 @@ def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     command = ["train", "corpus", "--name", "news", "--vocab-size", "400", "--pattern", SLOWLY]
     # Whoever runs the tests in the background may have had them ignore interruptions.
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program = listen + "from flows.cli.main import main; main()"
+    program = listen + "from bpeline.flows.cli.main import main; main()"
     with subprocess.Popen(
         [sys.executable, "-c", program, *command, "--engine", "dask", "--workers", "2"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-import flows
-from flows.cli.main import cli
-from flows.train_tokenizer import train_tokenizer
-from flows.training.algorithm_options import OPTIONS
-from registry import load_tokenizer
-from tokenizer_core import Tokenizer
+from bpeline import flows
+from bpeline.flows.cli.main import cli
+from bpeline.flows.requests.algorithm_options import OPTIONS
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core import Tokenizer
 
 Command = Callable[..., Result]
 ROOT = Path(flows.__file__).parents[1]
@@ -165,7 +165,7 @@ def test_quick_commands_import_nothing_slow(
         f"slow = {[*slow, 'sqlalchemy', 'numpy']!r}\n"
         "atexit.register(lambda: print('LOADED', *[m for m in slow if m in sys.modules]))\n"
         f"sys.argv = ['bpeline', *{arguments!r}]\n"
-        "from flows.cli.main import main\nmain()"
+        "from bpeline.flows.cli.main import main\nmain()"
     )
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     ended = subprocess.run(
@@ -204,7 +204,7 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    program = "from flows.cli.main import main; main()"
+    program = "from bpeline.flows.cli.main import main; main()"
     command = [sys.executable, "-u", "-c", program, "ui", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ui:
         assert ui.stdout is not None
@@ -231,7 +231,7 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     program = (
         "import sys, atexit\n"
         "atexit.register(lambda: print('PREFECT', 'prefect' in sys.modules))\n"
-        "from flows.cli.main import main\nmain()"
+        "from bpeline.flows.cli.main import main\nmain()"
     )
     arguments = ["train", "corpus.txt", "--name", "news", "--vocab-size", "280"]
     ended = subprocess.run(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from flows.versions.token_text import token_text
-from registry import load_tokenizer
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.flows.wording.tokens import token_text
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Command = Callable[..., Result]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from click.testing import Result
 
-from flows.cli.compress import compress
-from tokenizer_core import compression
+from bpeline.flows.cli.compress import compress
+from bpeline.tokenizer_core import compression
 
 Command = Callable[..., Result]
 

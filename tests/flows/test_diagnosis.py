@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-import flows
-from flows import diagnosis
-from flows.diagnosis import KNOWN_GOOD, Finding, within
-from registry.opening import open_registry
+from bpeline import flows
+from bpeline.flows import diagnosis
+from bpeline.flows.diagnosis import KNOWN_GOOD, Finding, within
+from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
 
@@ -101,7 +101,7 @@ def test_a_configured_prefect_server_that_is_down_is_broken(
 
 
 def test_kernels_without_a_place_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tokenizer_core.kernels import compilation
+    from bpeline.tokenizer_core.kernels import compilation
 
     monkeypatch.setattr(compilation, "cache_directory", lambda: None)
     finding = next(one for one in diagnosis.examine() if one.subject == "kernels")
@@ -112,7 +112,7 @@ def test_kernels_without_a_place_are_a_note(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_state_of_the_kernels_cache_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tokenizer_core.kernels import compilation
+    from bpeline.tokenizer_core.kernels import compilation
 
     def told() -> diagnosis.Finding:
         return next(one for one in diagnosis.examine() if one.subject == "kernels")
@@ -143,7 +143,7 @@ def test_what_is_not_compiled_yet_is_compiled_on_request(
     def examine() -> list[Finding]:
         return [Finding("ok", "before this", str(len(done)))]
 
-    monkeypatch.setattr("tokenizer_core.warm_up.compile_all", compile_all)
+    monkeypatch.setattr("bpeline.tokenizer_core.warm_up.compile_all", compile_all)
     monkeypatch.setattr(diagnosis, "examine", examine)
     assert bpeline("doctor").stdout.split() == ["ok", "before", "this", "0"]
     said = bpeline("doctor", "--compile").stdout.splitlines()

@@ -6,26 +6,26 @@ import json
 import logging
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from flows import progress
-from flows.drift.drift_report import DriftReport
-from flows.watch_drift import watch_drift
-from registry.opening import open_registry
-from tokenizer_core.errors import (
+from bpeline.flows.drift.drift_report import DriftReport
+from bpeline.flows.running import progress
+from bpeline.flows.watch_drift import watch_drift
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
     MissingSource,
     UnknownVersion,
     WorkspaceLocked,
 )
-from tokenizer_core.evaluation import drift
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.evaluation import drift
+from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
 
 Command = Callable[..., Result]
 END = "<|end|>"
@@ -45,8 +45,8 @@ def trained(
     tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path, pieces: list[str]
 ) -> Path:
     """A directory with a workspace in which ``news`` was trained; to be copied."""
-    from flows.train_tokenizer import train_tokenizer
-    from registry.aliases import promote
+    from bpeline.flows.train_tokenizer import train_tokenizer
+    from bpeline.registry.aliases import promote
 
     place = tmp_path_factory.mktemp("trained")
     shutil.copytree(fresh_workspace, place / ".bpeline")
@@ -98,14 +98,14 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     place: Path, pieces: list[str]
 ) -> None:
     """The rules themselves, on the same version; MLflow is not asked twenty times."""
-    from flows.drift.own_text import own_request, own_texts
-    from registry.drift_rules import DEFAULT_RULES, judge_drift
-    from registry.lineage import Lineage
-    from registry.loading.load import load_version
-    from registry.loading.references import ByAlias
-    from registry.loading.resolution import resolve
-    from tokenizer_core.counting.word_counts import combine_word_counts
-    from tokenizer_core.evaluation.word_drift import sample_of
+    from bpeline.flows.drift.own_text import own_request, own_texts
+    from bpeline.registry.drift_rules import DEFAULT_RULES, judge_drift
+    from bpeline.registry.lineage import Lineage
+    from bpeline.registry.loading.load import load_version
+    from bpeline.registry.loading.resolution import resolve
+    from bpeline.registry.references import ByAlias
+    from bpeline.tokenizer_core.counting.word_counts import combine_word_counts
+    from bpeline.tokenizer_core.evaluation.word_drift import sample_of
 
     registry = open_registry(make=False)
     version = resolve(registry, ByAlias("news", "champion"))
@@ -207,7 +207,7 @@ def test_an_evaluation_text_that_was_rewritten_since_is_not_measured_again(
 
 
 def own_bytes_per_token(workspace: Path) -> float:
-    from registry.versions import list_versions
+    from bpeline.registry.versions import list_versions
 
     metrics: dict[str, float] = list_versions("news", workspace)[0].metrics
     return metrics[BYTES_PER_TOKEN]
@@ -256,16 +256,16 @@ class Listener(progress.Progress):
 
     def __init__(self) -> None:
         self.steps: dict[str, str] = {}
-        self.heard: list[tuple[str, DriftReport]] = []
+        self.heard: list[tuple[str, str]] = []
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
         self.steps[name] = outcome
 
-    def watched(self, report: DriftReport) -> None:
-        self.heard.append(("watched", report))
+    def summary(self, title: str, markdown: str) -> None:
+        self.heard.append(("summary", title))
 
-    def drifted(self, report: DriftReport) -> None:
-        self.heard.append(("drifted", report))
+    def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
+        self.heard.append(("drifted", str(event["reference"])))
 
 
 def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -> None:
@@ -276,7 +276,7 @@ def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -
         assert isinstance(listener, Listener)
         assert expected in listener.steps["count words"]
     # A training as the version's own finds it counted too.
-    from flows.train_tokenizer import train_tokenizer
+    from bpeline.flows.train_tokenizer import train_tokenizer
 
     summary = train_tokenizer([str(new)], "news", 2000, special_tokens=[END], held_out=0.3)
     assert (summary.chunks, summary.chunks_reused) == (1, 1)
@@ -288,8 +288,9 @@ def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: l
     listener = Listener()
     with progress.listening(progress.Several([listener])):
         reports = [watch_drift("news", [str(path)], **FEW) for path in (same, other)]
-    assert [kind for kind, _ in listener.heard] == ["watched", "watched", "drifted"]
-    assert [one for _, one in listener.heard] == [reports[0], reports[1], reports[1]]
+    assert [kind for kind, _ in listener.heard] == ["summary", "summary", "drifted"]
+    expected = [reports[0].reference, reports[1].reference, reports[1].reference]
+    assert [one for _, one in listener.heard] == expected
     event = json.loads(json.dumps(reports[1].event()))
     assert event["reference"] == "news/1"
     assert len(event["rules"]) == len(reports[1].broken)
@@ -313,8 +314,8 @@ def test_a_version_whose_counts_are_gone_still_says_what_it_can(
 def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
     place: Path, pieces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from registry.tracking.tracking import MlflowTracker
-    from tokenizer_core.errors import RegistryUnreachable
+    from bpeline.registry.tracking.tracking import MlflowTracker
+    from bpeline.tokenizer_core.errors import RegistryUnreachable
 
     def away(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "a server", "start it")
@@ -397,7 +398,7 @@ def test_compressed_and_json_files_are_sampled_as_plain_ones(
 def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.serving import prefect_listener
+    from bpeline.flows.serving import prefect_listener
 
     said: dict[str, Any] = {}
 
@@ -414,8 +415,8 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     # Without a run it listens to.
     monkeypatch.setattr(prefect_listener, "get_run_logger", lambda: logging.getLogger("a test"))
     listener = prefect_listener.PrefectListener("drift", {})
-    listener.watched(report)
-    listener.drifted(report)
+    listener.summary(report.reference, report.markdown())
+    listener.drifted(report.name, report.alias, report.event())
     assert (said["event"], said["name"]) == ("bpeline.drift.detected", "news")
     assert said["labels"] == {"alias": "champion"}
     assert json.loads(json.dumps(said["payload"])) == report.event()

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flows.encode_dataset import EncodedDataset, encode_dataset
-from registry import load_tokenizer, open_registry
-from tokenizer_core.errors import (
+from bpeline.flows.encode_dataset import EncodedDataset, encode_dataset
+from bpeline.registry import load_tokenizer, open_registry
+from bpeline.tokenizer_core.errors import (
     InvalidOption,
     MissingSource,
     RegistryUnreachable,
     UnknownVersion,
     WorkspaceLocked,
 )
-from tokenizer_core.formats.sealed_manifests import MANIFEST
-from tokenizer_core.shards import shard_job
-from tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.formats.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.shards import shard_job
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
 def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from registry.tracking.tracking import MlflowTracker
+    from bpeline.registry.tracking.tracking import MlflowTracker
 
     def silent(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "", "")

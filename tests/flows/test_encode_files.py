@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from registry.token_parquet import PARQUET
-from tokenizer_core.shards.token_shards import TokenShards
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.registry.token_parquet import PARQUET
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Command = Callable[..., Result]
 END = "<|end|>"

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flows import engines
-from flows.cluster import errands
-from flows.cluster.errands import Errand, errand, program_digest, run_parcel
-from flows.cluster.parcels import MOST_PARCELS, PARCEL_BYTES, parcels_of
-from flows.engines import Threads, check_engine, working
-from flows.steps import MOST_TASKS, Stopped
-from flows.training.training_request import TrainingRequest
-from tokenizer_core.errors import InvalidOption, WorkerLost, WorkerRefused
+from bpeline.flows import engines
+from bpeline.flows.cluster import errands
+from bpeline.flows.cluster.errands import Errand, errand, program_digest, run_parcel
+from bpeline.flows.cluster.parcels import MOST_PARCELS, PARCEL_BYTES, parcels_of
+from bpeline.flows.engines import Threads, check_engine, working
+from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.running.steps import MOST_TASKS, Stopped
+from bpeline.tokenizer_core.errors import InvalidOption, WorkerLost, WorkerRefused
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_threads_are_the_engine_unless_another_is_at_work(tmp_path: Path) -> Non
 def test_no_cluster_is_started_before_there_is_a_parcel(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from flows.cluster.dask_engine import DaskEngine
+    from bpeline.flows.cluster.dask_engine import DaskEngine
 
     monkeypatch.setattr(DaskEngine, "_connect", lambda _: pytest.fail("connected"))
     for name in ("dask", "tcp://127.0.0.1:1"):
@@ -105,7 +105,7 @@ def test_no_cluster_is_started_before_there_is_a_parcel(
 
 
 def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from flows.cluster import dask_engine
+    from bpeline.flows.cluster import dask_engine
 
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     with (
@@ -158,7 +158,7 @@ class Client:
 
 @pytest.mark.parametrize("digest", [None, "0" * 64])
 def test_a_scheduler_with_another_program_is_refused(digest: str | None) -> None:
-    from flows.cluster.dask_engine import _require_same_program
+    from bpeline.flows.cluster.dask_engine import _require_same_program
 
     with pytest.raises(WorkerRefused, match="the scheduler at tcp://a:1") as error:
         _require_same_program(Client(digest), "tcp://a:1")
@@ -168,7 +168,7 @@ def test_a_scheduler_with_another_program_is_refused(digest: str | None) -> None
 
 
 def test_workers_without_this_program_are_refused(tmp_path: Path) -> None:
-    from flows.cluster.dask_engine import DaskEngine
+    from bpeline.flows.cluster.dask_engine import DaskEngine
 
     said = r"a worker cannot be used: .*No module named 'flows'"
     with DaskEngine("tcp://a:1", 1, tmp_path) as engine:
@@ -190,7 +190,7 @@ def test_the_program_is_its_sources_its_libraries_and_unicode(
     elif what == "regex":
         monkeypatch.setattr(errands, "_version", lambda name: "0")
     else:
-        from tokenizer_core.splitting import unicode_classes
+        from bpeline.tokenizer_core.splitting import unicode_classes
 
         monkeypatch.setattr(unicode_classes, "unicode_classes_digest", lambda: "0")
     assert program_digest.__wrapped__() != before
@@ -212,7 +212,7 @@ def test_a_worker_that_does_not_see_our_files_is_refused(
 
 
 def test_parcels_stop_when_nobody_waits_any_more(tmp_path: Path) -> None:
-    from flows.steps import raise_if_stopped
+    from bpeline.flows.running.steps import raise_if_stopped
 
     def work(_: Any) -> None:
         raise_if_stopped()
@@ -236,7 +236,7 @@ def _step() -> Any:
 def _request(tmp_path: Path, **changed: Any) -> TrainingRequest:
     import inspect
 
-    from flows.train_tokenizer import train_tokenizer
+    from bpeline.flows.train_tokenizer import train_tokenizer
 
     parameters = inspect.signature(train_tokenizer).parameters.values()
     usual = {one.name: one.default for one in parameters if one.default is not one.empty}

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from flows.evaluation.evaluate import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
-from registry.measured import MeasuredSource
-from tokenizer_core import Tokenizer, WordCounts
-from tokenizer_core.evaluation.made_tokens import MadeTokens
-from tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
-from tokenizer_core.evaluation.token_use import token_use
+from bpeline.flows.steps.evaluating import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
+from bpeline.registry.measured import MeasuredSource
+from bpeline.tokenizer_core import Tokenizer, WordCounts
+from bpeline.tokenizer_core.evaluation.made_tokens import MadeTokens
+from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 
 BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
 EVALUATION = evaluate_texts(BYTES, {}, [EvaluationText("held-out", [b"low lower"])])[0]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-import flows.evaluation.evaluate
-from registry import load_tokenizer
-from registry.measured import read_evaluation
-from registry.opening import open_registry
-from tokenizer_core.algorithms import ALGORITHMS
-from tokenizer_core.errors import CorruptFile
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
+from bpeline.flows.steps import evaluating
+from bpeline.registry import load_tokenizer
+from bpeline.registry.measured import read_evaluation
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core.algorithms.kinds import ALGORITHMS
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
 
 Command = Callable[..., Result]
 RULES = f"""
@@ -317,7 +317,7 @@ def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     def broken(*_: Any) -> None:
         raise CorruptFile("its files are damaged")
 
-    monkeypatch.setattr(flows.evaluation.evaluate, "load_version", broken)
+    monkeypatch.setattr(evaluating, "load_version", broken)
     second = train(700, "--rules", "rules.toml")
     assert not any(key.startswith("vs_champion") for key in second["metrics"])
     assert second["exit"] == 3

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from registry import load_tokenizer
-from tokenizer_core.formats.bpeline import read_manifest
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]
 BEGIN = ("train", "corpus", "--name", "news", "--special-token", "<|endoftext|>")

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import flows
+from bpeline import flows
 
 ROOT = Path(flows.__file__).parents[1]
 PROGRAM = """
-from flows.cli.main import main
+from bpeline.flows.cli.main import main
 import sys
 for arguments in eval(sys.argv.pop()):
     sys.argv[1:] = arguments

@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
-from flows.progress import Progress, listening
-from flows.train_tokenizer import train_tokenizer
-from flows.training import count_words, plan_chunks, training_plan
-from flows.training.summary import TrainingSummary
-from flows.training.training_plan import TrainingPlan, plan_training
-from flows.training.training_request import TrainingRequest
-from registry.opening import open_registry
-from tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
+from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.running.progress import Progress, listening
+from bpeline.flows.steps import chunk_plan as plan_chunks
+from bpeline.flows.steps import counting as count_words
+from bpeline.flows.steps import training_plan
+from bpeline.flows.steps.summary import TrainingSummary
+from bpeline.flows.steps.training_plan import TrainingPlan, plan_training
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
 
 CHUNK = 8 << 10
 TIMES = ("provenance", "created_at", "evaluated/encode_mb_per_second", "seal")  # seals see them

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-import flows
-from flows.cli.main import told_of
-from flows.resume import unfinished_run
-from flows.train_tokenizer import train_tokenizer
-from registry import load_tokenizer
-from registry.opening import open_registry
-from registry.word_counts.tables import raise_if_interrupted
-from tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
+from bpeline import flows
+from bpeline.flows.cli.main import told_of
+from bpeline.flows.resume import unfinished_run
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry import load_tokenizer
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts.tables import raise_if_interrupted
+from bpeline.tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
 
 ROOT = Path(flows.__file__).parents[1]
 Command = Callable[..., Result]
@@ -32,7 +32,7 @@ PROGRAM = """
 import importlib, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where a shell's job asks us
 place, name, times, number = sys.argv[1:5]
-from tokenizer_core.trainers import learning
+from bpeline.tokenizer_core.trainers import learning
 Schedule = learning.CheckpointSchedule
 learning.CheckpointSchedule = lambda path, blank, saved, every: Schedule(path, blank, saved, 1)
 module = importlib.import_module(place)
@@ -46,7 +46,7 @@ def counting(*arguments, **options):
     return result
 setattr(module, name, counting)
 sys.argv = ["bpeline", *sys.argv[5:]]
-from flows.cli.main import main
+from bpeline.flows.cli.main import main
 main()
 """
 
@@ -61,7 +61,7 @@ def interrupted(
     )
 
 
-SAVE = ("tokenizer_core.trainers.checkpoint_schedule", "save_checkpoint")
+SAVE = ("bpeline.tokenizer_core.trainers.checkpoint_schedule", "save_checkpoint")
 
 
 def arguments(corpus: Path) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(
-        "flows.training.count_words",
+        "bpeline.flows.steps.counting",
         "ChunkRecord",
         2,
         signal.SIGKILL,
@@ -175,7 +175,11 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(
-        "registry.publishing.publish", "register_once", 1, signal.SIGKILL, *arguments(corpus)
+        "bpeline.registry.publishing.publish",
+        "register_once",
+        1,
+        signal.SIGKILL,
+        *arguments(corpus),
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert bpeline("versions").stdout.startswith("no version")
@@ -188,7 +192,7 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
     assert load_tokenizer("news@candidate").digest == expected_digest(corpus, tmp_path)
 
 
-COUNTED = ("flows.training.count_words", "ChunkRecord")
+COUNTED = ("bpeline.flows.steps.counting", "ChunkRecord")
 
 
 @pytest.mark.slow
@@ -310,7 +314,7 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
 
 @pytest.mark.usefixtures("corpus")
 def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: Command) -> None:
-    publish = ("registry.publishing.registration", "register_once")
+    publish = ("bpeline.registry.publishing.registration", "register_once")
     arguments = ("train", "corpus", "--name", "news", "--vocab-size", "300")
     done = interrupted(*publish, 1, signal.SIGINT, *arguments)
     assert done.returncode == 130, done.stderr

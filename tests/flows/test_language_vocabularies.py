@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.train_languages import vocabulary_of
-from tokenizer_core import count_words
-from tokenizer_core.algorithms.subword_text import SubwordText, read_vocabulary
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.restricted_encoding import RestrictedEncoding, token_counts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.language_choices import compare_choices
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
-from tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
+from bpeline.flows.train_languages import vocabulary_of
+from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.algorithms.subword_text import SubwordText, read_vocabulary
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.encoding.restricted_encoding import RestrictedEncoding, token_counts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.language_choices import compare_choices
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
 
 joint_bpe = pytest.importorskip("subword_nmt.learn_joint_bpe_and_vocab")
 

@@ -13,12 +13,12 @@ import pytest
 from click.testing import Result
 from loopback import free_ports, listens
 
-import flows
-from flows.serving.services import Service, running, wait_for_any
-from tokenizer_core.errors import InvalidOption, RegistryUnreachable
+from bpeline import flows
+from bpeline.flows.serving.services import Service, running, wait_for_any
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 ROOT = Path(flows.__file__).parents[1]
-PROGRAM = "from flows.cli.main import main; main()"
+PROGRAM = "from bpeline.flows.cli.main import main; main()"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
@@ -72,7 +72,7 @@ def test_nothing_starts_when_a_port_is_taken(tmp_path: Path) -> None:
 def test_a_service_that_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.serving import services
+    from bpeline.flows.serving import services
 
     monkeypatch.setattr(services, "STOP_SECONDS", 0.5)
     (port,) = free_ports(1)

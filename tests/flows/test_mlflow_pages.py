@@ -15,9 +15,14 @@ import pytest
 from browser import browsing, installed_browser
 from click.testing import Result
 
-import flows
-from registry.opening import open_registry
-from registry.tracking.ui_links import comparison_link, experiment_link, model_link, run_link
+from bpeline import flows
+from bpeline.registry.opening import open_registry
+from bpeline.registry.tracking.ui_links import (
+    comparison_link,
+    experiment_link,
+    model_link,
+    run_link,
+)
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -31,7 +36,7 @@ def base(tmp_path: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    program = "from flows.cli.main import main; main()"
+    program = "from bpeline.flows.cli.main import main; main()"
     command = [sys.executable, "-c", program, "ui", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving import patience
-from flows.serving.patience import patiently, require_nobody_trains
-from registry import environment
-from registry.catalogue.catalogue import Catalogue
-from tokenizer_core.errors import EmptyCorpus, RegistryUnreachable, WorkspaceLocked
+from bpeline.flows.serving import patience
+from bpeline.flows.serving.patience import patiently, require_nobody_trains
+from bpeline.registry import environment
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.tokenizer_core.errors import EmptyCorpus, RegistryUnreachable, WorkspaceLocked
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from registry import load_tokenizer
-from tokenizer_core import count_words, train_bpe
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core import count_words, train_bpe
 
 Command = Callable[..., Result]
 PATTERN = "cl100k"

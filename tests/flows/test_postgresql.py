@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 from postgres import PostgresServer
 
-import flows
+from bpeline import flows
 
 ROOT = Path(flows.__file__).parents[1]
-PROGRAM = "from flows.cli.main import main; main()"
-LOAD = "from registry import load_tokenizer; print(load_tokenizer('news@champion').vocab_size)"
+PROGRAM = "from bpeline.flows.cli.main import main; main()"
+LOAD = (
+    "from bpeline.registry import load_tokenizer; print(load_tokenizer('news@champion').vocab_size)"
+)
 
 psycopg = pytest.importorskip("psycopg")
 

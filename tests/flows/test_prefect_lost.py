@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from prefect_server import OwnServer, own_server
 
-from flows.train_tokenizer import train_tokenizer
-from registry import load_tokenizer
-from registry.opening import open_registry
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry import load_tokenizer
+from bpeline.registry.opening import open_registry
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 # Runs the command line; the server is killed when the first chunk is counted.
 PROGRAM = """
 import os, sys
-from flows.training import count_words
+from bpeline.flows.training import count_words
 victim = int(sys.argv.pop(1))
 original = count_words.count_chunk
 def killing(*arguments, **options):
@@ -28,7 +28,7 @@ def killing(*arguments, **options):
     os.kill(victim, 9)
     return original(*arguments, **options)
 count_words.count_chunk = killing
-from flows.cli.main import main
+from bpeline.flows.cli.main import main
 main()
 """
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.train_tokenizer import train_tokenizer
-from flows.training.preparation import prepared
-from registry.opening import open_registry
-from registry.tracking.tracked import TrackingSettings
-from registry.tracking.tracking import MlflowTracker
-from tokenizer_core.errors import RegistryUnreachable
+from bpeline.flows.steps.preparation import prepared
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry.opening import open_registry
+from bpeline.registry.tracking.tracked import TrackingSettings
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 
 def test_a_database_is_there_when_the_block_has_ended(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 
-from flows.progress import (
+from bpeline.flows.running.progress import (
     Bars,
     Lines,
     Progress,
@@ -16,7 +16,7 @@ from flows.progress import (
     listening,
     step_line,
 )
-from tokenizer_core.trainers.progress import TrainingProgress
+from bpeline.tokenizer_core.trainers.progress import TrainingProgress
 
 AT = TrainingProgress(
     merges_done=1_200,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from registry import load_tokenizer
+from bpeline.registry import load_tokenizer
 
 Command = Callable[..., Result]
 

@@ -17,17 +17,17 @@ from browser import Page, browsing, installed_browser
 from click.testing import Result
 from tempting_texts import tempting_texts
 
-from flows.report.contents import ReportContents
-from flows.report.packed import leb128
-from flows.report.page import LARGEST, report_page
-from flows.report.token_html import visible
-from flows.versions.version_report import version_contents
-from registry.screening import screen
-from registry.workspace.workspace import Workspace
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.errors import PromotionRefused
-from tokenizer_core.evaluation.token_use import token_use
-from tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.flows.report.contents import ReportContents
+from bpeline.flows.report.packed import leb128
+from bpeline.flows.report.page import LARGEST, report_page
+from bpeline.flows.report.token_html import visible
+from bpeline.flows.versions.report import version_contents
+from bpeline.registry.screening import screen
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.errors import PromotionRefused
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 Command = Callable[..., Result]
 NEEDED = "BPELINE_TESTS_NEED_BROWSER"  # set by .ci/run
@@ -330,10 +330,10 @@ def test_typing_and_searching(page: Page, here: Path, bpeline: Command) -> None:
 
 
 def version_words() -> WordCounts:
-    from registry.lineage import Lineage
-    from registry.loading.references import parse_reference
-    from registry.loading.resolution import resolve
-    from registry.opening import open_registry
+    from bpeline.registry.lineage import Lineage
+    from bpeline.registry.loading.resolution import resolve
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.references import parse_reference
 
     registry = open_registry()
     words = Lineage.of(registry, resolve(registry, parse_reference("news/2"))).words

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flows import runner, settings
+from bpeline.flows.running import runner, settings
 
 
 @contextmanager

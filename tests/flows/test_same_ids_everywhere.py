@@ -15,8 +15,8 @@ import tokenizers
 from click.testing import Result
 from tiktoken.load import load_tiktoken_bpe
 
-from registry import load_tokenizer
-from tokenizer_core.formats.tiktoken import encoding_arguments
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.formats.tiktoken import encoding_arguments
 
 SCRIPTS = (
     "привет мир, сегодня хорошая погода; ",

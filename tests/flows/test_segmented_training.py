@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result
 from segmented_texts import CHINESE, JAPANESE, needs_jieba, needs_sudachi, text_of
 
-from registry import load_tokenizer
-from tokenizer_core.splitting import segmenters
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.splitting import segmenters
 
 Command = Callable[..., Result]
 

@@ -13,10 +13,10 @@ from click.testing import Result
 from postgres import PostgresServer
 from s3_server import SECRET, S3Server
 
-from flows.training import count_words
-from registry import environment, load_tokenizer
-from registry.opening import open_registry
-from tokenizer_core import remote_files
+from bpeline.flows.steps import counting as count_words
+from bpeline.registry import environment, load_tokenizer
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core import remote_files
 
 pytest.importorskip("s3fs")
 pytest.importorskip("psycopg")

@@ -13,15 +13,15 @@ import duckdb
 import pytest
 from click.testing import Result
 
-from flows.source_spelling import NamedSource
-from flows.training.corpus_sources import corpus_sources, read_corpus_file
-from flows.training.training_request import TrainingRequest
-from registry import load_tokenizer
-from registry.measured import read_evaluation
-from registry.opening import open_registry
-from registry.word_counts.store import WordCountStore
-from tokenizer_core import reference
-from tokenizer_core.errors import InvalidOption
+from bpeline.flows.requests.corpus_files import corpus_sources, read_corpus_file
+from bpeline.flows.requests.source_spelling import NamedSource
+from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.registry import load_tokenizer
+from bpeline.registry.measured import read_evaluation
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.errors import InvalidOption
 
 Command = Callable[..., Result]
 CORPUS = """
@@ -176,13 +176,13 @@ def test_weights_hide_no_token_of_one_document_alone(
 def test_an_interrupted_run_is_resumed_with_its_weights(
     bpeline: Command, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import flows.train_tokenizer
+    from bpeline.flows import train_tokenizer
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(flows.train_tokenizer, "learn", interrupted)
+        patch.setattr(train_tokenizer, "learn", interrupted)
         bpeline("train", "corpus.toml", *OPTIONS)
     (tmp_path / "corpus.toml").unlink()  # what it said is remembered with the run
     resumed = bpeline("resume", "--json")

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from flows.steps import MOST_TASKS, Stopped, map_step, raise_if_stopped, step
-from tokenizer_core.errors import CorruptFile, EmptyCorpus
+from bpeline.flows.running.steps import MOST_TASKS, Stopped, map_step, raise_if_stopped, step
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 
 
 def test_a_step_is_its_function() -> None:
@@ -123,7 +123,7 @@ def test_too_many_items_are_refused() -> None:
 
 def test_prefect_is_not_imported_to_find_out_that_it_is_absent() -> None:
     program = (
-        "import sys; from flows.steps import in_prefect_flow;"
+        "import sys; from bpeline.flows.running.steps import in_prefect_flow;"
         "print(in_prefect_flow(), 'prefect' in sys.modules)"
     )
     path = os.pathsep.join(map(os.path.abspath, sys.path))

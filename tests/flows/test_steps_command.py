@@ -8,8 +8,8 @@ from pathlib import Path
 
 from click.testing import Result
 
-from flows.cli.steps import steps
-from tokenizer_core.trainers.visible import ALGORITHMS
+from bpeline.flows.cli.steps import steps
+from bpeline.tokenizer_core.trainers.visible import ALGORITHMS
 
 
 def test_steps_of_a_file(bpeline: Callable[..., Result], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Command = Callable[..., Result]
 END = "<|end|>"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from registry import load_tokenizer
-from tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 Command = Callable[..., Result]
 RARE = "zyxqwv" * 2
@@ -97,7 +97,7 @@ def test_counts_that_are_gone_are_said_to_be(
 def test_files_that_are_forgotten_leave_their_counts(
     here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from registry.catalogue.catalogue import Catalogue
+    from bpeline.registry.catalogue.catalogue import Catalogue
 
     monkeypatch.setattr(Catalogue, "file_readings", lambda *_: [])
     answer = bpeline("explain", "news/1", "--token", f" {RARE}")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from registry import load_tokenizer
-from registry.languages import language_counts
-from registry.opening import open_registry
-from tokenizer_core import count_words
-from tokenizer_core.encoding.restricted_encoding import RestrictedEncoding, token_counts
-from tokenizer_core.trainers.characters import train_char_bpe
+from bpeline.registry import load_tokenizer
+from bpeline.registry.languages import language_counts
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.encoding.restricted_encoding import RestrictedEncoding, token_counts
+from bpeline.tokenizer_core.trainers.characters import train_char_bpe
 
 Command = Callable[..., Result]
 STEMS = {"src": ["house", "water", "ing", "2024"], "tgt": ["haus", "wasser", "ung", "2024"]}

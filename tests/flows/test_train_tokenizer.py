@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flows.progress import Progress, listening
-from flows.train_tokenizer import train_tokenizer
-from flows.versions.version_details import version_details
-from registry import load_tokenizer
-from registry.opening import open_registry
-from tokenizer_core import reference
-from tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
-from tokenizer_core.errors import CorpusError, EmptyCorpus, InvalidOption, WorkspaceLocked
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.flows.running.progress import Progress, listening
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.versions.details import version_details
+from bpeline.registry import load_tokenizer
+from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
+from bpeline.tokenizer_core.errors import CorpusError, EmptyCorpus, InvalidOption, WorkspaceLocked
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 Command = Callable[..., Result]
 
@@ -120,7 +120,7 @@ def test_another_vocabulary_size_does_not_read_the_corpus(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a file of the corpus was opened")
 
-    monkeypatch.setattr("flows.training.count_words.cut_chunks", refuse)
+    monkeypatch.setattr("bpeline.flows.steps.counting.cut_chunks", refuse)
     second = train_tokenizer([str(corpus)], "news", 500)
     assert second.version == 2
     merges = load_tokenizer("news/2").merges
@@ -253,7 +253,7 @@ def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
         rows.append((arguments[-1] >> 20, len(counts.counts)))
         return counts
 
-    monkeypatch.setattr("flows.training.count_words.count_chunk", counted)
+    monkeypatch.setattr("bpeline.flows.steps.counting.count_chunk", counted)
     for number, more in enumerate(settings):
         workspace = shutil.copytree(fresh_workspace, tmp_path / f"workspace-{number}")
         path = str(tmp_path / "many.txt")

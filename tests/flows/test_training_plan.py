@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flows.train_tokenizer import train_tokenizer
-from flows.training import learn_merges
-from flows.training.step_seconds import StepSeconds
-from flows.training.training_request import TrainingRequest
-from registry.opening import open_registry
+from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.steps import merge_learning as learn_merges
+from bpeline.flows.steps.step_seconds import StepSeconds
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
 ASKED = ("--name", "news", "--vocab-size", "600")
@@ -79,8 +79,8 @@ def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Comma
 def test_a_grown_file_is_expected_to_begin_as_it_did(
     corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("plan_chunks", "count_words", "training_plan"):
-        monkeypatch.setattr(f"flows.training.{module}.CHUNK_BYTES", 8192)
+    for module in ("chunk_plan", "counting", "training_plan"):
+        monkeypatch.setattr(f"bpeline.flows.steps.{module}.CHUNK_BYTES", 8192)
     bpeline("train", corpus, *ASKED)
     path = corpus / "part-1.txt"
     with path.open("a") as file:
@@ -154,7 +154,7 @@ def test_what_is_usual_is_what_the_flow_takes_for_granted() -> None:
 
 def test_a_plan_loads_neither_prefect_nor_mlflow(corpus: Path) -> None:
     program = (
-        "import sys; from flows.cli.main import cli; "
+        "import sys; from bpeline.flows.cli.main import cli; "
         f"cli(['train', {str(corpus)!r}, '--name', 'news', '--plan'], standalone_mode=False); "
         "print(*[m for m in ('prefect', 'mlflow', 'duckdb', 'pyarrow', 'pandas') "
         "if m in sys.modules])"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from registry.catalogue.catalogue import Catalogue
-from registry.word_counts.store import WordCountStore
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.word_counts.store import WordCountStore
 
 Command = Callable[..., Result]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from flows.training.training_request import TrainingRequest
-from flows.training.training_run import training_run
-from registry import environment
-from registry.opening import open_registry
+from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.steps.runs import training_run
+from bpeline.registry import environment
+from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
 

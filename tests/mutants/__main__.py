@@ -21,8 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_name("faults.toml")
 AT_A_TIME = 2
-COPIED = ("tokenizer_core", "registry", "flows", "tests", "benchmarks", "docs", "README.md",
-          "pyproject.toml", "prefect.yaml", "constraints.txt")  # fmt: skip
+PACKAGES = ("tokenizer_core", "registry", "flows")
+COPIED = (*PACKAGES, "bpeline", "tests", "benchmarks", "docs", "README.md", "pyproject.toml",
+          "prefect.yaml", "promotion.toml", "constraints.txt")  # fmt: skip
 SECONDS = 300  # a fault may be an endless loop
 
 
@@ -77,6 +78,8 @@ def failing_test(fault: Fault) -> str | None:
                 )
             else:
                 shutil.copy(source, project / name)
+        for package in PACKAGES:  # whoever imports from here finds nothing of the checkout
+            (project / "bpeline" / package).symlink_to(project / package)
         fault.put_into(project)
         environment = {**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
         if "/kernels/" in fault.file:  # machine code that nobody will want again

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from mlflow_tables import copy_database
 
-from registry import environment
-from registry.catalogue.catalogue import Catalogue
-from registry.opening import Registry, open_registry
-from registry.publishing.publication import CorpusInput, Publication
-from registry.tracking.tracking import MlflowTracker, TrackingSettings
-from registry.word_counts.store import WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.registry import environment
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.records.publication import CorpusInput, Publication
+from bpeline.registry.tracking.tracking import MlflowTracker, TrackingSettings
+from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
 

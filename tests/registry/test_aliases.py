@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from registry import alias_history, load_tokenizer, promote, publish_version, rollback
-from registry.opening import Registry
-from registry.publishing.publication import Publication
-from tokenizer_core.errors import InvalidOption, RegistryUnreachable, UnknownVersion
+from bpeline.registry import alias_history, load_tokenizer, promote, publish_version, rollback
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, UnknownVersion
 
 
 @pytest.fixture

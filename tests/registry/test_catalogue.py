@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
-from registry.catalogue.catalogue import Catalogue
-from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 HERE = Path(__file__).parent
 
@@ -21,7 +21,7 @@ def digest(number: int) -> str:
 
 
 def test_sqlite_is_set_up_to_lose_nothing(sqlite_url: str, tmp_path: Path) -> None:
-    from registry.catalogue.tables import Database
+    from bpeline.registry.catalogue.tables import Database
 
     catalogue = Catalogue(sqlite_url)
     with Database(f"sqlite:///{tmp_path / 'catalogue.sqlite'}").reading() as session:
@@ -57,7 +57,7 @@ def test_the_tables_compile_for_postgresql() -> None:
     from sqlalchemy.dialects import postgresql
     from sqlalchemy.schema import CreateTable
 
-    from registry.catalogue.tables import Base
+    from bpeline.registry.catalogue.tables import Base
 
     statements = [
         str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
@@ -144,7 +144,7 @@ def test_a_url_that_cannot_be_used_is_an_invalid_option(wrong: str) -> None:
 def test_a_writer_waits_for_a_lock_and_gives_up_with_a_typed_error(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from registry.catalogue import dialects, tables
+    from bpeline.registry.catalogue import dialects, tables
 
     catalogue = Catalogue(sqlite_url)
     monkeypatch.setattr(dialects, "_BUSY_MILLISECONDS", 20)

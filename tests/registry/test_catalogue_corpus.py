@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from registry.catalogue.catalogue import Catalogue
-from registry.catalogue.records import ChunkRecord, CountTable, FileReading
-from tokenizer_core.corpus.sources import SourceFile
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.records import ChunkRecord, CountTable, FileReading
+from bpeline.tokenizer_core.corpus.sources import SourceFile
 
 FILE = SourceFile(
     path="/corpus/a.txt",

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from postgres import PostgresServer, postgres_server
 
-from registry.catalogue import dialects, tables
-from registry.catalogue.catalogue import Catalogue
-from registry.catalogue.records import Metric
-from tokenizer_core.errors import RegistryError, RegistryUnreachable, StorageError
+from bpeline.registry.catalogue import dialects, tables
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.records import Metric
+from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, StorageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,8 +106,8 @@ def test_text_that_postgresql_cannot_keep_is_escaped(url: str) -> None:
 
 ADD_AND_MOVE = """
 import sys
-from registry.catalogue.catalogue import Catalogue
-from tokenizer_core.errors import RegistryError
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.tokenizer_core.errors import RegistryError
 catalogue = Catalogue(sys.argv[1])
 me, moved = int(sys.argv[2]), 0
 for k in range(15):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.catalogue.catalogue import Catalogue
-from tokenizer_core.errors import RegistryError
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.tokenizer_core.errors import RegistryError
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_taken_over(
     catalogue: Catalogue, url: str
 ) -> None:
     program = (
-        "import os, sys; from registry.catalogue.catalogue import Catalogue; "
+        "import os, sys; from bpeline.registry.catalogue.catalogue import Catalogue; "
         "print(Catalogue(sys.argv[1]).start_run('news', {}).id, flush=True); os._exit(137)"
     )
     killed = subprocess.run(
@@ -64,7 +64,7 @@ def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_taken_over(
 
 def test_a_run_of_another_living_process_is_not_taken_over(catalogue: Catalogue, url: str) -> None:
     program = (
-        "import sys; from registry.catalogue.catalogue import Catalogue; "
+        "import sys; from bpeline.registry.catalogue.catalogue import Catalogue; "
         "print(Catalogue(sys.argv[1]).start_run('news', {}).id, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -117,5 +117,5 @@ def test_a_run_elsewhere_counts_as_running_while_it_says_so(
     assert [run.id for run in here.running_elsewhere("other")] == [other.id]
     there.finish_run(other.id)
     assert here.running_elsewhere("other") == []
-    monkeypatch.setattr("registry.catalogue.runs.SILENCE_SECONDS", -1.0)  # long ago by now
+    monkeypatch.setattr("bpeline.registry.catalogue.runs.SILENCE_SECONDS", -1.0)  # long ago by now
     assert here.running_elsewhere("news") == []

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from registry.catalogue.catalogue import Catalogue
-from registry.catalogue.records import Metric
-from tokenizer_core.errors import RegistryError, UnknownVersion
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.records import Metric
+from bpeline.tokenizer_core.errors import RegistryError, UnknownVersion
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ def test_a_digest_or_enough_of_it_names_a_version(catalogue: Catalogue) -> None:
 
 ADD_VERSIONS = """
 import sys
-from registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.catalogue import Catalogue
 catalogue = Catalogue(sys.argv[1])
 for k in range(10):
     version = catalogue.add_version("news", f"{k % 5:064x}", run_id=sys.argv[2])

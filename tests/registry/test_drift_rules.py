@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from registry.drift_rules import DEFAULT_RULES, default_rules, judge_drift, read_drift_rules
-from registry.gates import Rule
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.registry.drift_rules import DEFAULT_RULES, default_rules, judge_drift, read_drift_rules
+from bpeline.registry.gates import Rule
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure
+from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
 
 
 def around(value: float, spread: float, own: float | None = None) -> Figure:

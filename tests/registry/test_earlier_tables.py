@@ -11,10 +11,10 @@ from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry.word_counts import store as word_count_store
-from registry.word_counts.shards import ShardFiles
-from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
-from registry.workspace.workspace import Workspace
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
+from bpeline.registry.word_counts import store as word_count_store
+from bpeline.registry.word_counts.shards import ShardFiles
+from bpeline.registry.workspace.workspace import Workspace
 
 CHUNK = 10**9
 WORDS = st.dictionaries(st.sampled_from(sorted(TEMPTING)), st.integers(1, 2**40), max_size=9)

@@ -13,23 +13,24 @@ from unicodedata import category
 
 import pytest
 
-from registry import export, load_tokenizer, publish_version
-from registry.exports import llama_cpp, native_readers
-from registry.exports.certificate_texts import _PIECES, certificate_texts
-from registry.exports.certificates import certificates_of, certify
-from registry.exports.exporting import export_version
-from registry.opening import Registry
-from registry.publishing.artifacts import write_exports
-from registry.publishing.publication import Publication
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer, RegistryUnreachable
-from tokenizer_core.formats import format_named, gguf, huggingface
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
-from tokenizer_core.trainers.characters import train_char_bpe
+from bpeline.registry import export, load_tokenizer, publish_version
+from bpeline.registry.exporting import export_version
+from bpeline.registry.exports import llama_cpp, native_readers
+from bpeline.registry.exports.certificates import certificates_of, certify
+from bpeline.registry.exports.sample_texts import _PIECES, certificate_texts
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.version_files import write_exports
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, RegistryUnreachable
+from bpeline.tokenizer_core.formats import gguf, huggingface
+from bpeline.tokenizer_core.formats.known import format_named
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.trainers.characters import train_char_bpe
 
 BYTE_LEVEL = {
-    "bpeline": "tokenizer_core",
+    "bpeline": "bpeline",
     "hf": "tokenizers",
     "transformers": "transformers",
     "gpt2": "tokenizers",
@@ -273,7 +274,7 @@ def test_mlflow_shows_the_certificate_of_a_later_export_once(
 def test_without_the_program_the_certificate_says_so(
     news: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("registry.exports.native_readers.find_spec", lambda name: None)
+    monkeypatch.setattr("bpeline.registry.exports.native_readers.find_spec", lambda name: None)
     certificate = export_version("news/1", tmp_path / "tokenizer.json", "hf").certificate
     assert str(certificate) == "not checked: tokenizers is not installed"
     assert (certificate.equal, certificate.library) == (0, "")

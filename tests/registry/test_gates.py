@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from registry import alias_history, promote, publish_version, rollback
-from registry.gates import Evidence, Rule, every_rule_holds, judge, read_rules, require
-from registry.opening import Registry
-from registry.publishing.publication import Publication
-from tokenizer_core.errors import InvalidOption, PromotionRefused
-from tokenizer_core.evaluation.metric_names import ALL
+from bpeline.registry import alias_history, promote, publish_version, rollback
+from bpeline.registry.gates import Evidence, Rule, every_rule_holds, judge, read_rules, require
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
+from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
+from bpeline.tokenizer_core.evaluation.metric_names import ALL
 
 RATIO = "compression/bytes_per_token"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from registry.catalogue.catalogue import Catalogue
-from registry.catalogue.records import ChunkRecord, FileReading
-from registry.opening import Registry
-from registry.publishing.publication import CorpusInput, Publication
-from registry.publishing.publish import publish_version, waiting_records
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.formats import bpeline as bpeline_format
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.records import ChunkRecord, FileReading
+from bpeline.registry.opening import Registry
+from bpeline.registry.publishing.publish import publish_version, waiting_records
+from bpeline.registry.records.publication import CorpusInput, Publication
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.formats import bpeline as bpeline_format
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Made = Callable[..., Publication]
 

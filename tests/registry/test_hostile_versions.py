@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from audited import events_outside
 
-from registry import load_tokenizer, publish_version
-from registry.opening import Registry
-from registry.publishing.publication import Publication
-from tokenizer_core.digests import sealed
-from tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption, UnknownVersion
+from bpeline.registry import load_tokenizer, publish_version
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
+from bpeline.tokenizer_core.digests import sealed
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption, UnknownVersion
 
 EVIL = "open(__file__ + '.executed', 'w'); raise SystemExit('executed')\n"
 BESIDE = {
@@ -26,8 +26,8 @@ BESIDE = {
 }  # fmt: skip
 PREPARE = """
 from pathlib import Path
-from registry import load_tokenizer
-from tokenizer_core.errors import BpelineError
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.errors import BpelineError
 good, hostile = map(Path, arguments)
 load_tokenizer(good).encode("the é")
 loaded = refused = 0

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kept_registry import KeptRegistry
 
-from registry import (
+from bpeline.registry import (
     compare_versions,
     configure,
     export,
@@ -23,13 +23,13 @@ from registry import (
     promote,
     publish_version,
 )
-from registry.loading.references import ByAlias, ByDigest, ByNumber, ByPath, parse_reference
-from registry.loading.resolution import StaleAlias
-from registry.opening import Registry
-from registry.publishing.artifacts import write_exports
-from registry.publishing.publication import Publication
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import (
+from bpeline.registry.loading.resolution import StaleAlias
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.references import ByAlias, ByDigest, ByNumber, ByPath, parse_reference
+from bpeline.registry.version_files import write_exports
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import (
     CorruptFile,
     DiskFull,
     InvalidInput,
@@ -38,7 +38,7 @@ from tokenizer_core.errors import (
     RegistryUnreachable,
     UnknownVersion,
 )
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 from .conftest import publication_of
 
@@ -296,7 +296,7 @@ def test_a_script_needs_nothing_but_the_environment(
         "import sys, registry; "
         "heavy = {'mlflow', 'duckdb', 'sqlalchemy', 'numba'} & set(sys.modules); "
         "assert not heavy, heavy; "
-        "from registry import load_tokenizer; "
+        "from bpeline.registry import load_tokenizer; "
         "print(load_tokenizer('news/1').digest); "
         "assert 'mlflow' not in sys.modules"
     )

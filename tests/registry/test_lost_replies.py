@@ -13,13 +13,13 @@ import pytest
 from amounts import Amounts
 from mlflow_proxy import Fault, MlflowServer, Proxy, running_proxy, running_server
 
-from registry import environment, load_tokenizer
-from registry.loading.resolution import StaleAlias
-from registry.opening import open_registry
-from registry.publishing.publication import Publication
-from registry.publishing.publish import publish_outbox, publish_version
-from registry.tracking.alias_lookup import tracked_alias
-from tokenizer_core.errors import BpelineError, RegistryUnreachable
+from bpeline.registry import environment, load_tokenizer
+from bpeline.registry.loading.resolution import StaleAlias
+from bpeline.registry.opening import open_registry
+from bpeline.registry.publishing.publish import publish_outbox, publish_version
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.tracking.alias_lookup import tracked_alias
+from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 

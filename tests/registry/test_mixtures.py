@@ -10,13 +10,13 @@ from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry.word_counts import store as word_count_store
-from registry.word_counts import tables as word_count_tables
-from registry.word_counts.mixtures import WeighedShards, combine_sources
-from registry.word_counts.store import ShardRef, WordCountStore
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import combine_word_counts
-from tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
+from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts import store as word_count_store
+from bpeline.registry.word_counts import tables as word_count_tables
+from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import combine_word_counts
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
 
 WORDS = st.dictionaries(
     st.one_of(st.binary(min_size=1, max_size=2), st.sampled_from(sorted(TEMPTING))),

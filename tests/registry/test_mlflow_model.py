@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from registry import load_tokenizer, publish_version
-from registry.opening import Registry
-from registry.publishing.publication import Publication
+from bpeline.registry import load_tokenizer, publish_version
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
 
 TEXTS = ["the other theatre", "", " don't\n\n123 the", "日本語 the 🎉", "<|endoftext|>"]
 
@@ -31,7 +31,7 @@ try:
 except mlflow.exceptions.MlflowException:
     refused = True
 import tokenizer_core
-print(json.dumps([ids, tokenizer_core.__file__, "registry" in sys.modules, refused]))
+print(json.dumps([ids, tokenizer_core.__file__, "bpeline.registry" in sys.modules, refused]))
 """
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from registry import publish_version
-from registry.opening import Registry
-from registry.publishing.publication import CorpusInput, Publication
+from bpeline.registry import publish_version
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import CorpusInput, Publication
 
 Made = Callable[..., Publication]
 

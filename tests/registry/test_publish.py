@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from registry.opening import Registry
-from registry.publishing.artifacts import FORMAT_FILES
-from registry.publishing.publication import CURVE_METRIC, Publication, PublishedVersion
-from registry.publishing.publish import publish_outbox, publish_version, waiting_records
-from registry.tracking.tracked import TrackedModel, TrackedRun
-from registry.tracking.tracking import MlflowTracker
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
+from bpeline.registry.opening import Registry
+from bpeline.registry.publishing.publish import publish_outbox, publish_version, waiting_records
+from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
+from bpeline.registry.tracking.tracked import TrackedModel, TrackedRun
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.registry.version_files import FORMAT_FILES
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
 
 Made = Callable[..., Publication]
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, counted
 
-from registry.catalogue.records import CountTable
-from registry.opening import Registry
-from registry.publishing.publication import Publication
-from registry.publishing.publish import publish_version
-from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
-from registry.workspace.retention import Leftover, find_leftovers, remove_leftovers
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
+from bpeline.registry.catalogue.records import CountTable
+from bpeline.registry.opening import Registry
+from bpeline.registry.publishing.publish import publish_version
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.retention import Leftover, find_leftovers, remove_leftovers
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 
 
 def table_of(registry: Registry, *texts: str, run_id: str = "") -> tuple[TableHandle, list[str]]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from corpus_files import counted, write
 
-from registry.catalogue.records import ChunkRecord
-from registry.gates import Evidence, Rule, judge
-from registry.screening import (
+from bpeline.registry.catalogue.records import ChunkRecord
+from bpeline.registry.gates import Evidence, Rule, judge
+from bpeline.registry.screening import (
     FEWEST_DOCUMENTS,
     ONE_CHUNK,
     ONE_DOCUMENT,
@@ -22,16 +22,16 @@ from registry.screening import (
     kept_screening,
     screen,
 )
-from registry.word_counts.corpus_record import RecordedFile
-from registry.word_counts.store import ShardRef, WordCountStore, shard_key
-from registry.workspace.workspace import Workspace
-from tokenizer_core import SplitPattern, Tokenizer, train_bpe
-from tokenizer_core.corpus.chunking import CHUNK_BYTES
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.errors import CorruptFile
-from tokenizer_core.evaluation.metric_names import ALL
-from tokenizer_core.evaluation.token_use import token_use
-from tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.registry.word_counts import ShardRef, WordCountStore, shard_key
+from bpeline.registry.word_counts.corpus_records import RecordedFile
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
+from bpeline.tokenizer_core.corpus.chunking import CHUNK_BYTES
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.evaluation.metric_names import ALL
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 END = "<|end|>"
 READING = Reading(SplitPattern.parse(r"\S+|\s+"), (END,))

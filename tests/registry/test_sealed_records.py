@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.workspace.sealed_records import read_record, write_record
-from tokenizer_core.errors import CorruptFile
+from bpeline.registry.workspace.sealed_records import read_record, write_record
+from bpeline.tokenizer_core.errors import CorruptFile
 
 
 def test_a_record_with_another_number_is_damaged(tmp_path: Path) -> None:

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, counted, rows_of
 
-from registry import environment, load_tokenizer
-from registry.catalogue.records import ChunkRecord, FileReading
-from registry.opening import Registry, locate, open_registry, tracking_settings
-from registry.publishing.artifacts import holds_version, keep_files, load_verified
-from registry.publishing.publication import Publication
-from registry.word_counts.corpus_record import corpus_record, keep_corpus_record
-from registry.word_counts.store import ShardRef, WordCountStore
-from registry.workspace import shared_copies
-from registry.workspace.retention import find_leftovers
-from registry.workspace.workspace import Workspace
-from tokenizer_core import remote_files
-from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
-from tokenizer_core.remote_files import RemoteFailure
+from bpeline.registry import environment, load_tokenizer
+from bpeline.registry.catalogue.records import ChunkRecord, FileReading
+from bpeline.registry.opening import Registry, locate, open_registry, tracking_settings
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.retention import find_leftovers
+from bpeline.registry.version_files import holds_version, keep_files, load_verified
+from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts.corpus_records import corpus_record, keep_corpus_record
+from bpeline.registry.workspace import shared_copies
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import remote_files
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+from bpeline.tokenizer_core.remote_files import RemoteFailure
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -285,7 +285,7 @@ def test_loading_first_leaves_a_workspace_that_can_train(
     publication = made(b"word")
     keep_files(Workspace.open(tmp_path / "first", store=url), publication)
     registry.catalogue.add_version("news", publication.digest)
-    monkeypatch.setattr("registry.opening._require_a_server", lambda *_: None)
+    monkeypatch.setattr("bpeline.registry.opening._require_a_server", lambda *_: None)
     environment.configure(workspace=tmp_path / "second", catalogue_url=registry.catalogue.url)
     monkeypatch.setattr(environment, "_configured", replace(environment.addresses(), store=url))
     assert load_tokenizer("news/1").digest == publication.digest

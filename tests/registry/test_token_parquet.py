@@ -9,11 +9,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from registry import token_parquet
-from registry.token_parquet import PARQUET
-from tokenizer_core import Tokenizer
-from tokenizer_core.errors import CorruptFile, InvalidOption
-from tokenizer_core.shards.token_shards import TokenShards
+from bpeline.registry import token_parquet
+from bpeline.registry.token_parquet import PARQUET
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 END = "<|end|>"
 

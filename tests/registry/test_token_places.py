@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 from corpus_files import write
 
-from registry import token_places
-from registry.catalogue.records import ChunkRecord
-from registry.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
-from registry.word_counts.corpus_record import RecordedFile
-from registry.word_counts.shards import SHARD_FORMAT, ShardFiles, shard_key
-from registry.word_counts.store import ShardRef, WordCountStore
-from registry.workspace.sealed_records import read_record, write_record
-from registry.workspace.workspace import Workspace
-from tokenizer_core import SplitPattern, Tokenizer, train_bpe
-from tokenizer_core.corpus import single_documents
-from tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.counting.chunk_counts import count_chunk, documents_between
-from tokenizer_core.evaluation.token_use import token_use
+from bpeline.registry import token_places
+from bpeline.registry.catalogue.records import ChunkRecord
+from bpeline.registry.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
+from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts.corpus_records import RecordedFile
+from bpeline.registry.word_counts.shards import SHARD_FORMAT, ShardFiles, shard_key
+from bpeline.registry.workspace.sealed_records import read_record, write_record
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
+from bpeline.tokenizer_core.corpus import single_documents
+from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
+from bpeline.tokenizer_core.corpus.documents import ChunkText
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, documents_between
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 
 END = "<|end|>"
 PATTERN = SplitPattern.parse(r"\S+|\s+")

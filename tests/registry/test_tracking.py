@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from registry.figures import draw_compression_curve, draw_token_lengths
-from registry.opening import Registry, open_registry, tracking_settings
-from registry.publishing.artifacts import FORMAT_FILES, all_files, format_files
-from registry.publishing.publication import CURVE_METRIC, Publication
-from registry.publishing.publish import publish_version
-from registry.publishing.registration import register_once
-from registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
-from registry.tracking.tracking import MlflowTracker
-from registry.tracking.ui_links import (
+from bpeline.registry.figures import draw_compression_curve, draw_token_lengths
+from bpeline.registry.opening import Registry, open_registry, tracking_settings
+from bpeline.registry.publishing.publish import publish_version
+from bpeline.registry.publishing.registration import register_once
+from bpeline.registry.records.publication import CURVE_METRIC, Publication
+from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.registry.tracking.ui_links import (
     comparison_link,
     experiment_link,
     model_link,
     run_link,
     ui_base,
 )
-from registry.workspace.ui_port import remember_ui_port
-from tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
+from bpeline.registry.version_files import FORMAT_FILES, all_files, format_files
+from bpeline.registry.workspace.ui_ports import remember_ui_port
+from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
 Made = Callable[..., Publication]
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from registry import configure, load_tokenizer, promote, publish_version
-from registry.catalogue.catalogue import Catalogue
-from registry.loading.references import ByAlias, ByNumber
-from registry.loading.resolution import StaleAlias, resolve_kept
-from registry.loading.resolved import recall
-from registry.opening import Registry, open_registry
-from registry.publishing.publication import Publication
-from registry.tracking.alias_lookup import tracked_alias
-from registry.tracking.tracking import MlflowTracker
-from tokenizer_core.errors import (
+from bpeline.registry import configure, load_tokenizer, promote, publish_version
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.loading.resolution import StaleAlias, resolve_kept
+from bpeline.registry.loading.resolved import recall
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.references import ByAlias, ByNumber
+from bpeline.registry.tracking.alias_lookup import tracked_alias
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.tokenizer_core.errors import (
     InvalidOption,
     RegistryUnreachable,
     StorageError,
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import sys
-from registry import configure, load_tokenizer
+from bpeline.registry import configure, load_tokenizer
 configure(workspace=sys.argv[1], tracking_uri=sys.argv[2])
 print(*[load_tokenizer(reference).digest for reference in sys.argv[3:]])
 print(*[name for name in ("mlflow", "sqlalchemy", "duckdb", "prefect") if name in sys.modules])
@@ -138,7 +138,7 @@ def test_what_was_resolved_before_is_loaded_without_any_registry(
     def unreachable(*_: object) -> None:
         raise RegistryUnreachable("it does not answer")
 
-    monkeypatch.setattr("registry.loading.resolution.tracked_alias", lambda *_: None)
+    monkeypatch.setattr("bpeline.registry.loading.resolution.tracked_alias", lambda *_: None)
     monkeypatch.setattr(*down, unreachable)
     with pytest.warns(StaleAlias, match="news/1"):
         assert load_tokenizer("news@champion").digest == news[0]

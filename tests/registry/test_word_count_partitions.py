@@ -13,11 +13,10 @@ from counted_chunks import READING, TEMPTING, counted, flip
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry.word_counts import partitions
-from registry.word_counts.store import ShardRef, WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
-from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+from bpeline.registry.word_counts import ShardRef, WordCountStore, partitions
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 WORDS = st.dictionaries(
     st.one_of(st.binary(min_size=1, max_size=3), st.sampled_from(sorted(TEMPTING))),

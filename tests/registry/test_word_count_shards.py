@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip
 
-from registry.word_counts import arrow_columns
-from registry.word_counts.store import ShardRef, ShardStatistics, WordCountStore, shard_key
-from registry.workspace.workspace import Workspace
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import CorruptFile
+from bpeline.registry.word_counts import (
+    ShardRef,
+    ShardStatistics,
+    WordCountStore,
+    arrow_columns,
+    shard_key,
+)
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import CorruptFile
 
 
 def test_a_shard_exists_when_its_record_does(store: WordCountStore, workspace: Workspace) -> None:

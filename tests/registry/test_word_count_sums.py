@@ -11,16 +11,20 @@ from counted_chunks import READING, TEMPTING, counted, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry.word_counts import store as word_count_store
-from registry.word_counts import tables as word_count_tables
-from registry.word_counts.store import ShardRef, TableHandle, WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts, concatenated
-from tokenizer_core.errors import EmptyCorpus, InvalidOption, StorageError
-from tokenizer_core.model.vocabulary import byte_order, token_bytes
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.trainers.bpe import learn_merges
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
+from bpeline.registry.word_counts import store as word_count_store
+from bpeline.registry.word_counts import tables as word_count_tables
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import (
+    WordCounts,
+    combine_word_counts,
+    concatenated,
+)
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, StorageError
+from bpeline.tokenizer_core.model.vocabulary import byte_order, token_bytes
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.trainers.bpe import learn_merges
 
 
 @pytest.fixture(params=["in memory", "by DuckDB"])

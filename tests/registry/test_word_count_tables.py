@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 
-from registry.word_counts import tables as word_count_tables
-from registry.word_counts.mixtures import WeighedShards, combine_sources
-from registry.word_counts.store import ShardRef, WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core.errors import CorruptFile, StorageError
+from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts import store as store_module
+from bpeline.registry.word_counts import tables as word_count_tables
+from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.errors import CorruptFile, StorageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,7 +117,7 @@ def test_what_duckdb_loses_is_noticed(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, changed: str
 ) -> None:
     if statement == "_UNWEIGHTED":  # DuckDB adds up
-        monkeypatch.setattr("registry.word_counts.store.sum_in_memory", lambda *_, **__: None)
+        monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
     head, query = getattr(word_count_tables, statement).split("AS", 1)
     key = store.put(counted({b"a": 5, b"b": 6}), READING)
     with monkeypatch.context() as patch:
@@ -174,10 +175,10 @@ def test_a_table_whose_surroundings_are_wrong_is_never_believed(
 KILLED_WHILE_STORING = """
 import os, sys
 from pathlib import Path
-from registry.word_counts.mixtures import WeighedShards, combine_sources
-from registry.word_counts.store import ShardRef, WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core.durable_files import Disk
+from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
+from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.durable_files import Disk
 workspace = Workspace(Path(sys.argv[1]))
 Disk.replace = lambda *_: os._exit(137)
 WordCountStore(workspace, threads=1).combine([ShardRef(sys.argv[2])])

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from registry.workspace import lock as workspace_lock
-from registry.workspace.processes import Process, birth_of, this_process
-from registry.workspace.workspace import Workspace
-from tokenizer_core.errors import CorruptFile, InvalidOption, StorageError, WorkspaceLocked
+from bpeline.registry.workspace import lock as workspace_lock
+from bpeline.registry.workspace.processes import Process, birth_of, this_process
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError, WorkspaceLocked
 
 ROOT = Path(__file__).parents[2]
 
 HOLD_THE_LOCK = """
 import sys, time
-from registry.workspace.workspace import Workspace
+from bpeline.registry.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]).lock("training 'news'") as held:
     held.doing("merging")
     print("held", flush=True)
@@ -32,7 +32,7 @@ with Workspace.open(sys.argv[1]).lock("training 'news'") as held:
 """
 HOLD_AND_FORK = """
 import os, sys, time
-from registry.workspace.workspace import Workspace
+from bpeline.registry.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]).lock("training 'news'"):
     child = os.fork()
     if child == 0:
@@ -256,7 +256,7 @@ def test_a_passing_sweep_does_not_look_like_a_run(tmp_path: Path) -> None:
 
 def test_processes_that_found_a_workspace_at_once_agree(tmp_path: Path) -> None:
     program = (
-        "import sys; from registry.workspace.workspace import Workspace; "
+        "import sys; from bpeline.registry.workspace.workspace import Workspace; "
         "Workspace.open(sys.argv[1])"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "home")]

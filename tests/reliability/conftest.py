@@ -16,7 +16,7 @@ import pytest
 from amounts import Amounts
 from zygote import Zygote
 
-from tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.digests import digest_of
 
 from .attempts import Attempts, encoding, publication, training
 

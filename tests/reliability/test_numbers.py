@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, counted, rows_of
 
-from registry.catalogue.catalogue import Catalogue
-from registry.catalogue.records import CountTable
-from registry.word_counts.store import ShardRef, WordCountStore
-from registry.workspace.workspace import Workspace
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import CorpusError, InvalidOption
-from tokenizer_core.model.vocabulary import byte_order
-from tokenizer_core.trainers.bpe import learn_merges
-from tokenizer_core.trainers.checkpoint import load_checkpoint
+from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.records import CountTable
+from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts import store as store_module
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import CorpusError, InvalidOption
+from bpeline.tokenizer_core.model.vocabulary import byte_order
+from bpeline.tokenizer_core.trainers.bpe import learn_merges
+from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
 
 from .conftest import Record
 
@@ -38,7 +39,7 @@ def test_a_count_is_exact_from_shard_to_row(
 ) -> None:
     """Two chunks add up to the bound, with ties where float64 sees some; by us, by DuckDB."""
     if not in_memory:  # as if the words did not fit
-        monkeypatch.setattr("registry.word_counts.store.sum_in_memory", lambda *_, **__: None)
+        monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
     for top in BOUNDS:
         walk(top, Workspace.open(place / str(top)))
         record.add("bounds")

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 from faulty_disk import Done, RecordingDisk
 
-from registry.workspace.sealed_records import read_record, write_record
-from tokenizer_core import Tokenizer
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption, MissingSource
-from tokenizer_core.shards.token_shards import TokenShards
-from tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from bpeline.registry.workspace.sealed_records import read_record, write_record
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption, MissingSource
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 from .conftest import Record
 

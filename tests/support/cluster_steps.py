@@ -7,9 +7,9 @@ import signal
 import time
 from pathlib import Path
 
-from flows import progress
-from flows.steps import raise_if_stopped, step
-from tokenizer_core.errors import InvalidUtf8
+from bpeline.flows.running import progress
+from bpeline.flows.running.steps import raise_if_stopped, step
+from bpeline.tokenizer_core.errors import InvalidUtf8
 
 
 @step(name="tell")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import zstandard
 
-from tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
-from tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 GPT2 = SplitPattern.named("gpt2")
 SPECIALS = ("<|endoftext|>", "<|end", "of text|>")

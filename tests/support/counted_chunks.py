@@ -7,12 +7,12 @@ from pathlib import Path
 
 import duckdb
 
-from registry.word_counts.store import TableHandle
-from tokenizer_core.corpus.chunking import Chunk
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.counting.chunk_counts import ChunkCounts
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.digests import digest_of
+from bpeline.registry.word_counts import TableHandle
+from bpeline.tokenizer_core.corpus.chunking import Chunk
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.digests import digest_of
 
 READING = digest_of("a reading")
 _FILE = SourceFile("/corpus/a.txt", "corpus", "text", None, 1, 2, 3, 4)

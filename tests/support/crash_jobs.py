@@ -14,13 +14,13 @@ from typing import Any
 from disturbed import disturbed
 from workspace_state import sha256, swept_state_of
 
-from flows.resume import publish_waiting as flow_publish_waiting
-from flows.train_tokenizer import train_tokenizer
-from registry import load_tokenizer, promote
-from registry.opening import open_registry
-from registry.workspace.retention import remove_leftovers as registry_remove_leftovers
-from tokenizer_core.errors import RegistryUnreachable
-from tokenizer_core.shards.token_shards import TokenShards
+from bpeline.flows.resume import publish_waiting as flow_publish_waiting
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.registry import load_tokenizer, promote
+from bpeline.registry.opening import open_registry
+from bpeline.registry.retention import remove_leftovers as registry_remove_leftovers
+from bpeline.tokenizer_core.errors import RegistryUnreachable
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 NAME, VOCAB_SIZE, END = "news", 330, "<|endoftext|>"
 

@@ -18,7 +18,7 @@ from faulty_disk import CountingDisk, CrashingDisk, FailingDisk, running_on
 from workspace_state import state_of
 from wrong_clock import wrong_clock
 
-from registry import environment
+from bpeline.registry import environment
 
 NOBODY = "http://127.0.0.1:9"  # a tracking server that refuses at once
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.durable_files import DURABLE, Content, Disk
+from bpeline.tokenizer_core.durable_files import DURABLE, Content, Disk
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 

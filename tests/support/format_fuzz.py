@@ -26,13 +26,13 @@ import tiktoken
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.formats import tiktoken as tiktoken_format
-from tokenizer_core.splitting.named_patterns import NAMED_PATTERNS
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.formats import tiktoken as tiktoken_format
+from bpeline.tokenizer_core.splitting.named_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "<fim middle>", "。<é>")
 # Where one special token begins with another, tiktoken takes either, as its hash table has it.

@@ -12,8 +12,8 @@ from typing import Any
 
 from mlflow_tables import copy_database
 
-from registry import environment
-from registry.opening import Registry, open_registry
+from bpeline.registry import environment
+from bpeline.registry.opening import Registry, open_registry
 
 
 class KeptRegistry:

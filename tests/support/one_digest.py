@@ -17,8 +17,8 @@ def main() -> None:
     parser.add_argument("cell", type=json.loads)
     cell = parser.parse_args().cell
     os.umask(cell["umask"])
-    from tokenizer_core import Tokenizer, count_words, train_bpe
-    from tokenizer_core.trainers.checkpoint import load_checkpoint
+    from bpeline.tokenizer_core import Tokenizer, count_words, train_bpe
+    from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
 
     text = (Path(cell["corpus"])).read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:

@@ -17,7 +17,7 @@ from loopback import asked, free_ports
 
 ROOT = Path(__file__).parents[2]
 PREFECT = [sys.executable, "-m", "prefect"]
-BPELINE = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+BPELINE = [sys.executable, "-c", "from bpeline.flows.cli.main import main; main()"]
 
 
 class PrefectServer:

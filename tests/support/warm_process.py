@@ -21,11 +21,11 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.util import LRUCache
 from witness_jobs import fresh_workspace, make_corpus, read_version
 
-import flows.training.publish
-from registry import environment
-from registry.exports import certificate_texts
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.trainers import checkpoint_schedule, learning
+from bpeline.flows.steps import publishing
+from bpeline.registry import environment
+from bpeline.registry.exports import sample_texts as certificate_texts
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.trainers import checkpoint_schedule, learning
 
 MERGES_PER_CHECKPOINT = 20
 
@@ -39,7 +39,7 @@ def warm_up() -> None:
     )
     checkpoint_schedule._SECONDS = float("inf")
     # Matplotlib takes as long as all other steps together and keeps nothing of its own.
-    flows.training.publish.draw_figures = _drawn  # type: ignore[assignment]
+    publishing.draw_figures = _drawn  # type: ignore[assignment]
     # Exports are compared with other programs on thousands of texts: here on some.
     certificate_texts.MIXED, certificate_texts.MOST_TOKENS = 20, 50  # type: ignore[misc]
     _compile_statements_once()

@@ -23,15 +23,15 @@ from crash_jobs import END, NAME, VOCAB_SIZE, train, train_in
 from disturbed import connect
 from workspace_state import sha256, state_of, unsound
 
-from flows.versions.version_details import version_details
-from registry import environment, load_tokenizer, promote
-from registry.exports.exporting import export
-from registry.loading.references import parse_registered
-from registry.loading.resolution import resolve
-from registry.measured import evidence_for
-from registry.opening import open_registry
-from tokenizer_core.errors import BpelineError
-from tokenizer_core.shards.token_shards import TokenShards
+from bpeline.flows.versions.details import version_details
+from bpeline.registry import environment, load_tokenizer, promote
+from bpeline.registry.exporting import export
+from bpeline.registry.loading.resolution import resolve
+from bpeline.registry.measured import evidence_for
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import parse_registered
+from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 
 def make_corpus(place: str, *, files: int = 3) -> str:

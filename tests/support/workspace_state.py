@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from registry.opening import open_registry
-from registry.word_counts.store import WordCountStore
-from tokenizer_core.durable_files import is_temporary
-from tokenizer_core.trainers.checkpoint import load_checkpoint
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.tokenizer_core.durable_files import is_temporary
+from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
 
 # Of a version's and an outbox record's JSON what tells of the run and not of its result.
 _VOLATILE = {"seal", "workers", "run", "run_id", "created_at", "mlflow_run_id", "seconds", "report"}

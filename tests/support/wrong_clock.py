@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from registry.catalogue import records
+from bpeline.registry.catalogue import records
 
 _YEARS = (-30, 80)  # from now: from before 2000 to beyond 2038
 _SECONDS_A_YEAR = 31_556_952

@@ -204,8 +204,8 @@ def _told(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import crash_jobs
     import witness_jobs
 
-    from flows.terminable import terminable
-    from tokenizer_core.errors import BpelineError
+    from bpeline.flows.running.termination import terminable
+    from bpeline.tokenizer_core.errors import BpelineError
 
     try:
         found = getattr(crash_jobs, job, None) or getattr(witness_jobs, job)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "<fim middle>")
 

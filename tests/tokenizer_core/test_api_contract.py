@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tokenizer_core.encoding.short_texts import SHORT_TEXT
-from tokenizer_core.encoding.text_input import utf8_of
-from tokenizer_core.errors import InvalidOption, InvalidSpecialToken, UnknownToken
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.encoding.short_texts import SHORT_TEXT
+from bpeline.tokenizer_core.encoding.text_input import utf8_of
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, UnknownToken
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END, A, AB = "<|endoftext|>", "<|a|>", "<|a|><|b|>"
 FAMILY = "👩\u200d👩\u200d👧\u200d👦"  # seven code points, one picture

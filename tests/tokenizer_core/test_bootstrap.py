@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.bootstrap import relative_change
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.bootstrap import relative_change
 
 
 def test_two_documents_give_the_interval_of_their_four_draws() -> None:

@@ -14,16 +14,18 @@ import pytest
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import models, pre_tokenizers, trainers
 
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import (
-    InvalidOption,
-    InvalidSpecialToken,
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.model.vocabulary import (
+    TIE_BREAKS,
+    byte_order,
+    to_printable,
+    token_bytes,
 )
-from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, to_printable, token_bytes
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.trainers import progress
-from tokenizer_core.trainers.bpe import (
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.trainers import progress
+from bpeline.tokenizer_core.trainers.bpe import (
     LearnedMerges,
     TrainingProgress,
     learn_merges,

@@ -14,21 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference_training as reference
-from tokenizer_core.algorithms import FrequencyBpe
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import EmptyCorpus, InvalidOption
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers import merge_engine, scoring_engine
-from tokenizer_core.trainers.characters import (
+from bpeline.tokenizer_core import reference_training as reference
+from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers import merge_engine, scoring_engine
+from bpeline.tokenizer_core.trainers.characters import (
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
     wordpiece_base,
 )
-from tokenizer_core.trainers.progress import TrainingProgress
-from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
-from tokenizer_core.trainers.symbol_words import words_that_go_on
+from bpeline.tokenizer_core.trainers.progress import TrainingProgress
+from bpeline.tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
+from bpeline.tokenizer_core.trainers.symbol_words import words_that_go_on
 
 TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 # Few letters, so that counts tie and runs overlap; characters of every length in UTF-8.
@@ -155,7 +155,7 @@ def test_frequency_bpe_numbers_tokens_by_frequency_and_loses_none() -> None:
 
 def reference_segmentation(words: dict[str, int], learned: reference.Learned) -> list[str]:
     """The symbols of all words, each word once, when all merges are applied in order."""
-    from tokenizer_core.reference_algorithms import merge_characters
+    from bpeline.tokenizer_core.reference_algorithms import merge_characters
 
     merges = [(left, right) for left, right, _ in learned]
     return [symbol for word in words for symbol in merge_characters(word, merges, "</w>")]

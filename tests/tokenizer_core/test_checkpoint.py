@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
-from tokenizer_core.trainers.checkpoint import (
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
+from bpeline.tokenizer_core.trainers.checkpoint import (
     Checkpoint,
     load_checkpoint,
     previous_path,

@@ -10,20 +10,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.corpus.chunking import Chunk
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sections_of
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.counting.chunk_counts import count_chunk, count_spans, documents_between
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
-from tokenizer_core.kernels.fingerprint import fingerprint_spans
-from tokenizer_core.kernels.word_keys import find_entry, table_shift
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus.chunking import Chunk
+from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.corpus.documents import ChunkText
+from bpeline.tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sections_of
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, count_spans, documents_between
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.word_keys import find_entry, table_shift
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 GPT2 = SplitPattern.named("gpt2")
 LETTERS = SplitPattern(regex=r"[a-z]+|[^a-z]")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
-from tokenizer_core import reference
-from tokenizer_core.corpus.chunking import Chunk, ChunkGroup, plan_chunk_groups, read_chunks
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.counting.chunk_counts import ChunkCounts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus.chunking import Chunk, ChunkGroup, plan_chunk_groups, read_chunks
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 ANY = SplitPattern(regex=r"\w+ ?|\W")  # a user's regex: nothing is known of its spaces
 

@@ -7,15 +7,15 @@ from collections import Counter
 import pytest
 import regex
 
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.errors import EmptyCorpus, InvalidUtf8
-from tokenizer_core.evaluation.comparison import (
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidUtf8
+from bpeline.tokenizer_core.evaluation.comparison import (
     compare_on,
     compare_vocabs,
     compare_words,
     first_diverging_merge,
 )
-from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 SPECIALS = ["<|end|>"]
 

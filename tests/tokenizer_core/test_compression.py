@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference_compression as reference
-from tokenizer_core.compression import compress, compress_block, expand
-from tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core import reference_compression as reference
+from bpeline.tokenizer_core.compression import compress, compress_block, expand
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 # Few different bytes, so that pairs overlap and nest; sometimes all of them, so that none is free.
 CONTENTS = st.one_of(

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.errors import CorpusError, InvalidOption, MissingSource, UnreadableSource
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.errors import (
+    CorpusError,
+    InvalidOption,
+    MissingSource,
+    UnreadableSource,
+)
 
 
 def make(directory: Path, *names: str) -> None:

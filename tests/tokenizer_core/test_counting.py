@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.corpus.sources import Source
-from tokenizer_core.counting.count_corpus import count_words
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus.sources import Source
+from bpeline.tokenizer_core.counting.count_corpus import count_words
+from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
     InvalidPattern,
@@ -23,8 +23,8 @@ from tokenizer_core.errors import (
     InvalidUtf8,
     MissingSource,
 )
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
 
 GPT2 = SplitPattern.named("gpt2").regex
 SPECIALS = ["<|endoftext|>"]
@@ -171,11 +171,11 @@ import numpy, sys
 from importlib import import_module
 from pkgutil import iter_modules
 from numba.core.dispatcher import Dispatcher
-from tokenizer_core import kernels
-from tokenizer_core.counting.count_corpus import compile_counting, count_words
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core import kernels
+from bpeline.tokenizer_core.counting.count_corpus import compile_counting, count_words
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
-names = [f"tokenizer_core.kernels.{module.name}" for module in iter_modules(kernels.__path__)]
+names = [f"{kernels.__name__}.{module.name}" for module in iter_modules(kernels.__path__)]
 modules = [import_module(name) for name in names]
 
 def compiled():

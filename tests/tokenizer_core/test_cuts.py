@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 import regex
 
-from tokenizer_core import reference
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.splitting.cut_pairs import cut_pairs
-from tokenizer_core.splitting.lone_spaces import SpacesFirst
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
+from bpeline.tokenizer_core.splitting.lone_spaces import SpacesFirst
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 SPECIALS = ("<|a|>", "<|a|><|b|>", "<|b|>", "x y", "aa", "\n")
 

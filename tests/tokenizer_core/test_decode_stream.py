@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer_core.errors import InvalidOption, UnknownToken
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 PLAIN = Tokenizer(
     {byte: bytes([byte]) for byte in range(256)} | {300: b"\xa9x", 301: b"\x9f\x91"}, []

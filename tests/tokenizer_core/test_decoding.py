@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core.encoding import decoding
-from tokenizer_core.encoding.decoding import Decoder
-from tokenizer_core.errors import UnknownToken
-from tokenizer_core.kernels import python_lists
+from bpeline.tokenizer_core.encoding import decoding
+from bpeline.tokenizer_core.encoding.decoding import Decoder
+from bpeline.tokenizer_core.errors import UnknownToken
+from bpeline.tokenizer_core.kernels import python_lists
 
 VOCAB = {byte: bytes([byte]) for byte in range(256)} | {
     300: "é".encode(),

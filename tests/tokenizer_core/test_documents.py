@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
-from tokenizer_core import reference
-from tokenizer_core.counting.chunk_counts import ChunkCounts
-from tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
+from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 
 
 def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import SplitPattern, Tokenizer, WordCounts, train_bpe
-from tokenizer_core.counting.word_counts import combine_word_counts
-from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.evaluation import drift
-from tokenizer_core.evaluation.drift import Figure, OwnText, TextDrift, drift_of
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
-from tokenizer_core.evaluation.metrics import evaluate
-from tokenizer_core.evaluation.word_drift import (
+from bpeline.tokenizer_core import SplitPattern, Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.counting.word_counts import combine_word_counts
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.evaluation import drift
+from bpeline.tokenizer_core.evaluation.drift import Figure, OwnText, TextDrift, drift_of
+from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.evaluation.metrics import evaluate
+from bpeline.tokenizer_core.evaluation.word_drift import (
     counts_in,
     divergence_draws,
     new_frequent_words,

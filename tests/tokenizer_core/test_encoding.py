@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding import long_texts
-from tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
-from tokenizer_core.errors import InvalidUtf8
-from tokenizer_core.kernels.encode_machine import LIMIT
-from tokenizer_core.kernels.encode_text import next_start
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.encoding import long_texts
+from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
+from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.kernels.encode_machine import LIMIT
+from bpeline.tokenizer_core.kernels.encode_text import next_start
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 IDENTITY = np.arange(256)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 

@@ -18,7 +18,7 @@ MEASURE = """
 import gc, json, sys
 from pathlib import Path
 import numpy as np
-from tokenizer_core import Tokenizer
+from bpeline.tokenizer_core import Tokenizer
 
 kind, how, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 units = {"a": "a", "spaces": " ", "newlines": "\\n", "ab": "ab", "digits": "1234567890",

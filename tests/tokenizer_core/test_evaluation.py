@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 import regex
 
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.evaluation.bootstrap import relative_change
-from tokenizer_core.evaluation.metric_names import (
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.evaluation.bootstrap import relative_change
+from bpeline.tokenizer_core.evaluation.metric_names import (
     BYTES_PER_TOKEN,
     CONFIDENCES,
     NAMES,
     POWER_OF_TOKENS,
     figures_of,
 )
-from tokenizer_core.evaluation.metrics import evaluate
-from tokenizer_core.evaluation.parity import parity, token_divergence
-from tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
-from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.evaluation.metrics import evaluate
+from bpeline.tokenizer_core.evaluation.parity import parity, token_divergence
+from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
+from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 GREEK = "Η ζωή είναι ωραία, και η θάλασσα μπλε. " * 40
 

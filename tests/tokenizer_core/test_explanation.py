@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

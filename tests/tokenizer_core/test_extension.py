@@ -7,12 +7,16 @@ import random
 import numpy as np
 import pytest
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption, InvalidSpecialToken, InvalidTokenizer
-from tokenizer_core.model.vocabulary import TIE_BREAKS
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import learn_merges, train_bpe
-from tokenizer_core.trainers.extension import certify_extension, extended, merges_to_continue
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, InvalidTokenizer
+from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import learn_merges, train_bpe
+from bpeline.tokenizer_core.trainers.extension import (
+    certify_extension,
+    extended,
+    merges_to_continue,
+)
 
 SPECIALS = ["<|end|>", "<|pad|>"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.errors import (
     CorruptFile,
     InvalidOption,
     InvalidSpecialToken,
@@ -21,11 +21,11 @@ from tokenizer_core.errors import (
     InvalidUtf8,
     MissingSource,
 )
-from tokenizer_core.shards.file_encoding import FileEncoding
-from tokenizer_core.shards.shard_formats import BIN
-from tokenizer_core.shards.shard_job import ShardJob
-from tokenizer_core.shards.token_shards import TokenShards
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.shards.file_encoding import FileEncoding
+from bpeline.tokenizer_core.shards.shard_formats import BIN
+from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 END = "<|endoftext|>"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tokenizer_core import freed_memory
-from tokenizer_core.freed_memory import return_freed_memory
+from bpeline.tokenizer_core import freed_memory
+from bpeline.tokenizer_core.freed_memory import return_freed_memory
 
 
 @pytest.fixture(autouse=True)

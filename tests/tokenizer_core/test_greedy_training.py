@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core import count_words
-from tokenizer_core import reference_algorithms as reference
-from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
-from tokenizer_core.trainers.characters import train_char_bpe
-from tokenizer_core.trainers.greedy import greedy_longest
+from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core import reference_algorithms as reference
+from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, GreedyLongest
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.trainers.characters import train_char_bpe
+from bpeline.tokenizer_core.trainers.greedy import greedy_longest
 
 END = "</w>"
 MERGES = 1500

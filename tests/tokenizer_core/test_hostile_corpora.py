@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 from corpus_files import GPT2
 
-from tokenizer_core import count_words, reference
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core import count_words, reference
+from bpeline.tokenizer_core.errors import (
     BpelineError,
     CorpusChanged,
     EmptyCorpus,
@@ -167,8 +167,8 @@ def test_links_to_files_are_followed_and_links_to_folders_are_not(tmp_path: Path
 
 AS_NOBODY = """
 import os, sys
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.errors import UnreadableSource
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.errors import UnreadableSource
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:

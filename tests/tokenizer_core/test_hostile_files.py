@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, WordPiece
-from tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
-from tokenizer_core.formats import bounded_files
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, FrequencyBpe, WordPiece
+from bpeline.tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
+from bpeline.tokenizer_core.formats import bounded_files
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -161,8 +161,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 LOADS = """
 import resource, sys
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     Tokenizer.load(sys.argv[1], sys.argv[2])
@@ -274,8 +274,8 @@ def test_merges_in_a_circle_are_refused(small: Tokenizer, tmp_path: Path) -> Non
 
 WATCHED = """
 import pathlib, sys
-from tokenizer_core.errors import BpelineError
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 for good in sys.argv[3:]:  # kernels are compiled, libraries and formats imported
     Tokenizer.load(good).encode("abc the")
 seen = []

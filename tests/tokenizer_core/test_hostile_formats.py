@@ -9,9 +9,9 @@ from typing import Any
 
 from audited import events_outside
 
-from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, WordPiece
-from tokenizer_core.formats import FORMATS, WRITTEN_ONLY
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, FrequencyBpe, WordPiece
+from bpeline.tokenizer_core.formats.known import FORMATS, WRITTEN_ONLY
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 READ = [name for name in FORMATS if name not in WRITTEN_ONLY.values()]
 OVER_BYTES = ("bpeline", "hf", "transformers", "gpt2", "tiktoken")
@@ -34,8 +34,8 @@ BESIDE = {
 }  # fmt: skip
 PREPARE = """
 from pathlib import Path
-from tokenizer_core.errors import BpelineError
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 good, hostile = map(Path, arguments)
 for path in good.iterdir():  # kernels are compiled, libraries and formats imported
     Tokenizer.load(path / FILED.get(path.name, ""), path.name).encode("abc the é")

@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import numpy as np
-from tokenizer_core.kernels.compilation import cache_directory, compiled_from_cache
-from tokenizer_core.kernels.fingerprint import scramble
+from bpeline.tokenizer_core.kernels.compilation import cache_directory, compiled_from_cache
+from bpeline.tokenizer_core.kernels.fingerprint import scramble
 print(scramble(np.uint64(5)), compiled_from_cache(scramble), cache_directory() is not None)
 """
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_a_private_directory_is_not_used(tmp_path: Path) -> None:
 def test_the_directory_of_another_user_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tokenizer_core.kernels import compilation
+    from bpeline.tokenizer_core.kernels import compilation
 
     monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
     find = compilation.cache_directory.__wrapped__

@@ -19,9 +19,9 @@ import pytest
 import zstandard
 from corpus_files import GPT2
 
-from tokenizer_core import count_words, reference
-from tokenizer_core.corpus import documents
-from tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core import count_words, reference
+from bpeline.tokenizer_core.corpus import documents
+from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,8 +82,8 @@ def test_what_other_fields_say_is_no_matter_and_of_two_texts_the_last_counts(
 
 COUNTS = """
 import resource, sys
-from tokenizer_core import count_words
-from tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.errors import BpelineError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     count_words([sys.argv[1]], pattern="gpt2")

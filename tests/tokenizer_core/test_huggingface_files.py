@@ -21,10 +21,10 @@ from tokenizers import (
     trainers,
 )
 
-from tokenizer_core.errors import InvalidPattern, InvalidTokenizer
-from tokenizer_core.formats import tiktoken as tiktoken_format
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.formats import tiktoken as tiktoken_format
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Change = Callable[[Any], object]
 ENGLISH = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -10,11 +10,8 @@ import pytest
 import tokenizers
 from json_files import Change, rewrite
 
-from tokenizer_core.errors import (
-    InvalidPattern,
-    InvalidTokenizer,
-)
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer_core import Tokenizer
-from tokenizer_core.corpus.sources import find_source_files, sources_of
-from tokenizer_core.errors import InvalidOption, InvalidUtf8, MissingSource
-from tokenizer_core.shards.file_encoding import file_encoding_of
-from tokenizer_core.shards.ids_in_memory import gather_files
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidUtf8, MissingSource
+from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
+from bpeline.tokenizer_core.shards.ids_in_memory import gather_files
 
 END = "<|endoftext|>"
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tokenizers
 
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.evaluation.metrics import evaluate
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.evaluation.metrics import evaluate
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}

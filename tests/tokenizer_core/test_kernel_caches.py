@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core.kernels import compilation
-from tokenizer_core.kernels.compilation import (
+from bpeline.tokenizer_core.kernels import compilation
+from bpeline.tokenizer_core.kernels.compilation import (
     cache_directory,
     cache_state,
     remove_unused_caches,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer_core import Tokenizer
-from tokenizer_core.errors import InvalidUtf8
-from tokenizer_core.evaluation.measuring import TextSize, added, measure
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.evaluation.measuring import TextSize, added, measure
 
 BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
 SPACES = [chr(point) for point in range(sys.maxunicode + 1) if chr(point).isspace()]

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import CorpusError
-from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, token_bytes
-from tokenizer_core.trainers import merge_engine
-from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import CorpusError
+from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, token_bytes
+from bpeline.tokenizer_core.trainers import merge_engine
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
 
 ALPHABETS = (b"ab", b"abc", b"xy", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\xa1")
 

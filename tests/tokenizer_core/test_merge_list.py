@@ -7,9 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
-from tokenizer_core import Tokenizer
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.model.merge_list import MergeList, find_merges
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.model.merge_list import MergeList, find_merges
 
 LONG = b"abcdefghijklmnopqrstuvwxyz"
 VOCAB = {i: bytes([i]) for i in range(256)} | {

@@ -14,9 +14,9 @@ BYTES_PER_SYMBOL = 40
 MEASURE = """
 import gc, json, sys
 import numpy as np
-from tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
-from tokenizer_core.model.vocabulary import TIE_BREAKS
-from tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
+from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
 
 SIZE = 3_000_000
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import EmptyCorpus, InvalidUtf8
-from tokenizer_core.evaluation import measuring
-from tokenizer_core.evaluation.metrics import CompressionReport, evaluate
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidUtf8
+from bpeline.tokenizer_core.evaluation import measuring
+from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, evaluate
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.morphology import (
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.morphology import (
     BoundaryScores,
     GoldWord,
     boundary_scores,
     read_gold,
 )
-from tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
+from bpeline.tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
 
 GOLD = [
     GoldWord("unhappy", ("un", "happy")),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

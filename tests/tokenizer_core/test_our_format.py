@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 from json_files import Change, rewrite
 
-from tokenizer_core.errors import (
-    CorruptFile,
-    InvalidTokenizer,
-    MissingSource,
-)
-from tokenizer_core.formats import bounded_files, bpeline
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
+from bpeline.tokenizer_core.formats import bounded_files, bpeline
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def test_golden_encodings_and_provenance_are_kept(small: Tokenizer, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tokenizer_core.encoding.padding import pad
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.encoding.padding import pad
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BATCH = [[1, 2, 3], [], [4]]
 

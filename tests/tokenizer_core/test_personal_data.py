@@ -6,7 +6,12 @@ import time
 
 import pytest
 
-from tokenizer_core.evaluation.personal_data import KINDS, MEANINGS, kind_of, suspicious_tokens
+from bpeline.tokenizer_core.evaluation.personal_data import (
+    KINDS,
+    MEANINGS,
+    kind_of,
+    suspicious_tokens,
+)
 
 FOUND = {
     "email": [

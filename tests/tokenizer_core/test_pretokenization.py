@@ -14,15 +14,15 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
-from tokenizer_core.errors import InvalidPattern
-from tokenizer_core.splitting.pretokenization import (
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.errors import InvalidPattern
+from bpeline.tokenizer_core.splitting.pretokenization import (
     mark_kept_and_dropped,
     mark_pre_tokens,
     pre_tokens,
 )
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 _ENGLISH = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 PUBLISHED: dict[str, tuple[str, ...]] = {  # several: each cuts the pieces of the one before

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core import processors
-from tokenizer_core.processors import machine_memory
+from bpeline.tokenizer_core import processors
+from bpeline.tokenizer_core.processors import machine_memory
 
 
 def test_the_memory_of_a_container_is_less_than_that_of_its_machine(

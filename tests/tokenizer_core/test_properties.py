@@ -18,12 +18,12 @@ from amounts import Amounts, numbers
 from corpus_files import counted, words_of, write
 from tempting_texts import tempting_texts
 
-from tokenizer_core import reference
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "\n\n")
 PATTERNS = ("gpt2", "cl100k", "o200k")

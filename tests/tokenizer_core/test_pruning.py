@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.model.pruning import (
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.model.pruning import (
     RARE,
     UNREACHABLE,
     PrunePlan,
@@ -19,8 +19,8 @@ from tokenizer_core.model.pruning import (
     require_something,
     token_counts,
 )
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

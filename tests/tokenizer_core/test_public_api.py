@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import tokenizer_core
+from bpeline import tokenizer_core
 
 
 def test_the_public_names_are_these_and_all_can_be_imported() -> None:

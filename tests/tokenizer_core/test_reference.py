@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tokenizer_core import reference
+from bpeline.tokenizer_core import reference
 
 # The worked example of Sennrich et al. (2016) with `_` as the end-of-word symbol.
 TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}

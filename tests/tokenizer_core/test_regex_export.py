@@ -6,9 +6,9 @@ import pytest
 import regex
 from tokenizers import Regex, pre_tokenizers
 
-from tokenizer_core import reference
-from tokenizer_core.errors import InvalidPattern
-from tokenizer_core.splitting.regex_export import respelled_for_export
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.errors import InvalidPattern
+from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export
 
 WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
 TEXTS = [

@@ -20,15 +20,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.counting.count_corpus import count_words
-from tokenizer_core.errors import BpelineError, InvalidPattern, PatternExceedsLimit, WorkerLost
-from tokenizer_core.splitting import pretokenization, regex_processes
-from tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
-from tokenizer_core.splitting.regex_processes import Limits, mark_by_regex
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.count_corpus import count_words
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    InvalidPattern,
+    PatternExceedsLimit,
+    WorkerLost,
+)
+from bpeline.tokenizer_core.splitting import pretokenization, regex_processes
+from bpeline.tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
+from bpeline.tokenizer_core.splitting.regex_processes import Limits, mark_by_regex
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_KERNEL = [
@@ -281,9 +286,9 @@ def test_a_fork_has_processes_of_its_own() -> None:
 
 PARENT = r"""
 import sys, threading
-from tokenizer_core.splitting import regex_processes
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.splitting import regex_processes
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 pre_tokens("a b", SplitPattern(r"\b\w+"))
 if sys.argv[1] == "busy":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import regex
 
-from tokenizer_core.splitting.regex_syntax import (
+from bpeline.tokenizer_core.splitting.regex_syntax import (
     Characters,
     Choice,
     Next,

@@ -16,13 +16,18 @@ import pytest
 import zstandard
 from s3_server import SECRET, S3Server
 
-from tokenizer_core import count_words, remote_files
-from tokenizer_core.corpus import source_bytes
-from tokenizer_core.corpus.source_bytes import open_source
-from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
-from tokenizer_core.errors import CorpusChanged, InvalidOption, MissingSource, UnreadableSource
-from tokenizer_core.remote_files import RangeReader, describe
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import count_words, remote_files
+from bpeline.tokenizer_core.corpus import source_bytes
+from bpeline.tokenizer_core.corpus.source_bytes import open_source
+from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.errors import (
+    CorpusChanged,
+    InvalidOption,
+    MissingSource,
+    UnreadableSource,
+)
+from bpeline.tokenizer_core.remote_files import RangeReader, describe
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -307,8 +312,8 @@ def test_ranges_are_asked_for_once_and_bounded(put: Put, monkeypatch: pytest.Mon
 def test_local_files_import_no_fsspec(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(TEXT)
     program = (
-        "import sys; from tokenizer_core.corpus.sources import *; "
-        "from tokenizer_core.corpus.source_bytes import open_source; "
+        "import sys; from bpeline.tokenizer_core.corpus.sources import *; "
+        "from bpeline.tokenizer_core.corpus.source_bytes import open_source; "
         "open_source(find_source_files([Source(sys.argv[1])])[0], 1).take(0, 10); "
         "print('fsspec' in sys.modules)"
     )

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
-from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, token_bytes
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.trainers.bpe import learn_merges, settings_digest, train_bpe
-from tokenizer_core.trainers.required_tokens import required_merges
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order, token_bytes
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.trainers.bpe import learn_merges, settings_digest, train_bpe
+from bpeline.tokenizer_core.trainers.required_tokens import required_merges
 
 WORDS = {b"low": 5, b" lower": 2, b" newest": 6, b" widest": 3, b"abcabc": 4}
 Merges = list[tuple[bytes, bytes]]
@@ -179,7 +179,7 @@ def test_what_is_one_pre_token_depends_on_the_pattern() -> None:
 def test_a_special_token_that_is_ordinary_is_refused_before_anything_is_learned(
     special: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tokenizer_core.trainers import bpe
+    from bpeline.tokenizer_core.trainers import bpe
 
     def learn(*_: object, **__: object) -> None:
         raise AssertionError("training began")
@@ -199,7 +199,7 @@ def test_a_special_token_that_is_ordinary_is_refused_before_anything_is_learned(
 def test_a_special_token_inside_a_word_is_refused_and_the_word_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tokenizer_core.trainers import bpe
+    from bpeline.tokenizer_core.trainers import bpe
 
     monkeypatch.setattr(bpe, "MergeEngine", None)
     with pytest.raises(InvalidSpecialToken, match="' newest'"):

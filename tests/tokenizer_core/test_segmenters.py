@@ -19,26 +19,26 @@ from segmented_texts import (
     text_of,
 )
 
-from tokenizer_core import count_words
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.errors import (
     BpelineError,
     InvalidInput,
     InvalidPattern,
     PatternExceedsLimit,
     SegmenterUnavailable,
 )
-from tokenizer_core.splitting import segmented_text, segmenters
-from tokenizer_core.splitting.cut_pairs import cut_pairs
-from tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
-from tokenizer_core.splitting.regex_processes import Cutter, Limits, _processes, ask
-from tokenizer_core.splitting.regex_worker import SEGMENTER
-from tokenizer_core.splitting.segmenters import SEGMENTERS
-from tokenizer_core.splitting.segmenting import parts_of_line
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.splitting import segmented_text, segmenters
+from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
+from bpeline.tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
+from bpeline.tokenizer_core.splitting.regex_processes import Cutter, Limits, _processes, ask
+from bpeline.tokenizer_core.splitting.regex_worker import SEGMENTER
+from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS
+from bpeline.tokenizer_core.splitting.segmenting import parts_of_line
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.bpe import train_bpe
 
 NAMES = [
     pytest.param("jieba", marks=needs_jieba),

@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tokenizer_core.corpus.sources import find_source_files, sources_of
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.shards.file_counts import count_files
-from tokenizer_core.shards.file_encoding import file_encoding_of
-from tokenizer_core.shards.shard_formats import BIN
-from tokenizer_core.shards.shard_job import ShardJob
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.characters import Sentences, train_char_bpe, train_frequency_bpe
+from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.shards.file_counts import count_files
+from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
+from bpeline.tokenizer_core.shards.shard_formats import BIN
+from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.characters import (
+    Sentences,
+    train_char_bpe,
+    train_frequency_bpe,
+)
 
 SEPARATOR = "\n<|end|>\n"
 WORDS = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3, b".": 9, "é".encode(): 2}

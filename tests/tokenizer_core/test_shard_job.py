@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 import zstandard
 
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
-from tokenizer_core.shards.file_encoding import file_encoding_of
-from tokenizer_core.shards.shard_formats import BIN, NPY
-from tokenizer_core.shards.shard_job import ShardJob, _alone_in
-from tokenizer_core.shards.token_shards import TokenShards
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
+from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
+from bpeline.tokenizer_core.shards.shard_formats import BIN, NPY
+from bpeline.tokenizer_core.shards.shard_job import ShardJob, _alone_in
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 SHARD = 1_000
@@ -240,9 +240,9 @@ def test_an_unknown_format_is_refused_before_anything_is_written(
 
 _PROGRAM = """
 import os, sys
-from tokenizer_core import Tokenizer
-from tokenizer_core.corpus.sources import Source, find_source_files
-from tokenizer_core.durable_files import Disk
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.durable_files import Disk
 left = [int(sys.argv[1])]
 replace = Disk.replace
 def dies(self, source, target):

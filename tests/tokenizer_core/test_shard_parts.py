@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tokenizer_core.corpus.sources import SourceFile, find_source_files, sources_of
-from tokenizer_core.errors import InvalidOption, WorkspaceLocked
-from tokenizer_core.shards.file_encoding import file_encoding_of
-from tokenizer_core.shards.shard_formats import BIN
-from tokenizer_core.shards.shard_job import ShardJob
-from tokenizer_core.shards.shard_plan import ShardPart, plan_parts
-from tokenizer_core.shards.token_shards import ShardRecord
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.corpus.sources import SourceFile, find_source_files, sources_of
+from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
+from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
+from bpeline.tokenizer_core.shards.shard_formats import BIN
+from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_plan import ShardPart, plan_parts
+from bpeline.tokenizer_core.shards.token_shards import ShardRecord
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 SHARD = 1_000

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tokenizer_core.encoding import encoding_memory
-from tokenizer_core.encoding.encoding_memory import SharedWords, WordTable
-from tokenizer_core.encoding.merge_encoding import BytePairEncoder
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.encoding import encoding_memory
+from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordTable
+from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 IDENTITY = np.arange(256)
 THREADS = 6

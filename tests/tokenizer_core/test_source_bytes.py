@@ -12,10 +12,10 @@ import pytest
 import zstandard
 from corpus_files import GPT2, READING, SPECIALS, counted, file_of, words_of, write
 
-from tokenizer_core import reference
-from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
-from tokenizer_core.errors import CorpusChanged, InvalidUtf8, UnreadableSource
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.errors import CorpusChanged, InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core.text import Text
 
 
 def test_several_members_are_one_text(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_is_not_compressed_at_all_is_refused(tmp_path: Path) -> None:
 def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tokenizer_core.corpus.source_bytes._RATIO_MATTERS_FROM", 1 << 20)
+    monkeypatch.setattr("bpeline.tokenizer_core.corpus.source_bytes._RATIO_MATTERS_FROM", 1 << 20)
     file = write(tmp_path / name, bytes(20 << 20))
     with pytest.raises(UnreadableSource, match="bomb"):
         counted(file, 1 << 20)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
-from tokenizer_core.counting.source_weights import millionths, weighted, weights_at
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.source_weights import millionths, weighted, weights_at
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.errors import InvalidOption
 
 COUNTS = st.one_of(st.integers(1, 9), st.integers(1, 2**42), st.sampled_from([2**53 + 1, 10**6]))
 WORDS = st.dictionaries(st.binary(min_size=1, max_size=2), COUNTS, max_size=8)

@@ -6,11 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tokenizer_core.errors import (
-    InvalidOption,
-    InvalidSpecialToken,
-)
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 

@@ -10,10 +10,10 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
-from tokenizer_core.errors import InvalidSpecialToken
-from tokenizer_core.model.special_tokens import find_special_tokens, validate_special_tokens
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.errors import InvalidSpecialToken
+from bpeline.tokenizer_core.model.special_tokens import find_special_tokens, validate_special_tokens
+from bpeline.tokenizer_core.text import Text
 
 END = b"<|endoftext|>"
 

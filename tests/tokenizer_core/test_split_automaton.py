@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import regex
 
-from tokenizer_core import reference
-from tokenizer_core.splitting import split_automaton
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.splitting.split_automaton import SplitAutomaton
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.splitting.unicode_classes import all_characters
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.splitting import split_automaton
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.splitting.unicode_classes import all_characters
+from bpeline.tokenizer_core.text import Text
 
 ALPHABET = "ab1 \né"
 ATOMS = ["a", "b", "1", " ", r"\n", "é", "[ab]", "[^a]", r"[^\s]", r"\s", r"\S", r"\w", r"\d", ".",

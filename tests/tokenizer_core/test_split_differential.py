@@ -15,10 +15,10 @@ import regex
 from amounts import Amounts
 from tempting_texts import tempting_texts
 
-from tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
-from tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 NAMES = [*NAMED_PATTERNS, *DROPPING_PATTERNS]
 USERS = [

@@ -13,16 +13,16 @@ import tiktoken
 from tiktoken_ext import openai_public
 from tokenizers import Regex, pre_tokenizers
 
-from tokenizer_core import reference
-from tokenizer_core.errors import InvalidOption, InvalidPattern
-from tokenizer_core.splitting import split_patterns
-from tokenizer_core.splitting.named_patterns import (
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.splitting import split_patterns
+from bpeline.tokenizer_core.splitting.named_patterns import (
     DROPPING_PATTERNS,
     NAMED_PATTERNS,
     OTHER_SPELLINGS,
 )
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.splitting.split_patterns import MAX_REGEX_BYTES, SplitPattern
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.split_patterns import MAX_REGEX_BYTES, SplitPattern
 
 # As tiktoken publishes them, and older spellings in wide use.
 PUBLISHED = [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core.kernels.memory import PADDING
-from tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 
 # First, last and neighbouring values of every range that the definition of UTF-8 names.
 EDGES = bytes.fromhex("00 41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")

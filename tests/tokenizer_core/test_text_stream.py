@@ -9,12 +9,12 @@ import pytest
 import regex
 from tempting_texts import tempting_texts
 
-from tokenizer_core import reference
-from tokenizer_core.encoding import text_stream
-from tokenizer_core.encoding.special_policy import SpecialPolicy
-from tokenizer_core.encoding.text_stream import cut_stream
-from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.encoding import text_stream
+from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy
+from bpeline.tokenizer_core.encoding.text_stream import cut_stream
+from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

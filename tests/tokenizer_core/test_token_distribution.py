@@ -8,9 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.parity import parity, token_divergence
-from tokenizer_core.evaluation.token_distribution import TokenDistribution, token_distribution
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.parity import parity, token_divergence
+from bpeline.tokenizer_core.evaluation.token_distribution import (
+    TokenDistribution,
+    token_distribution,
+)
 
 
 def of(counts: list[int], vocab_size: int | None = None) -> TokenDistribution:

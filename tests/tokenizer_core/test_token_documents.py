@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from corpus_files import GPT2, write
 
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.rereading import read_again
-from tokenizer_core.counting.chunk_counts import count_chunk
-from tokenizer_core.evaluation import made_tokens, token_documents
-from tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree
-from tokenizer_core.evaluation.token_documents import made_in_one_document
-from tokenizer_core.evaluation.token_use import token_use
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.documents import ChunkText
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.rereading import read_again
+from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
+from bpeline.tokenizer_core.evaluation import made_tokens, token_documents
+from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree
+from bpeline.tokenizer_core.evaluation.token_documents import made_in_one_document
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
 
 END = "<|end|>"
 READING = Reading(GPT2, (END,))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import regex
 
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.compression_curve import knee
-from tokenizer_core.evaluation.token_usage import token_usage
-from tokenizer_core.evaluation.token_use import token_use
-from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.compression_curve import knee
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
+from bpeline.tokenizer_core.evaluation.usage_counts import token_usage
+from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 SPECIALS = ["<|end|>", "<|pad|>"]
 
@@ -64,7 +64,7 @@ def test_the_count_of_most_tokens_is_given_at_every_size(
 
 
 def test_other_algorithms_are_refused() -> None:
-    from tokenizer_core.trainers.characters import train_char_bpe
+    from bpeline.tokenizer_core.trainers.characters import train_char_bpe
 
     words = WordCounts.from_mapping({b"low": 2}, "whitespace")
     other = train_char_bpe(words, 1)

@@ -6,13 +6,9 @@ from collections import Counter
 
 import pytest
 
-from tokenizer_core import Tokenizer, WordCounts, train_bpe
-from tokenizer_core.evaluation.token_use import (
-    TokenUse,
-    byte_counts,
-    token_use,
-)
-from tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.evaluation.tokens_in_use import TokenUse, byte_counts, token_use
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +96,7 @@ def test_no_words_use_nothing(tokenizer: Tokenizer) -> None:
 
 
 def test_bytes_are_counted_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tokenizer_core.evaluation import token_use as module
+    from bpeline.tokenizer_core.evaluation import tokens_in_use as module
 
     monkeypatch.setattr(module, "_WORDS_AT_A_TIME", 2)
     many = 2**60 + 1

@@ -15,19 +15,19 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference
-from tokenizer_core.encoding import text_stream
-from tokenizer_core.encoding.special_policy import SpecialPolicy
-from tokenizer_core.encoding.text_stream import cut_stream
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.encoding import text_stream
+from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy
+from bpeline.tokenizer_core.encoding.text_stream import cut_stream
+from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidSpecialToken,
     InvalidUtf8,
     UnknownToken,
 )
-from tokenizer_core.formats.tiktoken import encoding_arguments
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.formats.tiktoken import encoding_arguments
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MakeTokenizer = Callable[..., Tokenizer]
 END = "<|endoftext|>"

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from amounts import Amounts, numbers
 
-from tokenizer_core import reference
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order
-from tokenizer_core.trainers import merge_engine
-from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order
+from bpeline.tokenizer_core.trainers import merge_engine
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
 
 Words = dict[bytes, int]
 Merges = list[tuple[bytes, bytes]]

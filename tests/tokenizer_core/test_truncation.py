@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from tempting_texts import tempting_texts
 
-from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

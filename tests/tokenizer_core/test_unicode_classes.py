@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 import regex
 
-from tokenizer_core.kernels.character_masks import (
+from bpeline.tokenizer_core.kernels.character_masks import (
     ALTERNATING,
     CASELESS,
     CLASS_RANGES,
@@ -19,8 +19,12 @@ from tokenizer_core.kernels.character_masks import (
     WHITE_SPACE,
     _sequences,
 )
-from tokenizer_core.splitting import unicode_classes
-from tokenizer_core.splitting.unicode_classes import class_runs, class_table, unicode_classes_digest
+from bpeline.tokenizer_core.splitting import unicode_classes
+from bpeline.tokenizer_core.splitting.unicode_classes import (
+    class_runs,
+    class_table,
+    unicode_classes_digest,
+)
 
 CLASSES = {
     UPPER: regex.compile(r"\p{Lu}|\p{Lt}"),

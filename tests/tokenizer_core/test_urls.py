@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tokenizer_core.urls import is_url, without_secrets
+from bpeline.tokenizer_core.urls import is_url, without_secrets
 
 
 @pytest.mark.parametrize(

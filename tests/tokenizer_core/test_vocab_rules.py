@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tokenizer_core.errors import (
+from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidPattern,
     InvalidSpecialToken,
     InvalidTokenizer,
 )
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 AB = (b"a", b"b")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
-from tokenizer_core import reference
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.vocabulary import (
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model.vocabulary import (
     TIE_BREAKS,
     byte_order,
     bytes_of_printable,

@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from tokenizer_core import warm_up
-from tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core import warm_up
+from bpeline.tokenizer_core.errors import BpelineError
 
 WARM_UP_EVERYTHING = """
 from importlib import import_module
 from pkgutil import iter_modules
 from numba.core.dispatcher import Dispatcher
-from tokenizer_core import kernels
-from tokenizer_core.warm_up import WARM_UPS, warm_up
+from bpeline.tokenizer_core import kernels
+from bpeline.tokenizer_core.warm_up import WARM_UPS, warm_up
 
 for name, _ in WARM_UPS:
     warm_up(name)
 found, called, reached = {}, set(), set()
 for module in iter_modules(kernels.__path__):
-    for name, value in vars(import_module(f"tokenizer_core.kernels.{module.name}")).items():
+    for name, value in vars(import_module(f"bpeline.tokenizer_core.kernels.{module.name}")).items():
         if isinstance(value, Dispatcher):
             found[value.py_func] = value
             if value.signatures:

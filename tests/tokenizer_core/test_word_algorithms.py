@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer_core import reference_algorithms as reference
-from tokenizer_core.algorithms import (
+from bpeline.tokenizer_core import reference_algorithms as reference
+from bpeline.tokenizer_core.algorithms.kinds import (
     CharacterBpe,
     FrequencyBpe,
     GreedyLongest,
@@ -21,8 +21,8 @@ from tokenizer_core.algorithms import (
     algorithm_of,
     described,
 )
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "</w>"
 # Few letters, so that merges overlap; one character of each UTF-8 length, and an unknown one.

@@ -9,9 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 TEMPTING_WORDS = [
     b"a",

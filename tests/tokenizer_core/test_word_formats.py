@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import tokenizers
 
-from tokenizer_core import reference_algorithms as reference
-from tokenizer_core.algorithms import FrequencyBpe, WordPiece
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core import reference_algorithms as reference
+from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe, WordPiece
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 PIECES = (
     *"abcdeABC019éßπщ中語🀄 .,'-_!?\n\t",

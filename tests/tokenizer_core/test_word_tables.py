@@ -8,15 +8,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tokenizer_core.counting.text_counter import TextCounter
-from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from tokenizer_core.counting.word_order import order_of_positions
-from tokenizer_core.counting.word_sums import WordSum
-from tokenizer_core.counting.word_tables import WordTable, empty_entries
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.word_keys import INLINE
-from tokenizer_core.kernels.word_table import ARENA_BYTES, WORD_BYTES
-from tokenizer_core.kernels.word_walk import (
+from bpeline.tokenizer_core.counting.text_counter import TextCounter
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
+from bpeline.tokenizer_core.counting.word_order import order_of_positions
+from bpeline.tokenizer_core.counting.word_sums import WordSum
+from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.word_keys import INLINE
+from bpeline.tokenizer_core.kernels.word_table import ARENA_BYTES, WORD_BYTES
+from bpeline.tokenizer_core.kernels.word_walk import (
     FRESH,
     QUEUE,
     WAITING,
@@ -25,8 +25,8 @@ from tokenizer_core.kernels.word_walk import (
     count_marked,
     settle,
 )
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 GPT2 = SplitPattern.named("gpt2")
 NO_DIGITS = str.maketrans("0123456789", "ghijklmnop")

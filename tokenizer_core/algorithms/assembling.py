@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import (
+from bpeline.tokenizer_core.algorithms.kinds import (
     Algorithm,
     ByteBpe,
     CharacterBpe,
@@ -16,19 +16,19 @@ from tokenizer_core.algorithms import (
     GreedyLongest,
     WordPiece,
 )
-from tokenizer_core.algorithms.sentence_marks import SentenceMarks
-from tokenizer_core.algorithms.word_algorithms import (
+from bpeline.tokenizer_core.algorithms.sentence_marks import SentenceMarks
+from bpeline.tokenizer_core.algorithms.word_algorithms import (
     LongestAnywhere,
     LongestFromTheLeft,
     by_frequency,
     by_rank,
 )
-from tokenizer_core.algorithms.word_decoder import WordDecoder, shown_tokens
-from tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
-from tokenizer_core.corpus.sentences import refuse_missing_library
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.model.vocab_rules import check_tokens, merge_ids, shown
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.algorithms.word_decoder import WordDecoder, shown_tokens
+from bpeline.tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
+from bpeline.tokenizer_core.corpus import refuse_missing_library
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.model import check_tokens, merge_ids, shown
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 

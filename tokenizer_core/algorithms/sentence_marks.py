@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.sentences import sentence_spans
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus import sentence_spans
+from bpeline.tokenizer_core.text import Text
 
 _BYTE_ORDER_MARK = "\ufeff".encode()
 

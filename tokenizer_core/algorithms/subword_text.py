@@ -13,15 +13,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import CharacterBpe
-from tokenizer_core.algorithms.word_algorithms import MergedCharacters
-from tokenizer_core.algorithms.word_encoder import NumberedWords, Pieces, number_marked
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.text_input import utf8_of
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.number_words import copy_words
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe
+from bpeline.tokenizer_core.algorithms.word_algorithms import MergedCharacters
+from bpeline.tokenizer_core.algorithms.word_encoder import NumberedWords, Pieces, number_marked
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding import utf8_of
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.number_words import copy_words
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _SPACE, _LINE_FEED, _RETURN = 32, 10, 13
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.encode_word import NO_MERGE
-from tokenizer_core.kernels.longest_tokens import INNER_ROOT, ROOT
-from tokenizer_core.kernels.symbol_tables import (
+from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE
+from bpeline.tokenizer_core.kernels.longest_tokens import INNER_ROOT, ROOT
+from bpeline.tokenizer_core.kernels.symbol_tables import (
     END,
     INSIDE,
     LAST,

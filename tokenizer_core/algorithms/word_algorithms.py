@@ -7,25 +7,30 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, GreedyLongest, WordPiece
-from tokenizer_core.algorithms.symbol_table import (
+from bpeline.tokenizer_core.algorithms.kinds import (
+    CharacterBpe,
+    FrequencyBpe,
+    GreedyLongest,
+    WordPiece,
+)
+from bpeline.tokenizer_core.algorithms.symbol_table import (
     Row,
     SymbolTable,
     alphabet_rows,
     characters_of,
     trie_rows,
 )
-from tokenizer_core.algorithms.word_encoder import Pieces, room_for
-from tokenizer_core.kernels import longest_tokens, random_merges
-from tokenizer_core.kernels.character_merges import (
+from bpeline.tokenizer_core.algorithms.word_encoder import Pieces, room_for
+from bpeline.tokenizer_core.kernels import longest_tokens, random_merges
+from bpeline.tokenizer_core.kernels.character_merges import (
     JOINED,
     OWN_SYMBOL,
     SCRATCH_PER_SYMBOL,
     merge_characters,
 )
-from tokenizer_core.kernels.longest_tokens import match_anywhere, match_from_the_left
-from tokenizer_core.kernels.random_merges import merge_at_random
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.kernels.longest_tokens import match_anywhere, match_from_the_left
+from bpeline.tokenizer_core.kernels.random_merges import merge_at_random
+from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[str, str]
 _LONGER_FROM = np.array([0xC0, 0xE0, 0xF0], np.uint8)  # leads of characters of 2, 3 and 4 bytes

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import Algorithm, ByteBpe, FrequencyBpe, WordPiece
-from tokenizer_core.encoding.decoding import Decoder, DecodeStream, OnInvalid, check_errors
+from bpeline.tokenizer_core.algorithms.kinds import Algorithm, ByteBpe, FrequencyBpe, WordPiece
+from bpeline.tokenizer_core.encoding import Decoder, DecodeStream, OnInvalid, check_errors
 
 _LINE_BREAKS = re.compile(rb" ?\n+")
 _GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it

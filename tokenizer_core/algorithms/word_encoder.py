@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms.sentence_marks import MarkedSpans, SentenceMarks, unmarked
-from tokenizer_core.counting.word_tables import FULL, empty_entries
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.kernels.number_words import (
+from bpeline.tokenizer_core.algorithms.sentence_marks import MarkedSpans, SentenceMarks, unmarked
+from bpeline.tokenizer_core.counting import FULL, empty_entries
+from bpeline.tokenizer_core.encoding import Encoder
+from bpeline.tokenizer_core.kernels.number_words import (
     POSITION,
     PRE_TOKENS,
     STATE,
@@ -24,10 +24,9 @@ from tokenizer_core.kernels.number_words import (
     copy_pieces,
     number_words,
 )
-from tokenizer_core.kernels.word_table import move_words
-from tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.kernels.word_table import move_words
+from bpeline.tokenizer_core.splitting import SplitPattern, mark_kept_and_dropped
+from bpeline.tokenizer_core.text import Text
 
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _TABLE_BITS = 6, 19

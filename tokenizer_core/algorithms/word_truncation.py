@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tokenizer_core.algorithms.word_encoder import PlacedIds
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.algorithms.word_encoder import PlacedIds
+from bpeline.tokenizer_core.errors import InvalidOption
 
 
 def longest_prefix_of_words(

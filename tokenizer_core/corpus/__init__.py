@@ -1,1 +1,38 @@
 """Files become chunks of documents: which files, where to cut, what is kept from counting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .chunking import CHUNK_BYTES as CHUNK_BYTES
+    from .chunking import Chunk as Chunk
+    from .chunking import ChunkGroup as ChunkGroup
+    from .chunking import cut_chunks as cut_chunks
+    from .chunking import first_cut as first_cut
+    from .chunking import plan_chunk_groups as plan_chunk_groups
+    from .chunking import read_chunks as read_chunks
+    from .cuts import Cuts as Cuts
+    from .document_sample import sample_documents as sample_documents
+    from .document_stream import documents_of as documents_of
+    from .documents import ChunkText as ChunkText
+    from .documents import read_documents as read_documents
+    from .held_out import hold_out as hold_out
+    from .held_out import sections_of as sections_of
+    from .reading import Reading as Reading
+    from .rereading import read_again as read_again
+    from .sentences import refuse_missing_library as refuse_missing_library
+    from .sentences import sentence_spans as sentence_spans
+    from .single_documents import SingleDocuments as SingleDocuments
+    from .single_documents import has_single_documents as has_single_documents
+    from .source_bytes import SourceBytes as SourceBytes
+    from .source_bytes import open_source as open_source
+    from .sources import AnyPath as AnyPath
+    from .sources import Source as Source
+    from .sources import SourceFile as SourceFile
+    from .sources import find_source_files as find_source_files
+    from .sources import sources_of as sources_of
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

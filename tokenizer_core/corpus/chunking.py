@@ -12,14 +12,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.corpus.documents import ChunkText, read_documents
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.source_bytes import SourceBytes, open_source
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.digests import digest_of_bytes
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.digests import digest_of_bytes
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.text import Text
 
 CHUNK_BYTES = 64 << 20
 MAX_GROUPS = 64

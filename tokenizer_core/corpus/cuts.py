@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenizer_core.splitting.cut_pairs import CutPairs
-from tokenizer_core.splitting.lone_spaces import SpacesFirst
+from bpeline.tokenizer_core.splitting import CutPairs, SpacesFirst
 
 
 @dataclass(frozen=True, slots=True)

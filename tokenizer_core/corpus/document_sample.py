@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
-from tokenizer_core.corpus.held_out import sections_of
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.counting.chunk_counts import documents_between
+from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.held_out import sections_of
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.counting import documents_between
 
 CELL_BYTES = 16 << 10
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
-from tokenizer_core.corpus.held_out import sections_of
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.counting.chunk_counts import documents_between
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.held_out import sections_of
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.counting import documents_between
+from bpeline.tokenizer_core.text import Text
 
 LONG = 64 << 10  # bytes; longer documents come in sections
 

@@ -11,10 +11,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.errors import InvalidUtf8, UnreadableSource
-from tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 
 _REPLACEMENT = "\ufffd"
 _REPLACEMENT_BYTES = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.kernels.fingerprint import fingerprint_spans
-from tokenizer_core.kernels.sections import cut_sections
-from tokenizer_core.splitting.cut_pairs import CutPairs
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.sections import cut_sections
+from bpeline.tokenizer_core.splitting import CutPairs
+from bpeline.tokenizer_core.text import Text
 
 # A section ends at the first legal cut behind so many bytes. Small, so that one per cent of a few
 # megabytes is still a sample of many places.

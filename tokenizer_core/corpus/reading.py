@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.special_tokens import validate_special_tokens
-from tokenizer_core.splitting.lone_spaces import SpacesFirst
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import validate_special_tokens
+from bpeline.tokenizer_core.splitting import SpacesFirst, SplitPattern
 
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 

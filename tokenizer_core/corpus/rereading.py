@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tokenizer_core.corpus.chunking import CHUNK_BYTES, Chunk, ChunkGroup, read_chunks
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
-from tokenizer_core.errors import CorpusError
+from bpeline.tokenizer_core.corpus.chunking import CHUNK_BYTES, Chunk, ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.documents import ChunkText
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.errors import CorpusError
 
 
 def read_again(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.text import Text
 
 
 def sentence_spans(text: Text, begin: int, end: int, kind: str) -> NDArray[np.int64]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tokenizer_core.corpus.documents import ChunkText, read_documents
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.source_bytes import SourceBytes
-from tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes
+from bpeline.tokenizer_core.corpus.sources import SourceFile
 
 _FIRST_LOOK = 1 << 14
 _WIDER = 4

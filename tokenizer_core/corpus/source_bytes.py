@@ -17,12 +17,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 import zstandard
 
-from tokenizer_core.corpus.sources import SourceFile, not_a_regular_file
-from tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
-from tokenizer_core.kernels.memory import PADDING
-from tokenizer_core.remote_files import RangeReader, describe
-from tokenizer_core.text import Text
-from tokenizer_core.urls import is_url
+from bpeline.tokenizer_core.corpus.sources import SourceFile, not_a_regular_file
+from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
+from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.remote_files import RangeReader, describe
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.urls import is_url
 
 # Bytes asked for at least, of files read in places and of files read from end to end.
 _REMOTE_AHEAD = (1 << 20, 8 << 20)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
-from tokenizer_core.remote_files import find_remote_files
-from tokenizer_core.urls import is_url, local_name
+from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
+from bpeline.tokenizer_core.remote_files import find_remote_files
+from bpeline.tokenizer_core.urls import is_url, local_name
 
 Format = Literal["text", "jsonl"]
 Compression = Literal["gz", "zst"]

@@ -1,1 +1,30 @@
 """Words and how often they occur: of a text, of a chunk, of a corpus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .chunk_counts import ChunkCounts as ChunkCounts
+    from .chunk_counts import count_chunk as count_chunk
+    from .chunk_counts import count_spans as count_spans
+    from .chunk_counts import documents_between as documents_between
+    from .count_corpus import compile_counting as compile_counting
+    from .count_corpus import count_words as count_words
+    from .source_weights import MILLION as MILLION
+    from .source_weights import millionths as millionths
+    from .source_weights import weighted as weighted
+    from .source_weights import weights_at as weights_at
+    from .word_counts import COUNT_LIMIT as COUNT_LIMIT
+    from .word_counts import WordCounts as WordCounts
+    from .word_counts import combine_word_counts as combine_word_counts
+    from .word_counts import concatenated as concatenated
+    from .word_order import order_of_positions as order_of_positions
+    from .word_samples import sample_texts as sample_texts
+    from .word_sums import WordSum as WordSum
+    from .word_tables import FULL as FULL
+    from .word_tables import empty_entries as empty_entries
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.chunking import Chunk
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.held_out import hold_out
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
-from tokenizer_core.counting.word_counts import WordCounts, concatenated
-from tokenizer_core.counting.word_tables import WordTable
-from tokenizer_core.model.special_tokens import find_special_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus import Chunk, ChunkText, Reading, hold_out
+from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
+from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.model import find_special_tokens
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,27 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.chunking import ChunkGroup, plan_chunk_groups, read_chunks
-from tokenizer_core.corpus.held_out import hold_out
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import AnyPath, SourceFile, find_source_files, sources_of
-from tokenizer_core.counting.chunk_counts import documents_between
-from tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.counting.word_order import compile_sorting
-from tokenizer_core.counting.word_tables import FEWEST_BITS, WordTable
-from tokenizer_core.errors import EmptyCorpus, InvalidOption
-from tokenizer_core.model.special_tokens import find_special_tokens, validate_special_tokens
-from tokenizer_core.processors import available_processors
-from tokenizer_core.splitting.regex_processes import abandon_matching
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.corpus import (
+    AnyPath,
+    ChunkGroup,
+    Reading,
+    SourceFile,
+    find_source_files,
+    hold_out,
+    plan_chunk_groups,
+    read_chunks,
+    sources_of,
+)
+from bpeline.tokenizer_core.counting.chunk_counts import documents_between
+from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_order import compile_sorting
+from bpeline.tokenizer_core.counting.word_tables import FEWEST_BITS, WordTable
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.model import find_special_tokens, validate_special_tokens
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.splitting import SplitPattern, abandon_matching
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.

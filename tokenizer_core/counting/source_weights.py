@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core.counting.word_counts import WordCounts
+    from bpeline.tokenizer_core.counting.word_counts import WordCounts
 
 MILLION = 1_000_000
 LARGEST_WEIGHT = 1_000_000

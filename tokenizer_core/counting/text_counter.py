@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_tables import WordTable, empty_entries
-from tokenizer_core.kernels.word_walk import (
+from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
+from bpeline.tokenizer_core.kernels.word_walk import (
     FRESH,
     QUEUE,
     WAITING,
@@ -18,9 +18,8 @@ from tokenizer_core.kernels.word_walk import (
     count_marked,
     settle,
 )
-from tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.splitting import SplitPattern, mark_kept_and_dropped
+from bpeline.tokenizer_core.text import Text
 
 TABLE_BYTES = 256 << 20
 """Most memory that the words of one worker take before they are passed on: room for some 2.5

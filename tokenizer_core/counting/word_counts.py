@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.source_weights import COUNT_LIMIT, weighted
-from tokenizer_core.counting.word_order import gather_words, order_of_positions, order_of_words
-from tokenizer_core.digests import canonical_json, digest_of_bytes
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.counting.source_weights import COUNT_LIMIT, weighted
+from bpeline.tokenizer_core.counting.word_order import (
+    gather_words,
+    order_of_positions,
+    order_of_words,
+)
+from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
 __all__ = ["COUNT_LIMIT", "WordCounts", "combine_word_counts", "concatenated"]
 
@@ -28,7 +32,7 @@ _ROWS_AT_A_TIME = 1 << 16
 
 
 def _gpt2() -> SplitPattern:
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
     return SplitPattern.named("gpt2")
 
@@ -224,7 +228,7 @@ def combine_word_counts(
     Raises:
         InvalidOption: different patterns, an impossible weight, or a sum above 2⁶³ − 1.
     """
-    from tokenizer_core.counting.word_sums import WordSum
+    from bpeline.tokenizer_core.counting.word_sums import WordSum
 
     if not parts:
         return WordCounts.empty()
@@ -244,7 +248,7 @@ def _parsed(pattern: SplitPattern | str | None) -> SplitPattern:
     if pattern is None:
         return _gpt2()
     if isinstance(pattern, str):
-        from tokenizer_core.splitting.split_patterns import SplitPattern
+        from bpeline.tokenizer_core.splitting import SplitPattern
 
         return SplitPattern.parse(pattern)
     return pattern

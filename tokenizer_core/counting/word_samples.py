@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
 
 LEAST_COUNT = 8
 TEXTS, WORDS_IN_TEXT = 16, 32

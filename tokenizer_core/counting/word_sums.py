@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from tokenizer_core.counting.word_tables import WordTable, too_many
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
+from bpeline.tokenizer_core.counting.word_tables import WordTable, too_many
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
 
 class WordSum:

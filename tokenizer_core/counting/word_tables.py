@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from tokenizer_core.counting.word_order import order_of_positions
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.memory import PADDING
-from tokenizer_core.kernels.word_rows import ROOM, add_rows, gather_rows, list_words
-from tokenizer_core.kernels.word_table import (
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
+from bpeline.tokenizer_core.counting.word_order import order_of_positions
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.kernels.word_rows import ROOM, add_rows, gather_rows, list_words
+from bpeline.tokenizer_core.kernels.word_table import (
     ARENA_BYTES,
     POSITION_BYTES,
     USED,
@@ -24,7 +24,7 @@ from tokenizer_core.kernels.word_table import (
 )
 
 if TYPE_CHECKING:
-    from tokenizer_core.splitting.split_patterns import SplitPattern
+    from bpeline.tokenizer_core.splitting import SplitPattern
 
 Number = TypeVar("Number", bound=np.generic)
 

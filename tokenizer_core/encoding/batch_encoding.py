@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.encoding.merge_encoding import spans_of_lengths
-from tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
-from tokenizer_core.encoding.text_input import utf8_of
-from tokenizer_core.processors import thread_count
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.encoding.encoder import Encoder
+from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
+from bpeline.tokenizer_core.encoding.text_input import utf8_of
+from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.text import Text
 
 _BATCH_BYTES = 1 << 20  # text that a thread takes at a time
 

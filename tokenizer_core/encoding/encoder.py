@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text
 
 
 class Encoder(Protocol):

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.encoding.short_texts import SHORT_TEXT, ShortBuffers
-from tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.encoding.short_texts import SHORT_TEXT, ShortBuffers
+from bpeline.tokenizer_core.kernels.encode_machine import (
     ARENA,
     ARENA_BYTES,
     CACHE,
@@ -22,9 +22,9 @@ from tokenizer_core.kernels.encode_machine import (
     SCRATCH,
     TRIE,
 )
-from tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
-from tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
-from tokenizer_core.kernels.word_cache import ENTRY, move_kept
+from bpeline.tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
+from bpeline.tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
+from bpeline.tokenizer_core.kernels.word_cache import ENTRY, move_kept
 
 _FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH

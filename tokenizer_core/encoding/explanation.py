@@ -10,9 +10,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.splitting.pretokenization import mark_pre_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
+from bpeline.tokenizer_core.text import Text
 
 
 @dataclass(frozen=True, slots=True)

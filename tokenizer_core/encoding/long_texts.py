@@ -13,11 +13,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.encoding.text_input import refuse_invalid_utf8
-from tokenizer_core.processors import thread_count
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.encoding.encoder import Encoder
+from bpeline.tokenizer_core.encoding.text_input import refuse_invalid_utf8
+from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 PART = 1 << 20  # bytes; measured: LOG.md
 

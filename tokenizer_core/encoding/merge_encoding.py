@@ -14,21 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.encoding.encoding_memory import SharedWords, WordTable, Workspace
-from tokenizer_core.encoding.merge_tables import MergeTables, empty_pair_table, pair_table
-from tokenizer_core.encoding.short_texts import marking
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels.encode_gains import add_gains
-from tokenizer_core.kernels.encode_machine import MACHINE, WHOLE, WHOLE_SHIFT, WHOLE_TEXT
-from tokenizer_core.kernels.encode_text import DONE, NEEDED, NEEDS_SCRATCH, encode_spans
-from tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
-from tokenizer_core.kernels.whole_words import fill_whole_words
-from tokenizer_core.kernels.word_cache import ROOM
-from tokenizer_core.splitting.pretokenization import mark_pre_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding.encoder import Encoder
+from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordTable, Workspace
+from bpeline.tokenizer_core.encoding.merge_tables import MergeTables, empty_pair_table, pair_table
+from bpeline.tokenizer_core.encoding.short_texts import marking
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.encode_gains import add_gains
+from bpeline.tokenizer_core.kernels.encode_machine import MACHINE, WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from bpeline.tokenizer_core.kernels.encode_text import DONE, NEEDED, NEEDS_SCRATCH, encode_spans
+from bpeline.tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
+from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words
+from bpeline.tokenizer_core.kernels.word_cache import ROOM
+from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
+from bpeline.tokenizer_core.text import Text
 
 DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.kernels.encode_machine import (
     BYTE_IDS,
     INFOS,
     MACHINE,
@@ -19,8 +19,8 @@ from tokenizer_core.kernels.encode_machine import (
     TRIE,
     TRIE_SHIFT,
 )
-from tokenizer_core.kernels.encode_word import NO_MERGE, fill_pair_table
-from tokenizer_core.kernels.token_tables import (
+from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE, fill_pair_table
+from bpeline.tokenizer_core.kernels.token_tables import (
     BYTES,
     MAX_NODES,
     MAX_TOKENS,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 Side = Literal["left", "right"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def token_counts(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64]:

@@ -8,18 +8,27 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.encode_text import encode_span
-from tokenizer_core.kernels.memory import PADDING
-from tokenizer_core.kernels.scan_automaton import DONE, POSITION, PROGRESS, mark_by_automaton
-from tokenizer_core.kernels.scan_cl100k import mark_cl100k
-from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
-from tokenizer_core.kernels.scan_o200k import mark_o200k
-from tokenizer_core.kernels.word_cache import ROOM
-from tokenizer_core.splitting.pretokenization import LIKE_CL100K, LIKE_O200K, mark_pre_tokens
-from tokenizer_core.splitting.split_automaton import SplitAutomaton
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.splitting.unicode_classes import class_table
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.kernels.encode_text import encode_span
+from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.kernels.scan_automaton import (
+    DONE,
+    POSITION,
+    PROGRESS,
+    mark_by_automaton,
+)
+from bpeline.tokenizer_core.kernels.scan_cl100k import mark_cl100k
+from bpeline.tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from bpeline.tokenizer_core.kernels.scan_o200k import mark_o200k
+from bpeline.tokenizer_core.kernels.word_cache import ROOM
+from bpeline.tokenizer_core.splitting import (
+    LIKE_CL100K,
+    LIKE_O200K,
+    SplitAutomaton,
+    SplitPattern,
+    class_table,
+    mark_pre_tokens,
+)
+from bpeline.tokenizer_core.text import Text
 
 SHORT_TEXT = 1 << 11  # bytes; beyond, what is saved here is lost in the noise
 _BLANK = bytes(PADDING)

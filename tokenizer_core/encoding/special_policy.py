@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from tokenizer_core.model.special_tokens import find_special_tokens
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.model import find_special_tokens
+from bpeline.tokenizer_core.text import Text
 
 
 @dataclass(frozen=True, slots=True)

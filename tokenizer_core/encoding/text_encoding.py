@@ -12,23 +12,22 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms.word_encoder import PlacedIds, WordEncoder
-from tokenizer_core.algorithms.word_truncation import longest_prefix_of_words
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.encoding.explanation import ExplainedPreToken, Explainer
-from tokenizer_core.encoding.long_texts import encode_long
-from tokenizer_core.encoding.offsets import (
+from bpeline.tokenizer_core.algorithms import PlacedIds, WordEncoder, longest_prefix_of_words
+from bpeline.tokenizer_core.corpus import Cuts
+from bpeline.tokenizer_core.encoding.explanation import ExplainedPreToken, Explainer
+from bpeline.tokenizer_core.encoding.long_texts import encode_long
+from bpeline.tokenizer_core.encoding.offsets import (
     EncodingWithOffsets,
     beginning_of,
     encoding_with_offsets,
     encoding_with_places,
 )
-from tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
-from tokenizer_core.encoding.text_input import refuse_invalid_utf8, utf8_of
-from tokenizer_core.encoding.truncation import longest_prefix
-from tokenizer_core.model.tokenizer_model import TokenizerModel
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
+from bpeline.tokenizer_core.encoding.text_input import refuse_invalid_utf8, utf8_of
+from bpeline.tokenizer_core.encoding.truncation import longest_prefix
+from bpeline.tokenizer_core.model import TokenizerModel
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 AllowedSpecial = Literal["none", "all"] | Collection[str]
 OnSpecial = Literal["text", "error"]

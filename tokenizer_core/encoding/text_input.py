@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tokenizer_core.errors import InvalidUtf8
-from tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 
 
 def utf8_of(text: str) -> bytes:

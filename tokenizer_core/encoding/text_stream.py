@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
-from tokenizer_core.encoding.special_policy import SpecialPolicy
-from tokenizer_core.splitting.cut_pairs import CutPairs
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy
+from bpeline.tokenizer_core.splitting import CutPairs, SplitPattern
 
 _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
 

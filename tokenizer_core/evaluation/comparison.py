@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms.word_encoder import WordEncoder
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.evaluation.bootstrap import Interval, relative_change
-from tokenizer_core.evaluation.measuring import Measured, measure
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import WordEncoder
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.evaluation.bootstrap import Interval, relative_change
+from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _WORDS_AT_A_TIME = 1 << 16
 

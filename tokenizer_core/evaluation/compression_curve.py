@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Curve = tuple[tuple[int, float], ...]
 _FIRST_SIZE = 512

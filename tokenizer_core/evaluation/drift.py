@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.evaluation.bootstrap import CONFIDENCE, Interval, resampled_change
-from tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, FEWEST_RESAMPLED
-from tokenizer_core.evaluation.word_drift import (
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.evaluation.bootstrap import CONFIDENCE, Interval, resampled_change
+from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, FEWEST_RESAMPLED
+from bpeline.tokenizer_core.evaluation.word_drift import (
     NewWord,
     TextSample,
     counts_in,
@@ -27,8 +27,8 @@ from tokenizer_core.evaluation.word_drift import (
 )
 
 if TYPE_CHECKING:
-    from tokenizer_core.counting.word_counts import WordCounts
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MANY_TOKENS = 4  # a word of so many is one the vocab has no good tokens for
 _DRAWS = 200  # of halves; each draw adds up some hundred thousand counts
@@ -45,7 +45,7 @@ NEW_FREQUENT = "words/new_frequent"
 NEW_COST = "words/new_frequent_cost"
 
 # metric → what it is; B, T, W: bytes, tokens and words (occurrences of pre-tokens) of the text.
-DEFINITIONS: Mapping[str, str] = {
+DRIFT_DEFINITIONS: Mapping[str, str] = {
     BYTES_PER_TOKEN: "B / T",
     TOKENS_PER_WORD: "T / W",
     CONTINUED: "share of W that takes 2 tokens or more",
@@ -148,7 +148,7 @@ class TextDrift:
     """What became of a version's figures on one new text.
 
     Attributes:
-        figures: metric → figure; the metrics are those of `DEFINITIONS`, as far as they are known.
+        figures: metric → figure; the metrics are those of `DRIFT_DEFINITIONS` that are known.
         new_words: frequent now and new, those that cost most first; empty without counts of
             training.
         documents: of the sample of the new text.

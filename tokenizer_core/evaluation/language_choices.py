@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.restricted_encoding import token_counts
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding import token_counts
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

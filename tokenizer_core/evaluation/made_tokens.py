@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.processors import available_processors
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 NOWHERE = np.iinfo(np.int64).max
 _WORDS_AT_A_TIME = 1 << 18

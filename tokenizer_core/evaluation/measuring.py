@@ -13,17 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.chunk_counts import count_spans
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.counting.word_sums import WordSum
-from tokenizer_core.encoding.batch_encoding import encode_contents, in_batches
-from tokenizer_core.encoding.merge_encoding import spans_of_lengths
-from tokenizer_core.encoding.special_policy import SpecialPolicy
-from tokenizer_core.encoding.text_input import refuse_invalid_utf8
-from tokenizer_core.kernels.measure_text import CHARS, LINES, SUMS, WORDS, measure_spans
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts, WordSum, count_spans
+from bpeline.tokenizer_core.encoding import (
+    SpecialPolicy,
+    encode_contents,
+    in_batches,
+    refuse_invalid_utf8,
+    spans_of_lengths,
+)
+from bpeline.tokenizer_core.kernels.measure_text import CHARS, LINES, SUMS, WORDS, measure_spans
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 PART_BYTES = 1 << 22  # documents encoded at a time
 _ORDINARY = SpecialPolicy({})

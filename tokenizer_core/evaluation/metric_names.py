@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from tokenizer_core.evaluation.metrics import CompressionReport
+    from bpeline.tokenizer_core.evaluation.metrics import CompressionReport
 
 ALL = "all"  # the slice that is everything
 Label = Literal["language", "domain"]

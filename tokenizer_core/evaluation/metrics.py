@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import EmptyCorpus
-from tokenizer_core.evaluation.compression_curve import (
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.evaluation.compression_curve import (
     Curve,
     compression_curve,
     gains_on,
     merge_gain_curve,
 )
-from tokenizer_core.evaluation.measuring import Measured, measure
-from tokenizer_core.evaluation.token_distribution import (
+from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
+from bpeline.tokenizer_core.evaluation.token_distribution import (
     RARE,
     RENYI_ORDER,
     TokenDistribution,
     token_distribution,
 )
-from tokenizer_core.model.reachability import undecodable_tokens, unreachable_tokens
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.model import undecodable_tokens, unreachable_tokens
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
 LINE_DEFINITION = "what ends at a line feed or at the end of a document"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 LARGEST_FILE = 64 << 20  # bytes
 _ACCEPTED = (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.evaluation.word_drift import divergence
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.word_drift import divergence
 
 
 @dataclass(frozen=True, slots=True)

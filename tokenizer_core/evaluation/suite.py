@@ -13,19 +13,19 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.evaluation.bootstrap import resampled_change
-from tokenizer_core.evaluation.compression_curve import Curve, gains_on
-from tokenizer_core.evaluation.measuring import Measured, added, measure
-from tokenizer_core.evaluation.metric_names import (
+from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
+from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
+from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
+from bpeline.tokenizer_core.evaluation.metric_names import (
     ALL,
     CONFIDENCES,
     FEWEST_RESAMPLED,
     LABELS,
     figures_of,
 )
-from tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
-from tokenizer_core.evaluation.parity import Parity, parity, token_divergence
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
+from bpeline.tokenizer_core.evaluation.parity import Parity, parity, token_divergence
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

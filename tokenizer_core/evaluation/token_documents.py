@@ -11,14 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.held_out import hold_out, sections_of
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.counting.chunk_counts import count_spans, documents_between
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.evaluation.made_tokens import NOWHERE, MergeTree
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, hold_out, sections_of
+from bpeline.tokenizer_core.counting import WordCounts, count_spans, documents_between
+from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MergeTree
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _BYTES_AT_A_TIME = 4 << 20
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.merge_encoding import BytePairEncoder
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding import BytePairEncoder
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

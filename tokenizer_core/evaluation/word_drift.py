@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.chunk_counts import count_spans
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.counting.word_sums import WordSum
-from tokenizer_core.encoding.merge_encoding import spans_of_lengths
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts, WordSum, count_spans
+from bpeline.tokenizer_core.encoding import spans_of_lengths
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 # What makes a word frequent and new. A count below 20 is known to no better than a quarter, and a
 # word of one or two places is a topic, not a change.

@@ -1,95 +1,25 @@
-"""Foreign and own file formats of tokenizers: one file per format, no format knows another.
-
-Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
-do not hold and whoever reads them must be told, by its name in the reader. Two also have
-``differences(tokenizer)``: texts that their programs read otherwise.
-"""
+"""Foreign and own file formats of tokenizers: one file per format, no format knows another."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tokenizer_core.errors import InvalidOption, MissingSource
+from bpeline.lazy_names import lazy_names
 
-FORMATS = {
-    "bpeline": "tokenizer_core.formats.bpeline",
-    "hf": "tokenizer_core.formats.huggingface",
-    "transformers": "tokenizer_core.formats.transformers",
-    "gpt2": "tokenizer_core.formats.gpt2",
-    "tiktoken": "tokenizer_core.formats.tiktoken",
-    "subword-nmt": "tokenizer_core.formats.subword_nmt",
-    "wordpiece": "tokenizer_core.formats.wordpiece",
-    "frequency-bpe": "tokenizer_core.formats.frequency_bpe",
-    "sentencepiece": "tokenizer_core.formats.sentencepiece",
-    "gguf": "tokenizer_core.formats.gguf",
-}
-
-WRITTEN_ONLY = {".model": "sentencepiece", ".gguf": "gguf"}
-
-
-def format_named(name: str) -> Any:
-    """The module of a format.
-
-    Raises:
-        InvalidOption: there is no such format.
-    """
-    if name not in FORMATS:
-        raise InvalidOption(
-            f"there is no tokenizer format {name!r}",
-            f"accepted: {', '.join(FORMATS)}",
-            "use 'bpeline' to keep everything, 'hf' for HuggingFace",
-        )
-    return importlib.import_module(FORMATS[name])
-
-
-def differences_of(name: str, tokenizer: Any) -> list[str]:
-    """What the programs of a format are known to read otherwise, in a few words each.
-
-    Raises:
-        InvalidOption: there is no such format.
-    """
-    module = format_named(name)
-    told: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
-    return told
-
-
-def format_of(path: Path) -> str:
-    """The name of the format that a path holds, told from the names of files alone.
-
-    Raises:
-        MissingSource: nothing is there.
-        InvalidOption: no format looks like this.
-    """
-    if path.is_dir():
-        if (path / "manifest.json").exists():
-            return "bpeline"
-        if (path / "tokenizer.json").exists():
-            return "transformers"
-        if (path / "vocab.json").exists() and (path / "merges.txt").exists():
-            return "gpt2"
-        if (path / "freqs.json").exists() and (path / "vocab_to_idx.json").exists():
-            return "frequency-bpe"
-    elif not path.exists():
-        raise MissingSource(
-            f"there is no tokenizer at {path}",
-            "a directory or file that Tokenizer.save wrote, or other tools did",
-            "check the path",
-        )
-    elif path.suffix == ".json":
-        return "hf"
-    elif path.suffix == ".tiktoken":
-        return "tiktoken"
-    elif path.suffix == ".codes":
-        return "subword-nmt"
-    elif path.name == "vocab.txt":
-        return "wordpiece"
-    elif path.suffix in WRITTEN_ONLY:
-        return WRITTEN_ONLY[path.suffix]
-    raise InvalidOption(
-        f"the format of {path} cannot be told from its name",
-        "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
-        "with freqs.json; a file *.json, *.tiktoken, *.codes or vocab.txt",
-        f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
-    )
+if TYPE_CHECKING:
+    from . import bpeline as bpeline
+    from . import gguf as gguf
+    from . import sentencepiece as sentencepiece
+    from . import tiktoken as tiktoken
+    from .bounded_files import json_of as json_of
+    from .bounded_files import read_bounded as read_bounded
+    from .bpeline import GOLDEN_TEXTS as GOLDEN_TEXTS
+    from .bpeline import read_manifest as read_manifest
+    from .known import differences_of as differences_of
+    from .known import format_named as format_named
+    from .known import format_of as format_of
+    from .printable import printable_tokens as printable_tokens
+    from .sealed_manifests import MANIFEST as MANIFEST
+    from .sealed_manifests import read_sealed_manifest as read_sealed_manifest
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

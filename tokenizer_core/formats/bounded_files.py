@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tokenizer_core.errors import InvalidTokenizer, MissingSource
+from bpeline.tokenizer_core.errors import InvalidTokenizer, MissingSource
 
 MAX_FILE_BYTES = 64 << 20
 # Members and elements of a JSON file: a vocab of a million tokens with its merges has four million.

@@ -12,28 +12,28 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
-from tokenizer_core.digests import digest_of_bytes, sealed
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
-from tokenizer_core.formats.bounded_files import json_of, read_bounded
-from tokenizer_core.formats.plain_tokens import (
+from bpeline.tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
+from bpeline.tokenizer_core.digests import digest_of_bytes, sealed
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded
+from bpeline.tokenizer_core.formats.plain_tokens import (
     merges_json,
     read_plain_merges,
     read_plain_vocab,
     vocab_json_of_text,
 )
-from tokenizer_core.formats.printable import (
+from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
     read_merges_txt,
     read_vocab,
     vocab_json,
 )
-from tokenizer_core.formats.sealed_manifests import MANIFEST, read_sealed_manifest
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.formats.sealed_manifests import MANIFEST, read_sealed_manifest
+from bpeline.tokenizer_core.model import shown
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 FORMAT = "bpeline"
 FORMAT_VERSION = 1

@@ -12,18 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import FrequencyBpe, Sentences
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
-from tokenizer_core.formats.plain_tokens import (
+from bpeline.tokenizer_core.algorithms import FrequencyBpe, Sentences
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.formats.plain_tokens import (
     pattern_left_out,
     read_plain_vocab,
     refuse_other_algorithms,
     vocab_json_of_text,
 )
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.model import shown
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 FREQUENCIES, IDS, TOKENS = "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"
 PADDING = "<pad>"

@@ -12,15 +12,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import ByteBpe
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
-from tokenizer_core.formats.printable import named_vocab, printable_tokens
-from tokenizer_core.formats.special_roles import roles_of
-from tokenizer_core.model.reachability import tokens_not_made_by_merges
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import ByteBpe
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
+from bpeline.tokenizer_core.formats.printable import named_vocab, printable_tokens
+from bpeline.tokenizer_core.formats.special_roles import roles_of
+from bpeline.tokenizer_core.model import shown, tokens_not_made_by_merges
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 # The split pattern here → its name there.
 PATTERNS = {

@@ -6,19 +6,19 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import ByteBpe
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
-from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
-from tokenizer_core.formats.printable import (
+from bpeline.tokenizer_core.algorithms import ByteBpe
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
     read_merges_txt,
     read_vocab,
     vocab_json,
 )
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def save(tokenizer: Tokenizer, path: Path) -> None:

@@ -11,11 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import ByteBpe, WordPiece
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
-from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
-from tokenizer_core.formats.printable import (
+from bpeline.tokenizer_core.algorithms import ByteBpe, WordPiece
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     named_vocab,
     printable_tokens,
@@ -23,11 +23,10 @@ from tokenizer_core.formats.printable import (
     read_merges_txt,
     read_vocab,
 )
-from tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
-from tokenizer_core.model.merge_list import MergeList
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
+from bpeline.tokenizer_core.model import MergeList, shown
+from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _SUPPORTED = "byte-level BPE with a ByteLevel or Split(Regex) pre-tokenizer is supported"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.formats.bounded_files import refuse
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.formats.bounded_files import refuse
+from bpeline.tokenizer_core.model import shown
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def vocab_json_of_text(tokenizer: Tokenizer) -> bytes:

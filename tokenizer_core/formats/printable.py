@@ -15,13 +15,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.formats.bounded_files import refuse, text_of
-from tokenizer_core.model.merge_list import MergeList, find_merges
-from tokenizer_core.model.special_tokens import validate_special_tokens
-from tokenizer_core.model.vocab_rules import refuse_wrong_ids, shown
-from tokenizer_core.model.vocabulary import printable_bytes
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.bounded_files import refuse, text_of
+from bpeline.tokenizer_core.model import (
+    MergeList,
+    find_merges,
+    printable_bytes,
+    refuse_wrong_ids,
+    shown,
+    validate_special_tokens,
+)
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _HEADER = "#version: 0.2"
 _TO_PRINTABLE = dict(printable_bytes())

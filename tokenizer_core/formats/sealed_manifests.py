@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tokenizer_core.digests import unsealed
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.formats.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
+from bpeline.tokenizer_core.digests import unsealed
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 
 MANIFEST = "manifest.json"
 

@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import CharacterBpe
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.formats.special_roles import roles_of
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import CharacterBpe
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.formats.special_roles import roles_of
+from bpeline.tokenizer_core.model import shown
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SPACE = "▁"
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import CharacterBpe
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
-from tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import CharacterBpe
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
+from bpeline.tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
+from bpeline.tokenizer_core.model import shown
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END_OF_WORD = "</w>"
 _VERSIONS = {"0.1": False, "0.2": True}  # whether the mark is joined to the last character

@@ -11,17 +11,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tokenizer_core.algorithms import ByteBpe
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.encoding.merge_encoding import derive_merges
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.formats.bounded_files import read_bounded, refuse
-from tokenizer_core.formats.plain_tokens import refuse_other_algorithms
-from tokenizer_core.model.merge_list import MergeList
-from tokenizer_core.model.reachability import tokens_not_made_by_merges
-from tokenizer_core.model.vocab_rules import MAX_ID, MAX_TOKEN_BYTES, shown
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import ByteBpe
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import derive_merges
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse
+from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.model import (
+    MAX_ID,
+    MAX_TOKEN_BYTES,
+    MergeList,
+    shown,
+    tokens_not_made_by_merges,
+)
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _MOST_DIGITS = 9  # of a rank
 

@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.formats import huggingface
-from tokenizer_core.formats.special_roles import roles_of
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.formats import huggingface
+from bpeline.tokenizer_core.formats.special_roles import roles_of
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"

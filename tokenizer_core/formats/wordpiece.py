@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizer_core.algorithms import WordPiece
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
-from tokenizer_core.formats.plain_tokens import (
+from bpeline.tokenizer_core.algorithms import WordPiece
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
+from bpeline.tokenizer_core.formats.plain_tokens import (
     pattern_left_out,
     read_plain_vocab,
     refuse_other_algorithms,
 )
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _PRE_TOKENIZERS = {"whitespace": "WhitespaceSplit", "wordpunct": "Whitespace"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_word import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_word import (
     DEAD,
     NO_MERGE,
     POSITION_BITS,
@@ -17,8 +17,8 @@ from tokenizer_core.kernels.encode_word import (
     pop,
     push,
 )
-from tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
-from tokenizer_core.kernels.symbol_tables import (
+from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.symbol_tables import (
     END,
     INSIDE,
     LAST,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel, kernel_holding_gil
-from tokenizer_core.kernels.memory import load_u64, store_u64
-from tokenizer_core.kernels.python_lists import (
+from bpeline.tokenizer_core.kernels.compilation import kernel, kernel_holding_gil
+from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64
+from bpeline.tokenizer_core.kernels.python_lists import (
     INT_TAG,
     INT_VALUE,
     LIST_ITEMS,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.atomics import load_acquire
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.kernels.atomics import load_acquire
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_machine import (
     BYTE_IDS,
     CACHE,
     CACHE_END,
@@ -24,9 +24,9 @@ from tokenizer_core.kernels.encode_machine import (
     TRIE,
     WHOLE,
 )
-from tokenizer_core.kernels.encode_word import merge_word
-from tokenizer_core.kernels.lay_tokens import lay_tokens
-from tokenizer_core.kernels.memory import (
+from bpeline.tokenizer_core.kernels.encode_word import merge_word
+from bpeline.tokenizer_core.kernels.lay_tokens import lay_tokens
+from bpeline.tokenizer_core.kernels.memory import (
     load_u32,
     load_u64,
     prefetch_to_read,
@@ -34,9 +34,9 @@ from tokenizer_core.kernels.memory import (
     store_u64,
     trailing_zeros,
 )
-from tokenizer_core.kernels.token_tables import Integer
-from tokenizer_core.kernels.whole_words import whole_word
-from tokenizer_core.kernels.word_cache import (
+from bpeline.tokenizer_core.kernels.token_tables import Integer
+from bpeline.tokenizer_core.kernels.whole_words import whole_word
+from bpeline.tokenizer_core.kernels.word_cache import (
     COUNT,
     FEW,
     IDS,
@@ -47,7 +47,7 @@ from tokenizer_core.kernels.word_cache import (
     is_full,
     remember,
 )
-from tokenizer_core.kernels.word_keys import (
+from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
     INLINE,
     LOW,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
 
 # Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
 SHORT_WORD = 64

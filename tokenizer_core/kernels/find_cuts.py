@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.compilation import kernel
 
 _NONE = np.int64(-1)
 _LONGEST = np.int64(4)  # bytes of a character

@@ -9,8 +9,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import BLOCK, load_u8, trailing_zeros
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import BLOCK, load_u8, trailing_zeros
 
 _VECTOR = ir.VectorType(ir.IntType(8), BLOCK)
 _LANES = ir.VectorType(ir.IntType(32), BLOCK)

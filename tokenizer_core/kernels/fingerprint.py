@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u64
-from tokenizer_core.kernels.word_keys import I64, U64
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import load_u64
+from bpeline.tokenizer_core.kernels.word_keys import I64, U64
 
 ONE = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_machine import (
     INFOS,
     PAIRS,
     ROOTS,
@@ -24,8 +24,8 @@ from tokenizer_core.kernels.encode_machine import (
     TRIE,
     TRIE_SHIFT,
 )
-from tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
-from tokenizer_core.kernels.token_tables import (
+from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.token_tables import (
     ID_MASK,
     INDEX_MASK,
     LENGTH_SHIFT,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_word import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_word import (
     NO_MERGE,
     POSITION_BITS,
     POSITION_MASK,
@@ -20,8 +20,8 @@ from tokenizer_core.kernels.encode_word import (
     pop,
     push,
 )
-from tokenizer_core.kernels.memory import load_u8, load_u32, store_u32
-from tokenizer_core.kernels.symbol_tables import (
+from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32, store_u32
+from bpeline.tokenizer_core.kernels.symbol_tables import (
     END,
     LOW_32,
     NO_TOKEN,

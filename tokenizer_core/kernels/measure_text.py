@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.word_keys import I64
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.word_keys import I64
 
 CHARS, WORDS, LINES = range(3)
 SUMS = 3

@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.merge_pairs import EMPTY, first_slot
-from tokenizer_core.kernels.merge_state import Integer
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.merge_pairs import EMPTY, first_slot
+from bpeline.tokenizer_core.kernels.merge_state import Integer
 
 BELOW, NEXT, PREVIOUS = 0, 1, 2  # columns of ``links``
 UNGROUPED = -1

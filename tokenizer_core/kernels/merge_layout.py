@@ -11,16 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.merge_pairs import (
-    COUNT,
-    EMPTY,
-    KEY,
-    LENGTH,
-    key_of,
-    slot_of,
-)
-from tokenizer_core.kernels.merge_state import SEPARATOR, SYMBOL, WEIGHT, Integer
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.merge_pairs import COUNT, EMPTY, KEY, LENGTH, key_of, slot_of
+from bpeline.tokenizer_core.kernels.merge_state import SEPARATOR, SYMBOL, WEIGHT, Integer
 
 
 @kernel

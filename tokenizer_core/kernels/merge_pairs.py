@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.merge_state import Integer
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.merge_state import Integer
 
 KEY, COUNT, START, LENGTH = 0, 1, 2, 3  # columns; START and LENGTH: its segment of the arena
 COLUMNS = 4

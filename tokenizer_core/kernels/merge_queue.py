@@ -22,10 +22,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import leading_zeros, prefetch
-from tokenizer_core.kernels.merge_pairs import COLUMNS, COUNT, EMPTY, KEY, LENGTH, START
-from tokenizer_core.kernels.merge_state import CLASS, QUEUED, SYMBOL, Integer, Limits, MergeState
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import leading_zeros, prefetch
+from bpeline.tokenizer_core.kernels.merge_pairs import COLUMNS, COUNT, EMPTY, KEY, LENGTH, START
+from bpeline.tokenizer_core.kernels.merge_state import (
+    CLASS,
+    QUEUED,
+    SYMBOL,
+    Integer,
+    Limits,
+    MergeState,
+)
 
 SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN = 0, 1, 2
 HEAP_COUNT, HEAP_TIE, HEAP_PAIR = 0, 1, 2  # columns

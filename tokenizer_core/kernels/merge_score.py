@@ -15,8 +15,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.merge_groups import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.merge_groups import (
     UNGROUPED,
     UNLISTED,
     Groups,
@@ -30,8 +30,8 @@ from tokenizer_core.kernels.merge_groups import (
     risen,
     sink,
 )
-from tokenizer_core.kernels.merge_layout import weight_of
-from tokenizer_core.kernels.merge_pairs import (
+from bpeline.tokenizer_core.kernels.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merge_pairs import (
     COUNT,
     EMPTY,
     KEY,
@@ -40,7 +40,7 @@ from tokenizer_core.kernels.merge_pairs import (
     find_pair,
     key_of,
 )
-from tokenizer_core.kernels.merge_state import (
+from bpeline.tokenizer_core.kernels.merge_state import (
     LATELY_MET_LEFT,
     PAIRS,
     SYMBOL,
@@ -50,7 +50,12 @@ from tokenizer_core.kernels.merge_state import (
     Limits,
     MergeState,
 )
-from tokenizer_core.kernels.merge_step import DONE, EXHAUSTED, merge_everywhere, missing_room
+from bpeline.tokenizer_core.kernels.merge_step import (
+    DONE,
+    EXHAUSTED,
+    merge_everywhere,
+    missing_room,
+)
 
 RATIO, GAIN = 0, 1
 NEEDS_GROUPS = 4  # besides what `merge_step.learn` answers

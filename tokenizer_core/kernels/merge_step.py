@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import prefetch
-from tokenizer_core.kernels.merge_layout import weight_of
-from tokenizer_core.kernels.merge_pairs import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import prefetch
+from bpeline.tokenizer_core.kernels.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merge_pairs import (
     COLUMNS,
     COUNT,
     EMPTY,
@@ -20,7 +20,7 @@ from tokenizer_core.kernels.merge_pairs import (
     key_of,
     slot_of,
 )
-from tokenizer_core.kernels.merge_queue import (
+from bpeline.tokenizer_core.kernels.merge_queue import (
     GREATEST_BYTES,
     HEAP_PAIR,
     drop_first,
@@ -28,7 +28,7 @@ from tokenizer_core.kernels.merge_queue import (
     prefix_tie,
     queue_new_pairs,
 )
-from tokenizer_core.kernels.merge_state import (
+from bpeline.tokenizer_core.kernels.merge_state import (
     AFTER,
     ARENA,
     BEFORE,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_text import next_start
-from tokenizer_core.kernels.encode_word import Integer
-from tokenizer_core.kernels.memory import load_u64, store_u64
-from tokenizer_core.kernels.word_keys import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_text import next_start
+from bpeline.tokenizer_core.kernels.encode_word import Integer
+from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64
+from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
     LOW,
     PLACE,
@@ -22,7 +22,7 @@ from tokenizer_core.kernels.word_keys import (
     table_shift,
     word_key,
 )
-from tokenizer_core.kernels.word_walk import is_marked
+from bpeline.tokenizer_core.kernels.word_walk import is_marked
 
 # Fields of the state that a call continues from.
 SPAN, POSITION, PRE_TOKENS, WORDS = range(4)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.character_merges import symbols_of_word
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_word import NO_MERGE, RANK_SHIFT, Integer, find_merge
-from tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
-from tokenizer_core.kernels.symbol_tables import LOW_32
+from bpeline.tokenizer_core.kernels.character_merges import symbols_of_word
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE, RANK_SHIFT, Integer, find_merge
+from bpeline.tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.symbol_tables import LOW_32
 
 WORDS, SHIFTED = 624, 397
 STATE = WORDS + 1  # the last entry is the position

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import leading_zeros, trailing_zeros
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import leading_zeros, trailing_zeros
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)

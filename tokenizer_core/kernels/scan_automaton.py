@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u8, load_u32
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32
 
 CUT, GAP, ACCEPT, AFTER_GAP, DEAD, STOP = 1, 2, 4, 8, 16, 32
 MOVE = 8  # bytes of a move: where its row begins in the table, and its flags, 4 bytes each

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.character_masks import (
+from bpeline.tokenizer_core.kernels.character_masks import (
     class_masks,
     contraction_width,
     mark_last_white,
 )
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import mask_apostrophes, mask_spaces, trailing_zeros
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import mask_apostrophes, mask_spaces, trailing_zeros
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)

@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.character_masks import (
+from bpeline.tokenizer_core.kernels.character_masks import (
     class_masks,
     contraction_width,
     mark_last_white,
 )
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import (
     leading_zeros,
     mask_apostrophes,
     mask_ascii_capitals,
@@ -43,7 +43,7 @@ from tokenizer_core.kernels.memory import (
     mask_spaces,
     trailing_zeros,
 )
-from tokenizer_core.kernels.run_masks import groups_of_three, refuted_runs
+from bpeline.tokenizer_core.kernels.run_masks import groups_of_three, refuted_runs
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)

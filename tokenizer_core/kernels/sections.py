@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.find_cuts import find_cut
-from tokenizer_core.kernels.word_keys import I64
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.find_cuts import find_cut
+from bpeline.tokenizer_core.kernels.word_keys import I64
 
 
 @kernel

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_word import Integer, put_merge
-from tokenizer_core.kernels.memory import load_u8
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_word import Integer, put_merge
+from bpeline.tokenizer_core.kernels.memory import load_u8
 
 INSIDE = 0xFFFF_FFFE  # left of (INSIDE, character) → its token
 LAST = 0xFFFF_FFFD  # left of (LAST, character) → its token where it ends a word

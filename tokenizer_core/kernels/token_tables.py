@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u8, load_u64, store_u8, store_u64
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import load_u8, load_u64, store_u8, store_u64
 
 Integer = Any  # of the width that Numba infers: NumPy's int64 or uint64
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import (
     load_u8,
     load_u32,
     mask_continuations,

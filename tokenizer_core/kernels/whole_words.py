@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
-from tokenizer_core.kernels.memory import load_u64, store_u64
-from tokenizer_core.kernels.token_tables import Integer
-from tokenizer_core.kernels.word_keys import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64
+from bpeline.tokenizer_core.kernels.token_tables import Integer
+from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
     LOW,
     PLACE,

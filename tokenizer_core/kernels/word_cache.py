@@ -23,14 +23,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.atomics import (
+from bpeline.tokenizer_core.kernels.atomics import (
     add_and_tell,
     load_acquire,
     store_release,
     take_if_zero,
 )
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.encode_machine import (
     ARENA,
     ARENA_BYTES,
     CACHE,
@@ -38,9 +38,9 @@ from tokenizer_core.kernels.encode_machine import (
     COUNTS,
     LIMIT,
 )
-from tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
-from tokenizer_core.kernels.token_tables import Integer
-from tokenizer_core.kernels.word_keys import (
+from bpeline.tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.token_tables import Integer
+from bpeline.tokenizer_core.kernels.word_keys import (
     ALL,
     HIGH,
     INLINE,

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import leading_zeros, load_u64
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import leading_zeros, load_u64
 
 # What arguments are in compiled kernels: an unsigned word, a signed number or address.
 U64 = Any

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u64, prefetch, store_u64
-from tokenizer_core.kernels.word_keys import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import load_u64, prefetch, store_u64
+from bpeline.tokenizer_core.kernels.word_keys import (
     ALL,
     HIGH,
     I64,
@@ -19,7 +19,7 @@ from tokenizer_core.kernels.word_keys import (
     table_shift,
     word_key,
 )
-from tokenizer_core.kernels.word_table import (
+from bpeline.tokenizer_core.kernels.word_table import (
     AHEAD,
     FIVE,
     POSITION_BYTES,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokenizer_core.kernels.compilation import kernel
-from tokenizer_core.kernels.memory import load_u64, store_u64, trailing_zeros
-from tokenizer_core.kernels.word_keys import (
+from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64, trailing_zeros
+from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
     I64,
     INLINE,
@@ -27,7 +27,7 @@ from tokenizer_core.kernels.word_keys import (
     short_word_key,
     table_shift,
 )
-from tokenizer_core.kernels.word_table import (
+from bpeline.tokenizer_core.kernels.word_table import (
     AHEAD,
     ARENA_BYTES,
     FIVE,

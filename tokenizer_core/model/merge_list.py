@@ -8,8 +8,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.whole_words import fill_whole_words, find_whole_words
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words, find_whole_words
+from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[bytes, bytes]
 

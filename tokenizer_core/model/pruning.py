@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.model.reachability import unreachable_tokens
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.model.reachability import unreachable_tokens
+from bpeline.tokenizer_core.model.vocab_rules import shown
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 UNREACHABLE, RARE = "unreachable", "rare"
 

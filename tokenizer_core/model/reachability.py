@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.encoding.merge_encoding import spans_of_lengths
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.encoding import Encoder, spans_of_lengths
+from bpeline.tokenizer_core.text import Text
 
 
 def tokens_not_made_by_merges(

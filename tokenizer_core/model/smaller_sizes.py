@@ -5,9 +5,9 @@ Knows which tokens a smaller size keeps; trains and encodes nothing.
 
 from __future__ import annotations
 
-from tokenizer_core.algorithms import BYTE_BPE, CharacterBpe
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import BYTE_BPE, CharacterBpe
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:

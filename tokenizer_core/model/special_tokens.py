@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidSpecialToken
-from tokenizer_core.kernels.find_specials import find_specials
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.errors import InvalidSpecialToken
+from bpeline.tokenizer_core.kernels.find_specials import find_specials
+from bpeline.tokenizer_core.text import Text
 
 _MOST_AT_ONCE = 1 << 16
 

@@ -13,20 +13,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import BYTE_BPE, Algorithm, described
-from tokenizer_core.algorithms.assembling import assembled
-from tokenizer_core.algorithms.word_decoder import WordDecoder, WordStream
-from tokenizer_core.algorithms.word_encoder import WordEncoder
-from tokenizer_core.digests import canonical_json, digest_of_bytes
-from tokenizer_core.encoding.decoding import Decoder, DecodeStream, OnInvalid
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.encoding.merge_encoding import DEFAULT_CACHE_WORDS, BytePairEncoder
-from tokenizer_core.encoding.text_input import utf8_of
-from tokenizer_core.errors import InvalidOption, UnknownToken
-from tokenizer_core.model.merge_list import MergeList
-from tokenizer_core.model.reachability import tokens_not_made_by_merges
-from tokenizer_core.model.vocab_rules import check_vocab, shown
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.algorithms import (
+    BYTE_BPE,
+    Algorithm,
+    WordDecoder,
+    WordEncoder,
+    WordStream,
+    assembled,
+    described,
+)
+from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
+from bpeline.tokenizer_core.encoding import (
+    DEFAULT_CACHE_WORDS,
+    BytePairEncoder,
+    Decoder,
+    DecodeStream,
+    Encoder,
+    OnInvalid,
+    utf8_of,
+)
+from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
+from bpeline.tokenizer_core.model.merge_list import MergeList
+from bpeline.tokenizer_core.model.reachability import tokens_not_made_by_merges
+from bpeline.tokenizer_core.model.vocab_rules import check_vocab, shown
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 
 class TokenizerModel:

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidTokenizer
-from tokenizer_core.model.merge_list import MergeList
-from tokenizer_core.model.special_tokens import validate_special_tokens
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.model.merge_list import MergeList
+from bpeline.tokenizer_core.model.special_tokens import validate_special_tokens
 
 MAX_ID = (1 << 24) - 1
 MAX_TOKEN_BYTES = 1 << 16

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 TIE_BREAKS = ("smallest-ids", "greatest-bytes", "first-seen")
 SPECIAL_IDS = ("first", "last")

@@ -1,1 +1,27 @@
 """Files of text become files of token ids, as much at a time as fits, resumed where it stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .file_counts import FileCount as FileCount
+    from .file_counts import count_files as count_files
+    from .file_encoding import FileEncoding as FileEncoding
+    from .file_encoding import file_encoding_of as file_encoding_of
+    from .ids_in_memory import DocumentIds as DocumentIds
+    from .ids_in_memory import gather_files as gather_files
+    from .shard_formats import ShardFormat as ShardFormat
+    from .shard_formats import ShardWriter as ShardWriter
+    from .shard_formats import sha256_of as sha256_of
+    from .shard_formats import shard_format as shard_format
+    from .shard_job import SHARD_BYTES as SHARD_BYTES
+    from .shard_job import ShardJob as ShardJob
+    from .shard_plan import ShardPart as ShardPart
+    from .token_shards import ShardRecord as ShardRecord
+    from .token_shards import TokenShards as TokenShards
+    from .token_shards import read_manifest as read_manifest
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

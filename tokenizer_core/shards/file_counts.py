@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.shards.file_encoding import FileEncoding, encode_in_order
-from tokenizer_core.shards.shard_formats import ShardWriter
-from tokenizer_core.shards.shard_job import OpenShard
-from tokenizer_core.shards.shard_plan import whole_file
+from bpeline.tokenizer_core.corpus import SourceFile
+from bpeline.tokenizer_core.shards.file_encoding import FileEncoding, encode_in_order
+from bpeline.tokenizer_core.shards.shard_formats import ShardWriter
+from bpeline.tokenizer_core.shards.shard_job import OpenShard
+from bpeline.tokenizer_core.shards.shard_plan import whole_file
 
 
 @dataclass(frozen=True, slots=True)

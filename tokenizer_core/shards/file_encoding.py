@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.documents import ChunkText
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.digests import digest_of
-from tokenizer_core.encoding.encoder import Encoder
-from tokenizer_core.encoding.special_policy import SpecialPolicy
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.special_tokens import find_special_tokens
-from tokenizer_core.processors import available_processors
-from tokenizer_core.shards.sentence_reading import SentenceReading
-from tokenizer_core.shards.shard_plan import Piece
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.encoding import Encoder, SpecialPolicy
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import find_special_tokens
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.shards.sentence_reading import SentenceReading
+from bpeline.tokenizer_core.shards.shard_plan import Piece
+from bpeline.tokenizer_core.text import Text
 
 if TYPE_CHECKING:
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
 _LEAST_PIECE = 1 << 17

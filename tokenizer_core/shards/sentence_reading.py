@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.splitting.cut_pairs import CutPairs
+from bpeline.tokenizer_core.corpus import Cuts, Reading
+from bpeline.tokenizer_core.splitting import CutPairs
 
 _OTHER, _LINE_FEED, _BYTE_ORDER_MARK = range(3)
 _POINTS = 0x110000

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption
 
 _HEADER = 128  # bytes of a .npy file before its numbers
 _MAGIC = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")

@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
-from tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
-from tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
-from tokenizer_core.shards.shard_plan import (
+from bpeline.tokenizer_core.corpus import SourceFile
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
+from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
+from bpeline.tokenizer_core.shards.shard_plan import (
     FileCutter,
     ShardPart,
     plan_parts,
     plan_shards,
     whole_file,
 )
-from tokenizer_core.shards.token_shards import (
+from bpeline.tokenizer_core.shards.token_shards import (
     FileRecord,
     ShardRecord,
     TokenShards,

@@ -13,13 +13,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from tokenizer_core.corpus.chunking import first_cut
-from tokenizer_core.corpus.cuts import Cuts
-from tokenizer_core.corpus.documents import ChunkText, read_documents
-from tokenizer_core.corpus.reading import Reading
-from tokenizer_core.corpus.source_bytes import SourceBytes, open_source
-from tokenizer_core.corpus.sources import SourceFile
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.corpus import (
+    ChunkText,
+    Cuts,
+    Reading,
+    SourceBytes,
+    SourceFile,
+    first_cut,
+    open_source,
+    read_documents,
+)
+from bpeline.tokenizer_core.text import Text
 
 _COMPRESSED_STEP = 2 << 20  # bytes of text in memory while shards are only counted
 _GROWTH = 4  # what text of a compressed file is reckoned to be of its size on disk

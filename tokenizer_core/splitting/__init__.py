@@ -1,1 +1,25 @@
 """Split patterns, and every way of running them: kernels, the `regex` package, segmenters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .cut_pairs import CutPairs as CutPairs
+    from .lone_spaces import SpacesFirst as SpacesFirst
+    from .pretokenization import LIKE_CL100K as LIKE_CL100K
+    from .pretokenization import LIKE_O200K as LIKE_O200K
+    from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
+    from .pretokenization import mark_pre_tokens as mark_pre_tokens
+    from .pretokenization import pre_tokens as pre_tokens
+    from .regex_processes import abandon_matching as abandon_matching
+    from .segmenters import SEGMENTERS as SEGMENTERS
+    from .split_automaton import SplitAutomaton as SplitAutomaton
+    from .split_patterns import NAMED_PATTERNS as NAMED_PATTERNS
+    from .split_patterns import SplitPattern as SplitPattern
+    from .unicode_classes import class_table as class_table
+    from .unicode_classes import unicode_classes_digest as unicode_classes_digest
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -14,7 +14,11 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from tokenizer_core.splitting.unicode_classes import CODE_POINTS, all_characters, code_point_runs
+from bpeline.tokenizer_core.splitting.unicode_classes import (
+    CODE_POINTS,
+    all_characters,
+    code_point_runs,
+)
 
 MOST_CLASSES = 254  # two more numbers are spoken for: the end, and a line feed before it
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.find_cuts import find_cut
-from tokenizer_core.kernels.scan_automaton import CUT, DEAD, MOVE, STOP
-from tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
+from bpeline.tokenizer_core.kernels.find_cuts import find_cut
+from bpeline.tokenizer_core.kernels.scan_automaton import CUT, DEAD, MOVE, STOP
+from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
 
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 _SURROGATES = (0xD800, 0xE000)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tokenizer_core.splitting.cut_pairs import CutPairs
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 # A single U+0020 between two characters that are surely no white space: in UTF-8 that begins
 # with C2, E1, E2 or E3, or is a control character. The space stands first because `re` runs to a

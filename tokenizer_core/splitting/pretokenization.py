@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.scan_cl100k import mark_cl100k
-from tokenizer_core.kernels.scan_gpt2 import mark_gpt2
-from tokenizer_core.kernels.scan_o200k import mark_o200k
-from tokenizer_core.splitting.regex_processes import mark_by_regex
-from tokenizer_core.splitting.segmented_text import mark_by_segmenter
-from tokenizer_core.splitting.split_patterns import SplitPattern
-from tokenizer_core.splitting.unicode_classes import class_table
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.kernels.scan_cl100k import mark_cl100k
+from bpeline.tokenizer_core.kernels.scan_gpt2 import mark_gpt2
+from bpeline.tokenizer_core.kernels.scan_o200k import mark_o200k
+from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
+from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.splitting.unicode_classes import class_table
+from bpeline.tokenizer_core.text import Text
 
 # How many numbers make a pre-token; whether white space at the end of a span is one pre-token;
 # whether combining marks are letters.

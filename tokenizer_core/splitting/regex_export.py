@@ -14,8 +14,8 @@ from typing import NoReturn
 
 import regex
 
-from tokenizer_core.errors import InvalidPattern
-from tokenizer_core.splitting.regex_syntax import NotRegular, can_be_empty, parsed
+from bpeline.tokenizer_core.errors import InvalidPattern
+from bpeline.tokenizer_core.splitting.regex_syntax import NotRegular, can_be_empty, parsed
 
 _TOKEN = regex.compile(
     r"""(?<set>\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*+\])

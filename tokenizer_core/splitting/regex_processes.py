@@ -24,14 +24,15 @@ from typing import IO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import (
+import bpeline
+from bpeline.tokenizer_core.errors import (
     InvalidPattern,
     PatternExceedsLimit,
     SegmenterUnavailable,
     WorkerLost,
 )
-from tokenizer_core.processors import available_processors
-from tokenizer_core.splitting.regex_worker import (
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.splitting.regex_worker import (
     ANSWER,
     DONE,
     OUT_OF_MEMORY,
@@ -40,14 +41,14 @@ from tokenizer_core.splitting.regex_worker import (
     REQUEST,
     SEGMENTER,
 )
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text
 
 MOST_PROCESSES = 64
-_ROOM = Path(__file__).parents[2]
+_IMPORTED_FROM = Path(bpeline.__file__).parents[1]
 # The child finds what this process would find, and nothing because of the directory it is in.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; "
-    "from tokenizer_core.splitting.regex_worker import serve; "
+    "from bpeline.tokenizer_core.splitting.regex_worker import serve; "
     "serve(sys.stdin.buffer, sys.stdout.buffer)"
 )
 
@@ -184,7 +185,7 @@ class _Process:
     """One worker; one thread at a time."""
 
     def __init__(self) -> None:
-        path = [str(_ROOM), *sys.path]
+        path = [str(_IMPORTED_FROM), *sys.path]
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, *path],
             stdin=subprocess.PIPE,

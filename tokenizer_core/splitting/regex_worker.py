@@ -146,8 +146,8 @@ def _segmenter(identity: str) -> Edges:
     Raises:
         LookupError: another version, or another dictionary, is installed.
     """
-    from tokenizer_core.splitting.segmenters import SEGMENTERS
-    from tokenizer_core.splitting.segmenting import segmenter_named
+    from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS
+    from bpeline.tokenizer_core.splitting.segmenting import segmenter_named
 
     name = identity.partition(",")[0]
     if SEGMENTERS[name].identity != identity:

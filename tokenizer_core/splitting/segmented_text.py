@@ -8,12 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.processors import available_processors
-from tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
-from tokenizer_core.splitting.regex_processes import SEGMENTER_LIMITS, Cutter, ask, spans_are_within
-from tokenizer_core.splitting.regex_worker import SEGMENTER
-from tokenizer_core.splitting.segmenters import Segmenter
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
+from bpeline.tokenizer_core.splitting.regex_processes import (
+    SEGMENTER_LIMITS,
+    Cutter,
+    ask,
+    spans_are_within,
+)
+from bpeline.tokenizer_core.splitting.regex_worker import SEGMENTER
+from bpeline.tokenizer_core.splitting.segmenters import Segmenter
+from bpeline.tokenizer_core.text import Text
 
 PART = 1 << 17  # bytes: a tenth of a second; the last part of a text keeps one process alone
 _ALIGNED = ~7  # bits of a part's first byte begin a byte of the bitmap

@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import SegmenterUnavailable
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import SegmenterUnavailable
 
 
 @dataclass(frozen=True, slots=True)

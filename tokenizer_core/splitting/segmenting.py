@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tokenizer_core.splitting.segmenters import JIEBA_BLOCKS, LINES
+from bpeline.tokenizer_core.splitting.segmenters import JIEBA_BLOCKS, LINES
 
 Lengths = Callable[[str], Iterable[int]]
 

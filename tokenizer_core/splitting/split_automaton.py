@@ -18,7 +18,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.kernels.scan_automaton import (
+from bpeline.tokenizer_core.kernels.scan_automaton import (
     ACCEPT,
     AFTER_GAP,
     CUT,
@@ -35,8 +35,8 @@ from tokenizer_core.kernels.scan_automaton import (
     STOP,
     mark_by_automaton,
 )
-from tokenizer_core.splitting.character_sets import CharacterClasses, character_classes
-from tokenizer_core.splitting.regex_syntax import (
+from bpeline.tokenizer_core.splitting.character_sets import CharacterClasses, character_classes
+from bpeline.tokenizer_core.splitting.regex_syntax import (
     Characters,
     Choice,
     Next,
@@ -47,7 +47,7 @@ from tokenizer_core.splitting.regex_syntax import (
     can_be_empty,
     parsed,
 )
-from tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text
 
 MOST_NODES = 4096  # of the NFA
 MOST_STATES = 4096  # of the DFA

@@ -10,20 +10,24 @@ from typing import Any, NoReturn
 
 import regex as regex_package
 
-from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import InvalidOption, InvalidPattern, SegmenterUnavailable
-from tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
-from tokenizer_core.splitting.named_patterns import (
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, SegmenterUnavailable
+from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
+from bpeline.tokenizer_core.splitting.named_patterns import (
     DROPPING_PATTERNS,
     NAMED_PATTERNS,
     OTHER_SPELLINGS,
     SAME_PATTERNS,
 )
-from tokenizer_core.splitting.regex_export import respelled_for_export, with_gaps_matched
-from tokenizer_core.splitting.regex_limits import MOST_WRITTEN_OUT, set_operator, size_written_out
-from tokenizer_core.splitting.segmenters import SEGMENTERS, Segmenter
-from tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
-from tokenizer_core.splitting.unicode_classes import unicode_classes_digest
+from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export, with_gaps_matched
+from bpeline.tokenizer_core.splitting.regex_limits import (
+    MOST_WRITTEN_OUT,
+    set_operator,
+    size_written_out,
+)
+from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS, Segmenter
+from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
+from bpeline.tokenizer_core.splitting.unicode_classes import unicode_classes_digest
 
 __all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
 

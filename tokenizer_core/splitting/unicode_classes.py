@@ -14,8 +14,8 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from tokenizer_core.digests import digest_of
-from tokenizer_core.kernels.character_masks import (
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.kernels.character_masks import (
     ALTERNATING,
     CASELESS,
     CLASS_RANGES,

@@ -12,36 +12,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.digests import digest_of, digest_of_bytes
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.vocabulary import (
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import (
     SpecialIds,
     byte_order,
     token_bytes,
     validate_tie_break,
     vocab_from_merges,
 )
-from tokenizer_core.trainers.checkpoint import Checkpoint
-from tokenizer_core.trainers.learning import (
+from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint
+from bpeline.tokenizer_core.trainers.learning import (
     MERGES_PER_CHECKPOINT,
     Course,
     LearnedMerges,
     learn_with,
 )
-from tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
-from tokenizer_core.trainers.options import validate_given, validate_options
-from tokenizer_core.trainers.progress import OnProgress, TrainingProgress
-from tokenizer_core.trainers.required_tokens import required_merges
-from tokenizer_core.trainers.special_clashes import (
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
+from bpeline.tokenizer_core.trainers.options import validate_given, validate_options
+from bpeline.tokenizer_core.trainers.progress import OnProgress, TrainingProgress
+from bpeline.tokenizer_core.trainers.required_tokens import required_merges
+from bpeline.tokenizer_core.trainers.special_clashes import (
     refuse_clashes,
     refuse_special_tokens_in_words,
 )
-from tokenizer_core.trainers.word_pruning import prune
+from bpeline.tokenizer_core.trainers.word_pruning import prune
 
 if TYPE_CHECKING:
-    from tokenizer_core.splitting.split_patterns import SplitPattern
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.splitting import SplitPattern
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 __all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest", "train_bpe"]
 
@@ -183,8 +183,8 @@ def train_bpe(
             occurring in the words. All of this is refused before training starts.
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
-    from tokenizer_core.model.special_tokens import validate_special_tokens
-    from tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.model import validate_special_tokens
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
     counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)

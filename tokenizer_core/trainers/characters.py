@@ -11,26 +11,31 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenizer_core.algorithms import CharacterBpe, FrequencyBpe, Sentences, WordPiece
-from tokenizer_core.algorithms.word_algorithms import by_rank
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.digests import digest_of
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.special_tokens import validate_special_tokens
-from tokenizer_core.text import Text
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.checkpoint import Checkpoint
-from tokenizer_core.trainers.learning import Course, LearnedMerges, learn_with
-from tokenizer_core.trainers.merge_engine import MergeEngine
-from tokenizer_core.trainers.options import validate_options
-from tokenizer_core.trainers.progress import OnProgress
-from tokenizer_core.trainers.scoring_engine import Score, ScoringEngine, validate_score
-from tokenizer_core.trainers.symbol_words import (
+from bpeline.tokenizer_core.algorithms import (
+    CharacterBpe,
+    FrequencyBpe,
+    Sentences,
+    WordPiece,
+    by_rank,
+)
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import validate_special_tokens
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint
+from bpeline.tokenizer_core.trainers.learning import Course, LearnedMerges, learn_with
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
+from bpeline.tokenizer_core.trainers.options import validate_options
+from bpeline.tokenizer_core.trainers.progress import OnProgress
+from bpeline.tokenizer_core.trainers.scoring_engine import Score, ScoringEngine, validate_score
+from bpeline.tokenizer_core.trainers.symbol_words import (
     CharacterWords,
     words_that_go_on,
     words_with_ends,
 )
-from tokenizer_core.trainers.word_pruning import prune
+from bpeline.tokenizer_core.trainers.word_pruning import prune
 
 PADDING = "<pad>"
 END_OF_WORD = "</w>"

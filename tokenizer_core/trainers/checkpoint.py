@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.digests import DIGEST_LENGTH, canonical_json
-from tokenizer_core.durable_files import DURABLE
-from tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 MAGIC = b"BPLMERGE"
 FORMAT_VERSION = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.trainers.checkpoint import Checkpoint, save_checkpoint
+from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, save_checkpoint
 
 _SECONDS = 1.0
 _SHARE = 20  # a write that took t seconds is followed by 20 t seconds of work at least

@@ -12,12 +12,11 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.algorithms import ByteBpe
-from tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from tokenizer_core.model.vocab_rules import shown
-from tokenizer_core.model.vocabulary import byte_order
-from tokenizer_core.tokenizer import Tokenizer
-from tokenizer_core.trainers.special_clashes import refuse_clashes
+from bpeline.tokenizer_core.algorithms import ByteBpe
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.model import byte_order, shown
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers.special_clashes import refuse_clashes
 
 
 def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:

@@ -5,11 +5,11 @@ Source: the greedy encoder that often goes with character BPE where its merges w
 
 from __future__ import annotations
 
-from tokenizer_core.algorithms import CharacterBpe, GreedyLongest
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.encoding.restricted_encoding import token_counts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.algorithms import CharacterBpe, GreedyLongest
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding import token_counts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def greedy_longest(tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>") -> Tokenizer:

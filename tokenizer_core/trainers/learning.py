@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import CorruptFile
-from tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
-from tokenizer_core.trainers.merge_engine import MergeEngine
-from tokenizer_core.trainers.progress import OnProgress, Pace, Reporter
-from tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from bpeline.tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
+from bpeline.tokenizer_core.trainers.progress import OnProgress, Pace, Reporter
+from bpeline.tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords
 
 MERGES_PER_CHECKPOINT = 1000
 

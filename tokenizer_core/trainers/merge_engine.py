@@ -20,11 +20,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import CorpusError
-from tokenizer_core.kernels import merge_layout, merge_pairs, merge_queue, merge_state, merge_step
-from tokenizer_core.kernels.merge_state import Limits, MergeState
-from tokenizer_core.model.vocabulary import byte_order
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import CorpusError
+from bpeline.tokenizer_core.kernels import (
+    merge_layout,
+    merge_pairs,
+    merge_queue,
+    merge_state,
+    merge_step,
+)
+from bpeline.tokenizer_core.kernels.merge_state import Limits, MergeState
+from bpeline.tokenizer_core.model import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
 _POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.vocabulary import validate_tie_break
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import validate_tie_break
 
 _BYTES = 256
 

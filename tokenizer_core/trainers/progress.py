@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tokenizer_core.trainers.merge_engine import MergeEngine
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
 
 _REPORT_SECONDS = 0.1
 _CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C

@@ -9,10 +9,9 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.vocabulary import byte_order
-from tokenizer_core.splitting.pretokenization import pre_tokens
-from tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import byte_order
+from bpeline.tokenizer_core.splitting import SplitPattern, pre_tokens
 
 _BYTES = 256
 # A token of n bytes costs up to n − 1 merges, and each looks at all of the token's parts.

@@ -7,12 +7,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.kernels import merge_score, merge_state, merge_step
-from tokenizer_core.kernels.merge_groups import Groups, Ordered
-from tokenizer_core.kernels.merge_pairs import EMPTY
-from tokenizer_core.kernels.merge_state import Integer
-from tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, grown
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels import merge_score, merge_state, merge_step
+from bpeline.tokenizer_core.kernels.merge_groups import Groups, Ordered
+from bpeline.tokenizer_core.kernels.merge_pairs import EMPTY
+from bpeline.tokenizer_core.kernels.merge_state import Integer
+from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, grown
 
 Score = Literal["ratio", "gain"]
 SCORES = {"ratio": merge_score.RATIO, "gain": merge_score.GAIN}

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidSpecialToken
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidSpecialToken
 
 
 def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import EmptyCorpus, InvalidOption
-from tokenizer_core.trainers.merge_engine import SymbolWords
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.trainers.merge_engine import SymbolWords
 
 _INSIDE = 1 << 21  # above every character: this one goes on inside a word
 

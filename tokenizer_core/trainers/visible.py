@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import InvalidOption
-from tokenizer_core.model.vocabulary import byte_order, to_printable, token_bytes
-from tokenizer_core.trainers.bpe import learn_merges
-from tokenizer_core.trainers.characters import (
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.model import byte_order, to_printable, token_bytes
+from bpeline.tokenizer_core.trainers.bpe import learn_merges
+from bpeline.tokenizer_core.trainers.characters import (
     WordPieceSettings,
     learn_wordpiece,
     train_char_bpe,
 )
-from tokenizer_core.trainers.learning import Course
-from tokenizer_core.trainers.scoring_engine import Score
-from tokenizer_core.trainers.symbol_words import words_that_go_on
-from tokenizer_core.trainers.visible_steps import VisibleMerge, VisibleStep, visible_steps
+from bpeline.tokenizer_core.trainers.learning import Course
+from bpeline.tokenizer_core.trainers.scoring_engine import Score
+from bpeline.tokenizer_core.trainers.symbol_words import words_that_go_on
+from bpeline.tokenizer_core.trainers.visible_steps import VisibleMerge, VisibleStep, visible_steps
 
 LARGEST = 100_000  # bytes of distinct words; beyond, nobody reads what is printed
 

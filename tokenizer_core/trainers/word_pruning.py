@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokenizer_core.counting.word_counts import WordCounts
-from tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import EmptyCorpus
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from browser import browsing, installed_browser
 from loopback import waiting_for
 from served import PATIENCE, Served
 
-from tokenizer_core.shards.token_shards import TokenShards
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

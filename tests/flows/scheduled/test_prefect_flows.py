@@ -101,11 +101,11 @@ def test_steps_are_tried_again_after_the_named_errors_alone(
     server: PrefectServer, tmp_path: Path
 ) -> None:
     program = """
-from flows import settings
+from bpeline.flows import settings
 settings.prepare_prefect(quiet_terminal=True)
-from flows.steps import map_step, step
+from bpeline.flows.running.steps import map_step, step
 from prefect import flow
-from tokenizer_core.errors import CorruptFile, EmptyCorpus
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 ERRORS, tried = {"corrupt": CorruptFile, "empty": EmptyCorpus}, []
 @step(name="shaky", retries=1, retry_on=(CorruptFile,))
 def shaky(item: int, error: str) -> int:
@@ -135,10 +135,10 @@ def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
 ) -> None:
     program = """
 import time
-from flows import settings
+from bpeline.flows import settings
 settings.prepare_prefect(quiet_terminal=True)
-from flows.prefect_flows import _as_flow
-from flows.steps import map_step, raise_if_stopped, step
+from bpeline.flows.prefect_flows import _as_flow
+from bpeline.flows.running.steps import map_step, raise_if_stopped, step
 @step(name="endless")
 def endless(item: int) -> int:
     for _ in range(1200):

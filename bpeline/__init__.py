@@ -1,0 +1,26 @@
+"""Text corpora become registered, comparable, reproducible tokenizers: what scripts import.
+
+    from bpeline import count_words, load_tokenizer, train_bpe
+
+Everything is imported when it is first asked for. Versions are listed, compared and promoted by
+`bpeline.registry`; single parts are in `bpeline.tokenizer_core`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .registry import load_tokenizer as load_tokenizer
+    from .tokenizer_core import SplitPattern as SplitPattern
+    from .tokenizer_core import Tokenizer as Tokenizer
+    from .tokenizer_core import WordCounts as WordCounts
+    from .tokenizer_core import count_words as count_words
+    from .tokenizer_core import train_bpe as train_bpe
+    from .tokenizer_core import train_char_bpe as train_char_bpe
+    from .tokenizer_core import train_frequency_bpe as train_frequency_bpe
+    from .tokenizer_core import train_wordpiece as train_wordpiece
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,48 @@
+"""Moving aliases so that others hear of it: the registry moves, Prefect's automations are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from bpeline.flows.running import tell_alias_moved
+
+if TYPE_CHECKING:
+    from bpeline.registry.aliases import AliasChange
+    from bpeline.registry.gates import Rule
+    from bpeline.registry.workspace import Workspace
+
+
+def promote(
+    reference: str,
+    alias: str,
+    by: str,
+    reason: str,
+    say: Callable[[str], object],
+    workspace: Workspace | None = None,
+    rules: Sequence[Rule] = (),
+) -> AliasChange:
+    """Let an alias point to a version: `registry.promote`, and the event.
+
+    Args:
+        reference, alias, by, reason, workspace, rules: as there.
+        say: is told when a Prefect server did not take the event.
+    """
+    from bpeline.registry.aliases import promote as move
+
+    return _told(move(reference, alias, by, reason, workspace, rules=rules), say)
+
+
+def rollback(
+    name: str, alias: str, by: str, reason: str, say: Callable[[str], object]
+) -> AliasChange:
+    """Let an alias point where it pointed before: `registry.rollback`, and the event."""
+    from bpeline.registry.aliases import rollback as move
+
+    return _told(move(name, alias, by, reason), say)
+
+
+def _told(change: AliasChange, say: Callable[[str], object]) -> AliasChange:
+    if remark := tell_alias_moved(change):
+        say(remark)
+    return change

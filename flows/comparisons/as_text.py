@@ -1,0 +1,191 @@
+"""A comparison of two versions as lines for a terminal. Computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text, token_text, tokens_text
+from bpeline.registry.comparison import MetricPair, VersionComparison
+from bpeline.tokenizer_core.evaluation import (
+    BYTES_PER_TOKEN,
+    FEWEST_RESAMPLED,
+    DivergingMerge,
+    DocumentComparison,
+    Segmentation,
+    VocabDifference,
+    WordChange,
+)
+
+_OF_SLICES = (BYTES_PER_TOKEN, "words/fertility")
+SLICE_TITLES = (
+    "slice", "text", "tokens", f"{SHOWN_CONFIDENCE:.0%} interval", "bytes/token", "tokens/word",
+)  # fmt: skip
+_TOKENS_SHOWN = 12
+# What says nothing about the tokenizer, only about the run that made it.
+_NOT_COMPARED = ("seconds/", "evaluated/encode_mb_per_second")
+
+
+def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:
+    """The whole comparison.
+
+    Args:
+        words: how many words of each kind are shown.
+    """
+    lines = [f"{compared.first} → {compared.second}", ""]
+    lines += _metric_lines(compared)
+    lines += [f"{title:<10} {value}" for title, value in facts(compared)]
+    if compared.documents is None:
+        return lines
+    if len(compared.slices) > 1:
+        rows = [SLICE_TITLES, *slice_rows(compared)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines.append("")
+        for name, *cells in rows:
+            shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *shown]))
+    for title, changes in word_lists(compared.documents.segmentation):
+        if changes:
+            lines += ["", title, *_change_lines(changes[:words])]
+    return lines
+
+
+def facts(compared: VersionComparison) -> list[tuple[str, str]]:
+    """The comparison in sentences: subject and statement."""
+    said = [
+        ("vocab", _vocab(compared.vocab)),
+        ("added", _some(compared.vocab.added)),
+        ("removed", _some(compared.vocab.removed)),
+        ("merges", _merges(compared.diverging)),
+    ]
+    if compared.patterns[0] != compared.patterns[1]:
+        said.append(("patterns", f"{compared.patterns[0]} → {compared.patterns[1]}"))
+    if compared.documents is not None:
+        said.append(("text", verdict(compared.documents)))
+        said.append(("words", _words(compared.documents.segmentation)))
+    return [(subject, statement) for subject, statement in said if statement]
+
+
+def comparison_markdown(compared: VersionComparison) -> str:
+    """The whole comparison for Prefect and for reports."""
+    lines = [f"# {compared.first} → {compared.second}", "", "| | |", "|---|---|"]
+    lines += [f"| {subject} | {_cell(statement)} |" for subject, statement in facts(compared)]
+    if len(compared.slices) > 1:
+        lines += [
+            "",
+            f"| {' | '.join(SLICE_TITLES)} |",
+            f"|---{'|---:' * (len(SLICE_TITLES) - 1)}|",
+        ]
+        lines += [f"| {' | '.join(row)} |" for row in slice_rows(compared)]
+    pairs = compared_metrics(compared.metrics)
+    lines += ["", f"| metric | {compared.first} | {compared.second} | difference |"]
+    lines += ["|---|---:|---:|---:|"]
+    for one in pairs:
+        cells = number_text(one.first), number_text(one.second), number_text(one.difference, "+")
+        lines.append(f"| {one.key} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def slice_rows(compared: VersionComparison) -> list[tuple[str, ...]]:
+    """Every slice under `SLICE_TITLES`: how many more tokens, and two figures of both."""
+    rows = []
+    for one in compared.slices:
+        interval = one.change.intervals.get(SHOWN_CONFIDENCE)
+        said = "too few documents" if interval is None else "{:+.2%} … {:+.2%}".format(*interval)
+        figures = {pair.key: pair for pair in one.metrics}
+        both = (_before_and_after(figures.get(key)) for key in _OF_SLICES)
+        rows.append((one.name, megabytes(one.bytes), f"{one.change.value:+.2%}", said, *both))
+    return rows
+
+
+def _before_and_after(pair: MetricPair | None) -> str:
+    if pair is None or pair.first is None or pair.second is None:
+        return ""
+    return f"{pair.first:.4g} → {pair.second:.4g}"
+
+
+def verdict(documents: DocumentComparison) -> str:
+    """How many more or fewer tokens, and whether that is chance."""
+    change = documents.change
+    text = (
+        f"{documents.documents:,} documents, {megabytes(documents.bytes)}: "
+        f"{documents.first_tokens:,} → {documents.second_tokens:,} tokens, {change.value:+.2%}"
+    )
+    if change.documents < FEWEST_RESAMPLED:
+        return f"{text}; too few documents to tell chance from difference"
+    interval = f"{change.confidence:.0%} interval {change.low:+.2%} … {change.high:+.2%}"
+    text = f"{text} ({interval})"
+    if change.excludes_zero:
+        return f"{text}: the {'first' if change.value > 0 else 'second'} compresses better"
+    return f"{text}: no difference beyond chance"
+
+
+def word_lists(segmentation: Segmentation) -> list[tuple[str, tuple[WordChange, ...]]]:
+    """The words that are cut differently, under their headings."""
+    return [
+        ("words that cost more tokens", segmentation.worse),
+        ("words that cost fewer tokens", segmentation.better),
+        ("words cut elsewhere at the same cost", segmentation.same_cost),
+    ]
+
+
+def compared_metrics(metrics: Iterable[MetricPair]) -> list[MetricPair]:
+    """The metrics that say something about the tokenizers."""
+    return [one for one in metrics if not one.key.startswith(_NOT_COMPARED)]
+
+
+def _metric_lines(compared: VersionComparison) -> Iterator[str]:
+    rows = [("metric", compared.first, compared.second, "difference")]
+    for one in compared_metrics(compared.metrics):
+        difference = number_text(one.difference, "+")
+        rows.append((one.key, number_text(one.first), number_text(one.second), difference))
+    if len(rows) == 1:
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for key, *values in rows:
+        cells = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
+        yield "  ".join([key.ljust(widths[0]), *cells]).rstrip()
+    yield ""
+
+
+def _change_lines(changes: Sequence[WordChange]) -> Iterator[str]:
+    for one in changes:
+        cost = f"{one.cost:+,}" if one.cost else "±0"
+        yield f"{cost:>10}  {one.count:>9,} ×  {tokens_text(one.first)} → {tokens_text(one.second)}"
+
+
+def _vocab(difference: VocabDifference) -> str:
+    return (
+        f"{difference.shared:,} tokens in both, {len(difference.moved):,} of them with another "
+        f"id; {len(difference.added):,} added, {len(difference.removed):,} removed"
+    )
+
+
+def _some(tokens: Sequence[bytes]) -> str:
+    more = f" … and {len(tokens) - _TOKENS_SHOWN:,} more" if len(tokens) > _TOKENS_SHOWN else ""
+    return tokens_text(tuple(tokens[:_TOKENS_SHOWN])) + more
+
+
+def _merges(diverging: DivergingMerge | None) -> str:
+    if diverging is None:
+        return "the same"
+    first, second = (_merge(one) for one in (diverging.first, diverging.second))
+    same = "no merge is the same" if not diverging.rank else f"the first {diverging.rank:,} equal"
+    return f"{same}; then {first} against {second}"
+
+
+def _merge(merge: tuple[bytes, bytes] | None) -> str:
+    return "the end" if merge is None else " + ".join(map(token_text, merge))
+
+
+def _words(segmentation: Segmentation) -> str:
+    return (
+        f"{segmentation.changed_words:,} of {segmentation.words:,} distinct words are cut "
+        f"differently, {segmentation.changed_occurrences:,} of "
+        f"{segmentation.occurrences:,} occurrences; {segmentation.stability:.1%} of the places "
+        "where either cuts inside words are the same"
+    )
+
+
+def _cell(text: str) -> str:
+    """Text inside a Markdown table: tokens may hold what ends a cell."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,81 @@
+"""Two tokenizers compared on what was typed: files, named sources that make slices, and morphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bpeline.flows.requests import evaluation_sources
+from bpeline.registry.comparison import (
+    MetricPair,
+    NamedFiles,
+    VersionComparison,
+    compare_on_slices,
+    compare_versions,
+)
+from bpeline.registry.loading import load_tokenizer
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import boundary_scores, read_gold
+
+
+def compare_on(
+    first: str, second: str, on: Sequence[str], text_field: str = "text", shown: int = 20
+) -> VersionComparison:
+    """Compare two tokenizers.
+
+    Args:
+        first, second, text_field, shown: see `registry.comparison.compare_versions`.
+        on: files, directories and globs; or all of them named sources, as `evaluation_sources`
+            spells them. What is a file, whatever its name, is that file.
+
+    Raises:
+        InvalidOption: some are named and others are not.
+        BpelineError: see `compare_versions`.
+    """
+    named = [one for one in on if _is_named(one)]
+    if not named:
+        return compare_versions(first, second, on=on, text_field=text_field, shown=shown)
+    if len(named) < len(on):
+        (other, *_) = (one for one in on if one not in named)
+        raise InvalidOption(
+            f"--on names the source {named[0]!r}, and files without a name: {other!r}",
+            "accepted are files alone, or named sources alone, each a slice",
+            f"type `--on 'other={other}'`",
+        )
+    asked = evaluation_sources(named)
+    sources = [
+        NamedFiles(one.name, tuple(one.found()), one.language, one.domain) for one in asked.sources
+    ]
+    return compare_on_slices(
+        first, second, sources, parallel=asked.parallel, text_field=text_field, shown=shown
+    )
+
+
+def with_morphology(
+    compared: VersionComparison, first: str, second: str, path: Path
+) -> VersionComparison:
+    """A comparison with both tokenizers' figures of a segmentation into morphs.
+
+    Args:
+        first, second: what is compared.
+        path: see `tokenizer_core.evaluation.morphology.read_gold`.
+
+    Raises:
+        InvalidOption: not such a file.
+        BpelineError: one of the tokenizers cannot be loaded.
+    """
+    gold = read_gold(path)
+    before, after = (
+        boundary_scores(load_tokenizer(reference), gold).metrics for reference in (first, second)
+    )
+    pairs = (MetricPair(key, before.get(key), after.get(key)) for key in {**before, **after})
+    metrics = (*compared.metrics, *pairs)
+    return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
+
+
+def _is_named(spelling: str) -> bool:
+    if spelling.endswith(".toml"):
+        return True
+    return "=" in spelling and not os.path.lexists(spelling)

@@ -1,0 +1,49 @@
+"""An observation of drift goes to MLflow: a point of each series, a record, a picture."""
+
+from __future__ import annotations
+
+from calendar import timegm
+from dataclasses import replace
+from time import strptime
+
+from bpeline.flows.drift.drift_report import DriftReport
+from bpeline.flows.running import step
+from bpeline.registry.figures import draw_observations
+from bpeline.registry.opening import Registry
+from bpeline.registry.records import DriftObservation
+from bpeline.registry.tracking import run_link
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, of_slice
+
+
+@step(name="record")
+def remember(report: DriftReport, registry: Registry) -> DriftReport:
+    """Tell MLflow.
+
+    Returns:
+        The report with the number of the observation and a link to the series.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer.
+    """
+    said = "drift" if report.drifted else "no drift"
+    broken = ", ".join(str(one.rule) for one in report.broken)
+    observed = registry.tracker.record_drift(
+        DriftObservation(
+            name=report.name,
+            said=f"{report.reference}: {said}{': ' if broken else ''}{broken}",
+            time_ms=timegm(strptime(report.at[:19], "%Y-%m-%dT%H:%M:%S")) * 1000,
+            metrics=report.metrics(),
+            record=report.as_dict(),
+            page=report.markdown(),
+        )
+    )
+    lines = {
+        name: observed.series[f"drift/{of_slice(BYTES_PER_TOKEN, name)}"] for name in report.slices
+    }
+    own = report.slices[ALL].figures[BYTES_PER_TOKEN].own
+    with registry.workspace.temporary_directory("drift") as directory:
+        title = f"{report.name}: {observed.number} observations"
+        picture = draw_observations(lines, directory / "bytes-per-token.svg", title, own)
+        registry.tracker.show_drift(observed, [picture])
+    link = run_link(registry.tracker.settings.ui, observed.experiment_id, observed.run_id)
+    return replace(report, observation=observed.number, link=link)

@@ -1,1 +1,0 @@
-"""The evaluation step: texts, baselines, metrics, pictures."""

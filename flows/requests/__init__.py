@@ -1,0 +1,35 @@
+"""What somebody asks of a flow, checked before anything is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .algorithm_options import BYTE_BPE as BYTE_BPE
+    from .algorithm_options import CHARACTER_BPE as CHARACTER_BPE
+    from .algorithm_options import CHOICES as CHOICES
+    from .algorithm_options import ENCODINGS as ENCODINGS
+    from .algorithm_options import OPTIONS as OPTIONS
+    from .algorithm_options import check_options as check_options
+    from .algorithm_options import choices_of as choices_of
+    from .baselines import CHAMPION as CHAMPION
+    from .baselines import load_baselines as load_baselines
+    from .corpus_files import corpus_sources as corpus_sources
+    from .corpus_files import read_corpus_file as read_corpus_file
+    from .corpus_files import with_weights as with_weights
+    from .demo import DEMO as DEMO
+    from .demo import DEMO_NAME as DEMO_NAME
+    from .demo import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
+    from .demo import demo_corpus as demo_corpus
+    from .demo import demo_place as demo_place
+    from .evaluation_texts import EVALUATION as EVALUATION
+    from .evaluation_texts import evaluation_sources as evaluation_sources
+    from .source_spelling import NamedSource as NamedSource
+    from .source_spelling import decimal as decimal
+    from .source_spelling import is_file as is_file
+    from .training_request import TrainingRequest as TrainingRequest
+    from .training_request import usable_cores as usable_cores
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,112 @@
+"""What each algorithm may be told beside the size of its vocabulary; trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bpeline.tokenizer_core.errors import InvalidOption
+
+BYTE_BPE = "byte-bpe"
+CHARACTER_BPE = "char-bpe"
+ENCODINGS = ("merges", "greedy")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What there is to choose.
+
+    Attributes:
+        tie_breaks: those that are known, the usual one first.
+        min_count: the usual one.
+        special_tokens: whether it has any.
+        options: the names and types of what it alone is told.
+    """
+
+    tie_breaks: tuple[str, ...]
+    min_count: int
+    special_tokens: bool
+    options: Mapping[str, type]
+
+
+_TIE_BREAKS = ("smallest-ids", "greatest-bytes", "first-seen")
+CHOICES = {
+    BYTE_BPE: Choices(_TIE_BREAKS, 2, True, {}),
+    CHARACTER_BPE: Choices(
+        ("first-seen", "greatest-bytes", "smallest-ids"),
+        2,
+        True,
+        {"merges": int, "end_of_word": str, "joined": bool, "unknown": str, "encoding": str},
+    ),
+    "wordpiece": Choices(
+        ("smallest-ids",),
+        2,
+        True,
+        {"score": str, "continuation": str, "unknown": str, "max_word_characters": int},
+    ),
+    "frequency-bpe": Choices(
+        ("first-seen",), 1, False, {"merges": int, "end_of_word": str, "sentences": str}
+    ),
+}
+OPTIONS = sorted({name for choices in CHOICES.values() for name in choices.options})
+
+
+def choices_of(algorithm: str) -> Choices:
+    """What an algorithm may be told.
+
+    Raises:
+        InvalidOption: there is no such algorithm.
+    """
+    if algorithm not in CHOICES:
+        raise InvalidOption(
+            f"there is no algorithm {algorithm!r}",
+            f"accepted: {', '.join(CHOICES)}",
+            f"type `--algorithm {BYTE_BPE}` or leave it out",
+        )
+    return CHOICES[algorithm]
+
+
+def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that belong to other algorithms, and values of another type.
+
+    Raises:
+        InvalidOption: naming what this algorithm is told.
+    """
+    known = choices_of(algorithm).options
+    for name, value in options.items():
+        if name not in known:
+            refuse(algorithm, name, ", ".join(map(_typed, known)) or "none of these options")
+        if type(value) is not known[name]:
+            raise InvalidOption(
+                f"{_typed(name)} is {value!r}",
+                f"accepted: a value of the type {known[name].__name__}",
+                "leave it out for the usual value",
+            )
+        if isinstance(value, int) and value < 0:
+            raise InvalidOption(
+                f"{_typed(name)} is {value}",
+                "accepted: whole numbers from 0",
+                f"type `{_typed(name)} 100` or leave it out",
+            )
+
+    if options.get("encoding", ENCODINGS[0]) not in ENCODINGS:
+        raise InvalidOption(
+            f"--encoding is {options['encoding']!r}",
+            f"accepted: {', '.join(ENCODINGS)}",
+            "leave it out: merges are applied in their order",
+        )
+
+
+def refuse(algorithm: str, option: str, accepted: str) -> None:
+    """Raise for an option that means nothing to an algorithm."""
+    raise InvalidOption(
+        f"{_typed(option)} means nothing to the algorithm {algorithm}",
+        f"{algorithm} takes {accepted}",
+        f"leave {_typed(option)} out, or choose another --algorithm",
+    )
+
+
+def _typed(name: str) -> str:
+    """An option as it is typed."""
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,99 @@
+"""Which sources a corpus consists of and how much each counts: typed, or from a corpus file.
+
+    german:language=de:weight=2=de/*.txt
+    corpus.toml
+
+A corpus file holds tables ``[[source]]`` with ``name`` and ``files`` (relative to it), and perhaps
+``weight``, ``language``, ``domain`` and ``text_field``; above them perhaps ``temperature``:
+
+    temperature = 3.3
+
+    [[source]]
+    name = "german"
+    files = ["de/*.txt", "more/de.jsonl"]
+    weight = 2
+    language = "de"
+
+What weights and temperature mean is told in `tokenizer_core.counting.source_weights`. Reads no
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bpeline.flows.requests.source_spelling import NamedSource, SourceKind, is_file
+from bpeline.tokenizer_core.counting import millionths, weights_at
+from bpeline.tokenizer_core.errors import InvalidOption
+
+CORPUS = SourceKind(
+    "source",
+    "source",
+    ("language", "domain", "weight", "text_field"),
+    "type `--source 'german:language=de:weight=2=de/*.txt'`",
+)
+
+
+def corpus_sources(spellings: Iterable[str]) -> tuple[NamedSource, ...]:
+    """The sources that were typed; those of one name are one source with all their files.
+
+    Raises:
+        InvalidOption: not an accepted spelling, or one name with different labels.
+    """
+    return CORPUS.joined(CORPUS.from_text(spelling) for spelling in spellings)
+
+
+def is_corpus_file(paths: Sequence[str]) -> bool:
+    """Whether the paths are one corpus file."""
+    return len(paths) == 1 and is_file(paths[0])
+
+
+def read_corpus_file(path: Path) -> tuple[list[str], float | None]:
+    """The sources of a corpus file as one would type them, and its temperature.
+
+    Raises:
+        InvalidOption: not such a file.
+    """
+    sources, others = CORPUS.from_file(path, {"temperature"})
+    temperature = others.get("temperature")
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float | None):
+        raise CORPUS.unusable(path, f"the temperature is {temperature!r}")
+    spelt = [one for source in CORPUS.joined(sources) for one in source.spelt()]
+    return spelt, None if temperature is None else float(temperature)
+
+
+def with_weights(
+    sources: Sequence[NamedSource], weights: Mapping[str, float]
+) -> tuple[NamedSource, ...]:
+    """The same sources with other weights; those that are not named keep theirs.
+
+    Raises:
+        InvalidOption: a source that is not there, or an impossible weight.
+    """
+    names = [source.name for source in sources]
+    for name, weight in weights.items():
+        if name not in names:
+            raise InvalidOption(
+                f"there is no source {name} to be weighed",
+                f"the sources are {', '.join(names)}",
+                f"type `--weights {names[0]}=2`",
+            )
+        millionths(weight)
+    return tuple(replace(one, weight=weights.get(one.name, one.weight)) for one in sources)
+
+
+def check_temperature(temperature: float, sources: Sequence[NamedSource]) -> None:
+    """Refuse a temperature that is impossible or has nothing to change.
+
+    Raises:
+        InvalidOption: such a temperature.
+    """
+    weights_at([], [], temperature)
+    if temperature != 1 and len(sources) < 2:
+        raise InvalidOption(
+            f"the temperature is {temperature}, and the corpus has no two named sources",
+            "a temperature changes the shares of named sources",
+            "name them: `--source 'en=en/*.txt' --source 'de=de/*.txt'`",
+        )

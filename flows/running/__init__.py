@@ -1,0 +1,32 @@
+"""How flows run: steps, progress, signals, and the Prefect server that may watch; no tokenizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from . import progress as progress
+    from . import runner as runner
+    from . import settings as settings
+    from .events import DRIFT_DETECTED as DRIFT_DETECTED
+    from .events import tell as tell
+    from .events import tell_alias_moved as tell_alias_moved
+    from .progress import Progress as Progress
+    from .progress import for_stream as for_stream
+    from .progress import listening as listening
+    from .progress import telling as telling
+    from .runner import choose_runner as choose_runner
+    from .steps import MOST_TASKS as MOST_TASKS
+    from .steps import Step as Step
+    from .steps import Stopped as Stopped
+    from .steps import in_prefect_flow as in_prefect_flow
+    from .steps import map_step as map_step
+    from .steps import raise_if_stopped as raise_if_stopped
+    from .steps import step as step
+    from .steps import stopped_by as stopped_by
+    from .termination import Terminated as Terminated
+    from .termination import terminable as terminable
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,235 @@
+"""What a flow says while it runs, and who hears it: bars on a terminal, else one line per step.
+
+Knows no step; the flow speaks, listeners show. They may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.trainers import TrainingProgress
+
+NAME_WIDTH = 14
+
+
+class Progress:
+    """A listener that shows nothing, and the methods that others override."""
+
+    def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
+        """A step begins.
+
+        Args:
+            name: the step's name.
+            total: how much it will do, if that is known.
+            unit: ``bytes`` or ``merges``.
+        """
+
+    def step_advanced(self, name: str, amount: int) -> None:
+        """``amount`` more of the total is done."""
+
+    def merging(self, at: TrainingProgress) -> None:
+        """Merges have been learned; called many times a second."""
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        """A step is done; ``outcome`` is a sentence about it."""
+
+    def note(self, text: str) -> None:
+        """Something people should know although nothing failed."""
+
+    def summary(self, title: str, markdown: str) -> None:
+        """The run is done; ``markdown`` describes its result."""
+
+    def compared(self, title: str, markdown: str) -> None:
+        """A version was compared with the champion; ``markdown`` says how."""
+
+    def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
+        """New text has drifted from the version an alias points to: a rule says so.
+
+        Args:
+            name: the tokenizer's.
+            alias: it.
+            event: what somebody needs to know who acts on it; JSON values.
+        """
+
+    def closed(self) -> None:
+        """The run has ended, well or not: tidy the screen."""
+
+
+_current: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def listening(progress: Progress) -> Iterator[Progress]:
+    """Let ``progress`` hear every flow that runs inside the ``with`` block."""
+    token = _current.set(progress)
+    try:
+        yield progress
+    finally:
+        _current.reset(token)
+        progress.closed()
+
+
+def current() -> Progress:
+    """Who listens now; somebody deaf when nobody does."""
+    return _current.get() or Progress()
+
+
+class Several(Progress):
+    """Passes everything on to all of ``listeners``."""
+
+    def __init__(self, listeners: Sequence[Progress]) -> None:
+        self.listeners = tuple(listeners)
+
+    def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
+        for listener in self.listeners:
+            listener.step_started(name, total, unit)
+
+    def step_advanced(self, name: str, amount: int) -> None:
+        for listener in self.listeners:
+            listener.step_advanced(name, amount)
+
+    def merging(self, at: TrainingProgress) -> None:
+        for listener in self.listeners:
+            listener.merging(at)
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        for listener in self.listeners:
+            listener.step_finished(name, seconds, outcome)
+
+    def note(self, text: str) -> None:
+        for listener in self.listeners:
+            listener.note(text)
+
+    def summary(self, title: str, markdown: str) -> None:
+        for listener in self.listeners:
+            listener.summary(title, markdown)
+
+    def compared(self, title: str, markdown: str) -> None:
+        for listener in self.listeners:
+            listener.compared(title, markdown)
+
+    def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
+        for listener in self.listeners:
+            listener.drifted(name, alias, event)
+
+
+@contextmanager
+def telling(name: str, total: int | None = None, unit: str = "") -> Iterator[list[str]]:
+    """Tell whoever listens of a step, and how long it took.
+
+    Args:
+        name, total, unit: as for `Progress.step_started`.
+
+    Yields:
+        A list that takes the step's sentence about what it did.
+    """
+    listener = current()
+    listener.step_started(name, total, unit)
+    said: list[str] = []
+    begin = time.perf_counter()
+    yield said
+    listener.step_finished(name, time.perf_counter() - begin, " ".join(said))
+
+
+def step_line(name: str, seconds: float, outcome: str) -> str:
+    """One finished step as a line of text."""
+    return f"{name:<{NAME_WIDTH}} {seconds:7.2f} s  {outcome}"
+
+
+def describe_merging(progress: TrainingProgress) -> str:
+    """The last merge as people read it: the pair in printable form, its count, the time left."""
+    from bpeline.tokenizer_core.model import to_printable
+
+    left, right = (_shortened(to_printable(token)) for token in progress.best_pair)
+    eta = progress.eta_seconds
+    remaining = "" if eta is None or not eta < 1e6 else f", {eta:.0f} s left"
+    return (
+        f"{progress.merges_done:,} of {progress.merges_total:,} merges, "
+        f"{left} + {right} × {progress.best_count:,}{remaining}"
+    )
+
+
+def _shortened(token: str) -> str:
+    return token if len(token) <= 16 else f"{token[:15]}…"
+
+
+class Lines(Progress):
+    """One plain line per finished step."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.lock = threading.Lock()
+
+    def say(self, line: str) -> None:
+        with self.lock:
+            self.stream.write(line + "\n")
+            self.stream.flush()
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        self.say(step_line(name, seconds, outcome))
+
+    def note(self, text: str) -> None:
+        self.say(f"note: {text}")
+
+
+class Bars(Lines):
+    """The same lines, and a bar for the step that is running, on a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        from rich.console import Console
+
+        self.console = Console(file=stream, highlight=False)
+        self.display: Any = None
+        self.task: Any = None
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
+        from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
+        from rich.progress import Progress as Display
+
+        self._clear()
+        columns: list[Any] = [SpinnerColumn(), TextColumn(f"{name:<{NAME_WIDTH}}")]
+        if total is not None:
+            columns.append(BarColumn())
+        if unit == "bytes":
+            columns.append(DownloadColumn())
+        columns.append(TextColumn("{task.description}", markup=False))
+        self.display = Display(*columns, console=self.console, transient=True)
+        self.task = self.display.add_task("", total=total)
+        self.display.start()
+
+    def step_advanced(self, name: str, amount: int) -> None:
+        if self.display is not None:
+            self.display.advance(self.task, amount)
+
+    def merging(self, at: TrainingProgress) -> None:
+        if self.display is not None:
+            self.display.update(
+                self.task, completed=at.merges_done, description=describe_merging(at)
+            )
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        self._clear()
+        super().step_finished(name, seconds, outcome)
+
+    def closed(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self.display is not None:
+            self.display.stop()
+            self.display = None
+
+
+def for_stream(stream: TextIO) -> Progress:
+    """Bars where somebody is watching, lines in a log."""
+    return Bars(stream) if stream.isatty() else Lines(stream)

@@ -1,0 +1,143 @@
+"""Which files make the corpus, and which of their chunks still have to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bpeline.flows import engines
+from bpeline.flows.requests import DEMO, TrainingRequest, demo_corpus
+from bpeline.flows.running import MOST_TASKS, step
+from bpeline.flows.wording import counted
+from bpeline.registry.catalogue import Catalogue, FileReading
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts import ShardFiles, WordCountStore, shard_key
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import (
+    CHUNK_BYTES,
+    ChunkGroup,
+    Reading,
+    Source,
+    SourceFile,
+    find_source_files,
+    plan_chunk_groups,
+)
+
+if TYPE_CHECKING:
+    from bpeline.registry.catalogue import Catalogue
+
+Recall = Callable[[Sequence[SourceFile], int, str], dict[str, FileReading]]
+Bundle = tuple[ChunkGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPlan:
+    """The corpus as it was found.
+
+    Attributes:
+        files: in the order in which positions count.
+        known: files that have not changed since an earlier run counted all of their chunks.
+        bundles: what is to be read, in parcels of about equal size for the workers.
+        bytes_to_read: bytes on disk of these.
+    """
+
+    files: tuple[SourceFile, ...]
+    known: Mapping[str, FileReading]
+    bundles: tuple[Bundle, ...]
+    bytes_to_read: int
+
+    @property
+    def outcome(self) -> str:
+        size = sum(file.size for file in self.files)
+        if not self.bundles:
+            return f"{counted(len(self.files), 'file')}, all counted before"
+        share = "" if not self.known else f", {len(self.known):,} of them counted before"
+        return f"{counted(len(self.files), 'file')}, {size / 1e6:,.1f} MB{share}"
+
+
+@step(name="plan chunks")
+def plan_chunks(request: TrainingRequest, workspace: Workspace) -> CorpusPlan:
+    """Find the files and recall what is known of them; reads none.
+
+    Raises:
+        MissingSource, UnreadableSource: see `find_source_files`.
+    """
+    files = find_source_files(sources_of(request, workspace))
+    known = known_readings(files, request, workspace, open_registry(workspace).catalogue)
+    return plan_reading(files, known, engines.current(request.workers))
+
+
+def known_readings(
+    files: Sequence[SourceFile],
+    request: TrainingRequest,
+    workspace: Workspace,
+    catalogue: Catalogue,
+) -> dict[str, FileReading]:
+    """The files that have not changed since they were read, and whose counts are all there."""
+    known = recalled(files, request.reading, catalogue.recall_file_readings)
+    store = WordCountStore(workspace)
+    ShardFiles(workspace).expect(
+        shard_key(chunk.digest, reading.reading_digest)
+        for reading in known.values()
+        for chunk in reading.chunks
+    )
+    return {
+        path: reading
+        for path, reading in known.items()
+        if all(store.has(chunk.digest, reading.reading_digest) for chunk in reading.chunks)
+    }
+
+
+def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
+    """Where the corpus lies: named sources, or each path for itself."""
+    named = [Source(files, one.name) for one in request.named_sources for files in one.files]
+    paths = [str(demo_corpus(workspace)) if path == DEMO else path for path in request.paths]
+    return named or [Source(path) for path in paths]
+
+
+def recalled(
+    files: Sequence[SourceFile], reading: Reading, recall: Recall
+) -> dict[str, FileReading]:
+    """What is known of files, which may be read in a different way in each source."""
+    together: dict[str, list[SourceFile]] = {}
+    for file in files:
+        together.setdefault(reading.of_source(file.source).digest, []).append(file)
+    found: dict[str, FileReading] = {}
+    for digest, some in together.items():
+        found |= recall(some, CHUNK_BYTES, digest)
+    return found
+
+
+def plan_reading(
+    files: Sequence[SourceFile],
+    known: Mapping[str, FileReading],
+    engine: engines.Engine | None = None,
+) -> CorpusPlan:
+    """How the files that are not known yet are shared out."""
+    unread = [file for file in files if file.path not in known]
+    size = sum(file.size for file in unread)
+    most = MOST_TASKS if engine is None else engine.parcels(size)
+    groups = plan_chunk_groups(unread, CHUNK_BYTES, most)
+    return CorpusPlan(tuple(files), known, _bundled(groups, most), size)
+
+
+def _bundled(groups: Sequence[ChunkGroup], most: int) -> tuple[Bundle, ...]:
+    """Neighbouring groups together, so that at most ``most`` parcels of similar size arise."""
+    total = sum(map(_size, groups))
+    limit = -(-total // most)
+    bundles: list[list[ChunkGroup]] = []
+    filled = limit
+    for group in groups:
+        if filled >= limit and len(bundles) < most:
+            bundles.append([])
+            filled = 0
+        bundles[-1].append(group)
+        filled += _size(group)
+    return tuple(map(tuple, bundles))
+
+
+def _size(group: ChunkGroup) -> int:
+    """Bytes on disk, and a little for opening the file."""
+    end = group.file.size if group.end is None else group.end
+    return end - group.begin + 4096

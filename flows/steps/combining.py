@@ -1,0 +1,145 @@
+"""The counts of all chunks become one word-count table in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bpeline.flows import engines
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import step
+from bpeline.flows.steps.counting import CountedCorpus, placed_shards
+from bpeline.flows.steps.source_statistics import SourceStatistics, as_json, statistics_of
+from bpeline.flows.wording import counted
+from bpeline.registry.catalogue import CountTable
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts import (
+    ShardRef,
+    ShardStatistics,
+    TableHandle,
+    WeighedShards,
+    WordCountStore,
+    combine_sources,
+    keep_corpus_record,
+    keep_statistics,
+    key_of_sources,
+)
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.counting import weights_at
+from bpeline.tokenizer_core.errors import EmptyCorpus
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWords:
+    """The word counts of a corpus, and what else was seen while counting.
+
+    Attributes:
+        table: where they lie.
+        corpus_digest: digest of all that was read, in order.
+        shards: keys of the chunks' counts, in the order of the corpus.
+        seen: sums over them.
+        sources: of each named source; empty where sources were not named.
+        shards_of: the keys of each of these, by its name.
+    """
+
+    table: TableHandle
+    corpus_digest: str
+    shards: tuple[str, ...]
+    seen: ShardStatistics
+    sources: tuple[SourceStatistics, ...] = ()
+    shards_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str:
+        said = f"{counted(self.table.rows, 'distinct word')}, {self.table.total:,} in all"
+        return f"{said}; the table was there already" if self.table.reused else said
+
+
+@step(name="combine counts")
+def combine_counts(
+    corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace, run_id: str
+) -> CountedWords:
+    """Add the chunks' counts up and remember what they were of.
+
+    Raises:
+        EmptyCorpus: there is not a single word to train on.
+        CorruptFile: counts are damaged; they are forgotten and can be counted again.
+        DiskFull: no space left.
+    """
+    words = add_up(corpus, request, workspace)
+    table = words.table
+    keep_corpus_record(workspace, corpus.readings, corpus.sources)
+    if words.sources:
+        keep_statistics(workspace, table.key, as_json(words.sources))
+    catalogue = open_registry(workspace).catalogue
+    catalogue.remember_count_table(
+        CountTable(
+            table.key, table.counts_digest, words.corpus_digest, table.rows, table.total, run_id
+        )
+    )
+    catalogue.step_reached(run_id, "combine counts", words.corpus_digest, table.counts_digest)
+    return words
+
+
+def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace) -> CountedWords:
+    """Add the chunks' counts up; errors as `combine_counts`."""
+    placed = placed_shards(corpus)
+    keys = tuple(ref.key for refs in placed for ref in refs)
+    store = WordCountStore(workspace, mapper=engines.current(request.workers).mapper)
+    seen = store.statistics(keys)
+    if not seen.words:
+        raise _empty(request, seen)
+    if not request.sources:
+        table = store.combine([ref for refs in placed for ref in refs])
+        return CountedWords(table, corpus.digest, keys, seen)
+    weighed, of_each = _weigh(corpus, request, store)
+    table, sums = combine_sources(store, list(weighed.values()))
+    weights = [source.weight for source in weighed.values()]
+    statistics = statistics_of(request.named_sources, of_each, sums, weights)
+    keys_of = {name: tuple(ref.key for ref in one.refs) for name, one in weighed.items()}
+    return CountedWords(table, corpus.digest, keys, seen, statistics, keys_of)
+
+
+def table_of(
+    corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
+) -> TableHandle | None:
+    """The table that `combine_counts` would make, if it is there."""
+    store = WordCountStore(workspace)
+    if not request.sources:
+        return store.table(store.table_key([ref for refs in placed_shards(corpus) for ref in refs]))
+    return store.table(key_of_sources(store, list(_weigh(corpus, request, store)[0].values())))
+
+
+def _weigh(
+    corpus: CountedCorpus, request: TrainingRequest, store: WordCountStore
+) -> tuple[dict[str, WeighedShards], list[ShardStatistics]]:
+    """Each named source with its weight, and what was seen in each."""
+    named = request.named_sources
+    shards: dict[str, list[ShardRef]] = {one.name: [] for one in named}
+    for source, refs in zip(corpus.sources, placed_shards(corpus), strict=True):
+        shards[source] += refs
+    of_each = [store.statistics([ref.key for ref in shards[one.name]]) for one in named]
+    sizes = [one.bytes_counted for one in of_each]
+    weights = weights_at(sizes, [one.weight for one in named], request.temperature)
+    weighed = {
+        one.name: WeighedShards(tuple(shards[one.name]), weight)
+        for one, weight in zip(named, weights, strict=True)
+    }
+    return weighed, of_each
+
+
+def _empty(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:
+    named = [files for source in request.named_sources for files in source.files]
+    paths = named or request.paths
+    places = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+    if seen.held_out_bytes:
+        return EmptyCorpus(
+            f"all {seen.held_out_bytes:,} bytes of {places} were held out for evaluation",
+            "a corpus that leaves something to train on",
+            "type the same command with `--held-out 0`",
+        )
+    return EmptyCorpus(
+        f"there is not a single word in {places}",
+        "files with some text beside special tokens",
+        f"look at them: `wc -c {paths[0]}`",
+    )

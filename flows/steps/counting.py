@@ -1,0 +1,187 @@
+"""Chunks become word counts, in parallel; what an earlier run counted is not counted again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from bpeline.flows import engines
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import progress, raise_if_stopped, step
+from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan
+from bpeline.flows.wording import counted
+from bpeline.registry.catalogue import ChunkRecord, FileReading
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts import ShardRef, WordCountStore, digest_of_corpus, shard_key
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read_documents
+from bpeline.tokenizer_core.counting import compile_counting, count_chunk
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.splitting import abandon_matching
+
+STEP = "count words"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedChunk:
+    """One chunk whose counts lie in the store.
+
+    Attributes:
+        path: of its file.
+        record: digest and place.
+        reused: whether its counts were there already.
+    """
+
+    path: str
+    record: ChunkRecord
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCorpus:
+    """All chunks of a corpus, counted.
+
+    Attributes:
+        readings: of every file, in the order of the plan.
+        reused: how many chunks an earlier run had counted.
+        unread: how many of these were in files that were not even read.
+        bytes_counted: of the chunks that this run counted.
+        sources: the named source of every file; empty where sources were not named.
+    """
+
+    readings: tuple[FileReading, ...]
+    reused: int
+    unread: int
+    bytes_counted: int = 0
+    sources: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Of the content of all files in order, and of which source each belongs to."""
+        return digest_of_corpus(self.readings, self.sources)
+
+    @property
+    def chunks(self) -> list[ChunkRecord]:
+        return [chunk for reading in self.readings for chunk in reading.chunks]
+
+    @property
+    def corpus_bytes(self) -> int:
+        """Bytes of text, decompressed."""
+        return sum(chunk.end - chunk.begin for chunk in self.chunks)
+
+    @property
+    def outcome(self) -> str:
+        number = len(self.chunks)
+        said = f"{counted(number, 'chunk')}, {self.corpus_bytes / 1e6:,.1f} MB"
+        if not self.reused:
+            return said
+        if self.unread == number:
+            return f"{said}; counts reused: {self.reused} of {number} chunks, nothing read"
+        return f"{said}; counts reused: {self.reused:,} of {number:,} chunks"
+
+
+def count_words(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest) -> CountedCorpus:
+    """Count everything that is not counted yet and remember which file holds which chunks.
+
+    Raises:
+        CorpusError: a file that cannot be read as declared.
+        DiskFull: no space; what was counted is kept.
+    """
+    corpus = count_chunks(plan, workspace, request)
+    read = [one for one in corpus.readings if one.path not in plan.known]
+    open_registry(workspace).catalogue.remember_file_readings(read)
+    return corpus
+
+
+def count_chunks(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest) -> CountedCorpus:
+    """Count everything that is not counted yet; arguments and errors as `count_words`."""
+    reading = request.reading
+    parts: list[list[CountedChunk]] = engines.current(request.workers).map(
+        count_bundle,
+        plan.bundles,
+        named=files_of,
+        prepare=partial(compile_counting, reading.pattern),
+        on_interrupt=abandon_matching,
+        workspace=workspace,
+        reading=reading,
+        table_bytes=request.table_memory << 20,
+    )
+    found: dict[str, list[CountedChunk]] = {}
+    for part in parts:
+        for chunk in part:
+            found.setdefault(chunk.path, []).append(chunk)
+    read = {
+        file.path: FileReading.of(
+            file,
+            CHUNK_BYTES,
+            reading.of_source(file.source).digest,
+            [chunk.record for chunk in found.get(file.path, [])],
+        )
+        for file in plan.files
+        if file.path not in plan.known
+    }
+    unread = sum(len(reading.chunks) for reading in plan.known.values())
+    reused = sum(chunk.reused for part in parts for chunk in part)
+    new = sum(one.record.end - one.record.begin for part in parts for one in part if not one.reused)
+    readings = [plan.known.get(file.path) or read[file.path] for file in plan.files]
+    sources = tuple(file.source for file in plan.files) if request.sources else ()
+    return CountedCorpus(tuple(readings), unread + reused, unread, new, sources)
+
+
+@step(name=STEP, retries=1, retry_on=(CorruptFile,))
+def count_bundle(
+    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int
+) -> list[CountedChunk]:
+    """Count the chunks of a few groups, one chunk in memory at a time.
+
+    A file that changed is read from its beginning: only its bytes tell which of its chunks are as
+    they were. Those are not looked into and not counted again.
+
+    Words that do not fit in ``table_bytes`` become several rows of the chunk's counts.
+
+    Raises:
+        CorpusError, DiskFull: see `count_words`.
+    """
+    listener = progress.current()
+    store = WordCountStore(workspace)
+    counted_chunks = []
+    for group in bundle:
+        own = reading.of_source(group.file.source)
+        digest = own.digest
+        for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
+            raise_if_stopped()
+            reused = store.has(chunk.digest, digest)
+            if not reused:
+                documents = read_documents(raw, group.file, chunk.begin, own)
+                store.put(count_chunk(chunk, documents, own, table_bytes), digest)
+            record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
+            counted_chunks.append(CountedChunk(group.file.path, record, reused))
+            listener.step_advanced(STEP, chunk.size)
+    return counted_chunks
+
+
+def files_of(bundle: Bundle) -> str:
+    """The files of a parcel, for people."""
+    paths = list(dict.fromkeys(group.file.path for group in bundle))
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    place = f" from byte {bundle[0].begin:,}" if len(paths) == 1 and bundle[0].begin else ""
+    return ", ".join(paths[:3]) + more + place
+
+
+def placed_shards(corpus: CountedCorpus) -> list[list[ShardRef]]:
+    """The counts of each file's chunks at their places in the corpus.
+
+    Files follow each other in the order of the plan, so positions do not depend on who counted
+    what, or when.
+    """
+    placed = []
+    base = 0
+    for reading in corpus.readings:
+        placed.append(
+            [
+                ShardRef(shard_key(chunk.digest, reading.reading_digest), base + chunk.begin)
+                for chunk in reading.chunks
+            ]
+        )
+        base += reading.chunks[-1].end if reading.chunks else 0
+    return placed

@@ -1,0 +1,163 @@
+"""Word counts become merges, continuing from whatever an earlier run left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import progress, step
+from bpeline.flows.steps.combining import CountedWords
+from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.version_files import holds_version, load_verified
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.model import byte_order, vocab_from_merges
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers import (
+    NOTHING,
+    PrunedWords,
+    bpe,
+    extended,
+    load_checkpoint,
+    merges_to_continue,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedMerges:
+    """Merges that were learned and saved.
+
+    Attributes:
+        checkpoint: the file that holds them, and perhaps more than were asked for.
+        merges: how many of them count.
+        wanted: how many were asked for; more than ``merges`` when no pair was left.
+        resumed: how many an earlier run had learned.
+        pruned: the words that ``min_word_count`` left out.
+        base: the files of the version whose merges come first; None when none was extended.
+    """
+
+    checkpoint: Path
+    merges: int
+    wanted: int
+    resumed: int
+    pruned: PrunedWords = NOTHING
+    base: Path | None = None
+
+    @property
+    def stopped_early(self) -> bool:
+        return self.merges < self.wanted
+
+    @property
+    def outcome(self) -> str:
+        said = f"{self.merges:,} merges"
+        if self.resumed:
+            said += f", {self.resumed:,} of them from the checkpoint"
+        return said + what_was_left(self.pruned, self.wanted - self.merges)
+
+    def tokenizer(self, request: TrainingRequest) -> Tokenizer:
+        """The tokenizer these merges make.
+
+        Raises:
+            CorruptFile: the checkpoint was damaged since.
+        """
+        pairs: list[tuple[int, int]] = []
+        if self.merges:
+            saved = load_checkpoint(self.checkpoint)
+            left, right = saved.left[: self.merges], saved.right[: self.merges]
+            pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+        if self.base is not None:
+            base = load_verified(self.base, request.extends)
+            return extended(base, pairs, request.tie_break)
+        order = byte_order(request.tie_break)
+        made = vocab_from_merges(pairs, order, request.special_tokens)
+        return Tokenizer(made.vocab, made.merges, made.special_tokens, request.pattern)
+
+
+def what_was_left(pruned: PrunedWords, missing: int) -> str:
+    """The rest of a sentence on learning: rare words left out, merges that found no pair."""
+    said = ""
+    if pruned.words:
+        rare, times = pruned.words, pruned.occurrences
+        said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
+    if missing > 0:
+        said += f"; stopped early: no pair is left for the other {missing:,}"
+    return said
+
+
+@step(name="learn merges")
+def learn_merges(
+    words: CountedWords, request: TrainingRequest, workspace: Workspace
+) -> LearnedMerges:
+    """Learn merges with a checkpoint that any later run over the same counts continues.
+
+    The checkpoint's place follows from the counts and from the settings that decide which merges
+    are learned. The vocabulary size is not among them: merges are a prefix order.
+
+    Raises:
+        EmptyCorpus: no word occurs often enough.
+        DiskFull: no space; the checkpoint before is kept.
+    """
+    given, base = request.given, None
+    if request.extends:
+        base = workspace.version_directory(request.extends)
+        if holds_version(workspace, request.extends):
+            tokenizer = load_verified(base, request.extends)
+        else:
+            tokenizer = load_tokenizer(request.extends, workspace)  # and keeps its files
+        given = merges_to_continue(tokenizer, request.tie_break)
+    checkpoint = checkpoint_of(words.table.counts_digest, request, workspace, given)
+    fetch(workspace, checkpoint)
+    resumed = merges_in(checkpoint)
+    if resumed >= request.merges and request.min_word_count == 1:
+        share_grown(workspace, checkpoint)
+        count = request.merges
+        return LearnedMerges(checkpoint, count, count, count, base=base)
+    learned = bpe.learn_merges(
+        WordCountStore(workspace).open_table(words.table),
+        request.merges,
+        tie_break=request.tie_break,
+        min_count=request.min_count,
+        min_word_count=request.min_word_count,
+        max_token_bytes=request.max_token_bytes,
+        given=given,
+        resume_from=checkpoint if resumed else None,
+        checkpoint=checkpoint,
+        on_progress=sharing(workspace, checkpoint, progress.current().merging),
+    )
+    share_grown(workspace, checkpoint)
+    return LearnedMerges(
+        checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned, base
+    )
+
+
+def checkpoint_of(
+    counts_digest: str,
+    request: TrainingRequest,
+    workspace: Workspace,
+    given: NDArray[np.int32] | None,
+) -> Path:
+    """Where the merges of these counts are, or would be, kept."""
+    settings = bpe.settings_digest(
+        tie_break=request.tie_break,
+        min_count=request.min_count,
+        min_word_count=request.min_word_count,
+        max_token_bytes=request.max_token_bytes,
+        given=given,
+    )
+    return workspace.checkpoint(digest_of([counts_digest, settings])[:16])
+
+
+def merges_in(checkpoint: Path) -> int:
+    """How many merges can be continued from; a checkpoint that cannot be read is none."""
+    try:
+        return len(load_checkpoint(checkpoint))
+    except (CorruptFile, InvalidOption):
+        return 0

@@ -1,0 +1,41 @@
+"""Slow beginnings made early: MLflow is imported and its database made while words are counted.
+
+Both take seconds of plain Python, and the kernels at work meanwhile do not need the interpreter.
+Nothing depends on it: whoever publishes asks again and finds it done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from bpeline.registry.figures import load_library
+from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
+
+if TYPE_CHECKING:
+    from bpeline.registry.tracking import MlflowTracker
+
+
+@contextmanager
+def prepared(tracker: MlflowTracker) -> Iterator[threading.Thread]:
+    """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
+
+    The block does not end before the thread, so that no migration is cut short.
+    """
+    thread = threading.Thread(target=_prepare, args=(tracker,), name="prepare to publish")
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join()
+
+
+def _prepare(tracker: MlflowTracker) -> None:
+    try:
+        with garbage_collection_paused():
+            tracker.prepare()
+            load_library()
+    except Exception:  # publishing meets the same error, and tells it
+        return

@@ -1,0 +1,247 @@
+"""A tokenizer and everything known about it become a registered version."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bpeline.flows.comparisons import comparison_json, comparison_page
+from bpeline.flows.requests import TrainingRequest, decimal
+from bpeline.flows.running import step
+from bpeline.flows.steps.chunk_plan import CorpusPlan
+from bpeline.flows.steps.combining import CountedWords
+from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.evaluating import HELD_OUT, TRAINING, Evaluated
+from bpeline.flows.steps.evaluation_figures import draw_figures
+from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.source_statistics import as_json
+from bpeline.flows.steps.summary import TrainingSummary
+from bpeline.flows.steps.token_screening import ScreenedTokens
+from bpeline.flows.steps.training_report import write_training_report
+from bpeline.registry.comparison import VersionComparison
+from bpeline.registry.exports import certificate_texts
+from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.measured import write_evaluation
+from bpeline.registry.opening import open_registry
+from bpeline.registry.publishing import publish_version
+from bpeline.registry.records import CorpusInput, Publication, PublishedVersion
+from bpeline.registry.version_files import (
+    EXTENSION,
+    PAGES,
+    holds_version,
+    load_verified,
+    write_exports,
+)
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.counting import sample_texts
+from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
+from bpeline.tokenizer_core.formats import bpeline
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers import certify_extension
+
+MOST_INPUTS = 50
+SOURCES_TABLE = "sources/sources.json"
+PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
+
+
+@step(name="publish")
+def publish(
+    summary: TrainingSummary,
+    learned: Learned,
+    plan: CorpusPlan,
+    corpus: CountedCorpus,
+    words: CountedWords,
+    evaluated: Evaluated,
+    screened: ScreenedTokens,
+    request: TrainingRequest,
+    workspace: Workspace,
+) -> PublishedVersion:
+    """Write the files, then register them once, whatever happens in between.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
+        DiskFull: no space left.
+    """
+    registry = open_registry(workspace)
+    tokenizer = evaluated.tokenizer
+    with workspace.temporary_directory("publish") as directory:
+        figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
+        provenance = _provenance(summary, learned, words, request)
+        files = _files(tokenizer, provenance, words, request, workspace, directory)
+        measured = evaluated.record(tokenizer.digest)
+        write_evaluation({**measured, "screening": screened.screening.as_record()}, files)
+        report = directory / "pages" / "report.html"
+        write_training_report(report, summary, request, tokenizer, screened, evaluated)
+        publication = Publication(
+            name=request.name,
+            digest=tokenizer.digest,
+            tokenizer_directory=files,
+            run_id=summary.run_id,
+            corpus_digest=words.corpus_digest,
+            counts_digest=words.table.counts_digest,
+            vocab_size=tokenizer.vocab_size,
+            pattern=tokenizer.pattern.name or tokenizer.pattern.regex,
+            params=_params(request, learned, words),
+            metrics=summary.metrics,
+            curve=summary.curve,
+            curves=summary.curves,
+            inputs=(*corpus_inputs(plan, corpus, words, request), *evaluation_inputs(evaluated)),
+            tags=_tags(evaluated, words, request),
+            figures=figures,
+            pages=(
+                report,
+                *_pages(evaluated.comparison, report.parent),
+                *_sources_page(words, report.parent),
+            ),
+            report=summary.as_markdown(),
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        version = publish_version(workspace, registry.catalogue, registry.tracker, publication)
+        if evaluated.comparison is not None and version.newly_registered:
+            # Only now the new version has a number. Without it the pages are right, too.
+            pages = version.directory / PAGES
+            for page in _pages(evaluated.comparison.called(version.reference), pages):
+                registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
+        return version
+
+
+def _files(
+    tokenizer: Tokenizer,
+    provenance: dict[str, Any],
+    words: CountedWords,
+    request: TrainingRequest,
+    workspace: Workspace,
+    directory: Path,
+) -> Path:
+    """The version's files: those kept from an earlier registration, else new ones."""
+    kept = workspace.version_directory(tokenizer.digest)
+    if holds_version(workspace, tokenizer.digest):
+        try:
+            load_verified(kept, tokenizer.digest)
+        except (CorruptFile, InvalidTokenizer, MissingSource):
+            pass
+        else:
+            return kept
+    between = "" if request.over_bytes else " "
+    samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
+    if request.extends:
+        base = load_tokenizer(request.extends, workspace)
+        texts = certificate_texts(tokenizer, samples)
+        certificate = asdict(certify_extension(base, tokenizer, texts))
+        DURABLE.write(directory / EXTENSION, canonical_json(sealed(certificate)))
+    bpeline.save(tokenizer, directory, provenance, samples)
+    write_exports(tokenizer, request.name, directory)
+    return directory
+
+
+def _provenance(
+    summary: TrainingSummary, learned: Learned, words: CountedWords, request: TrainingRequest
+) -> dict[str, Any]:
+    return {
+        "name": request.name,
+        "run": summary.run_id,
+        "request": request.as_config(),
+        "corpus_digest": words.corpus_digest,
+        "counts_digest": words.table.counts_digest,
+        "pruned": asdict(learned.pruned),
+        "notes": list(summary.notes),
+        **({"sources": as_json(words.sources)} if words.sources else {}),
+        "metrics": dict(summary.metrics),
+        "made_with": {
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "system": platform.system(),
+            **{name: _version(name) for name in PACKAGES},
+        },
+    }
+
+
+@cache
+def _version(package: str) -> str:
+    """Looked up once: that reads files of everything installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _params(request: TrainingRequest, learned: Learned, words: CountedWords) -> dict[str, Any]:
+    config = request.as_config()
+    del config["name"]
+    options = config.pop("options")
+    config.update(options)
+    if request.min_word_count > 1:
+        config["pruned_distinct_words"] = learned.pruned.words
+        config["pruned_words"] = learned.pruned.occurrences
+    if words.sources:
+        weights = (f"{one.source}={decimal(one.weight)}" for one in words.sources)
+        config["weights"] = ", ".join(weights)
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def corpus_inputs(
+    plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords, request: TrainingRequest
+) -> list[CorpusInput]:
+    """The sources with the digests of what they held; one for all when there are many."""
+    chunks: dict[str, list[str]] = {}
+    for file, reading in zip(plan.files, corpus.readings, strict=True):
+        chunks.setdefault(file.source, []).extend(chunk.digest for chunk in reading.chunks)
+    if len(chunks) > MOST_INPUTS:
+        first = next(iter(chunks))
+        place = f"{first} and {len(chunks) - 1:,} more"
+        return [CorpusInput(f"{len(chunks):,} sources", place, words.corpus_digest)]
+    places = {one.name: ", ".join(one.files) for one in request.named_sources}
+    return [
+        CorpusInput(Path(source).name or source, places.get(source, source), digest_of(digests))
+        for source, digests in chunks.items()
+    ]
+
+
+def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
+    """What was evaluated on, with digests."""
+    inputs = []
+    for one in evaluated.sources:
+        of_a_source = not one.files and one.name not in (HELD_OUT, TRAINING)
+        name = f"{HELD_OUT}-{one.name}" if of_a_source else one.name
+        inputs.append(CorpusInput(name, ", ".join(one.files) or name, one.digest, "evaluation"))
+    return inputs
+
+
+def _tags(evaluated: Evaluated, words: CountedWords, request: TrainingRequest) -> dict[str, str]:
+    """What was compared with, so that a list of runs tells; and which file is a table."""
+    tags = {f"compared_with.{label}": said for label, said in evaluated.references.items()}
+    if request.extends:
+        tags["extends"] = request.extends
+    if words.sources:
+        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": SOURCES_TABLE, "type": "table"}])
+    return tags
+
+
+def _sources_page(words: CountedWords, directory: Path) -> tuple[Path, ...]:
+    """The statistics of named sources, in the form of tables that MLflow shows and compares."""
+    if not words.sources:
+        return ()
+    rows = as_json(words.sources)
+    path = directory / Path(SOURCES_TABLE).name
+    table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
+    DURABLE.write(path, json.dumps(table).encode())
+    return (path,)
+
+
+def _pages(comparison: VersionComparison | None, directory: Path) -> tuple[Path, ...]:
+    """The comparison to the champion, for people and for programs."""
+    if comparison is None:
+        return ()
+    page, data = directory / "comparison.html", directory / "comparison.json"
+    DURABLE.write(page, comparison_page(comparison).encode(errors="backslashreplace"))
+    DURABLE.write(data, canonical_json(comparison_json(comparison)))
+    return page, data

@@ -1,0 +1,209 @@
+"""One run of a training: its lock, its row with a heartbeat, its steps and how long they took.
+
+Knows what is remembered about a run, not what its steps do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bpeline.flows import engines
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import Progress, progress
+from bpeline.tokenizer_core.errors import BpelineError
+
+if TYPE_CHECKING:
+    from bpeline.registry.catalogue import Catalogue
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.workspace import Workspace
+
+HEARTBEAT_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class TrainingRun:
+    """A run while it runs.
+
+    Attributes:
+        id: of its row in the catalogue.
+        request: what was asked for.
+        registry: of the workspace it holds.
+        progress: who listens.
+        seconds: of every step that is finished.
+        amounts: how much of its work each of these did.
+        notes: what people should know although nothing failed.
+    """
+
+    id: str
+    request: TrainingRequest
+    registry: Registry
+    progress: Progress
+    say_purpose: Callable[[str], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+    amounts: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
+        """Time a step and tell everybody about it: catalogue, lock holder, listeners."""
+        self.registry.catalogue.step_reached(self.id, name)
+        self.say_purpose(f"training {self.request.name!r}: {name}")
+        self.progress.step_started(name, total, unit)
+        outcome = Outcome()
+        begin = time.perf_counter()
+        yield outcome
+        self.seconds[name] = time.perf_counter() - begin
+        self.amounts[name] = outcome.amount
+        self.progress.step_finished(name, self.seconds[name], outcome.text)
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace that is held."""
+        return self.registry.workspace
+
+    def attempts(self, after: type[BpelineError], most: int = 3) -> Iterator[Attempt]:
+        """``for attempt in run.attempts(CorruptFile): with attempt: …`` tries again after an error.
+
+        Args:
+            after: the error that another attempt can mend.
+            most: how many attempts; the last one's error is raised.
+        """
+        for number in range(1, most + 1):
+            attempt = Attempt(after if number < most else None)
+            yield attempt
+            if attempt.error is None:
+                return
+            self.note(f"{attempt.error.happened}; it is made again")
+
+    def note(self, text: str) -> None:
+        """Remember and say something that is not an error."""
+        self.notes.append(text)
+        self.progress.note(text)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A step's sentence about what it did, and how much that was, for guesses at later runs.
+
+    Attributes:
+        text: the sentence.
+        amount: bytes, where the step's seconds follow them; 0 when earlier runs had done it, or
+            a part of it.
+    """
+
+    text: str = ""
+    amount: float = 1
+
+    def __call__(self, text: str, amount: float = 1) -> None:
+        self.text, self.amount = text, amount
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at a part of the chain; swallows the error that the next one can mend."""
+
+    after: type[BpelineError] | None
+    error: BpelineError | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if self.after is None or not isinstance(error, self.after):
+            return False
+        self.error = error
+        return True
+
+
+@contextmanager
+def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[TrainingRun]:
+    """Hold the workspace for one training and remember how it ends.
+
+    A run that asked for the same and did not finish is continued: it keeps its id.
+
+    Args:
+        request: what is asked for.
+        workspace: its directory; None takes the configured one.
+
+    Raises:
+        WorkspaceLocked: another run is at work there.
+    """
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.publishing import waits_in_outbox
+
+    registry = open_registry(workspace)
+    catalogue = registry.catalogue
+    with registry.workspace.lock(f"training {request.name!r}") as held:
+        run_id = _begin(catalogue, request)
+        run = TrainingRun(run_id, request, registry, progress.current(), held.doing)
+        with _heartbeat(catalogue, run_id):
+            try:
+                meeting_place = registry.workspace.temporary
+                with engines.working(request.engine, request.workers, meeting_place):
+                    yield run
+            except BaseException as error:
+                _let_go(error)
+                if waits_in_outbox(registry.workspace, run_id):
+                    catalogue.leave_unpublished(run_id, _described(error))
+                elif isinstance(error, KeyboardInterrupt):
+                    catalogue.interrupt_run(run_id)
+                else:
+                    catalogue.fail_run(run_id, _described(error))
+                raise
+            steps = {name: (took, run.amounts[name]) for name, took in run.seconds.items()}
+            catalogue.finish_run(run_id, steps)
+
+
+def _begin(catalogue: Catalogue, request: TrainingRequest) -> str:
+    for earlier in catalogue.unfinished_runs():
+        # One that says it is running does so on another machine, in another workspace.
+        asked_the_same = earlier.name == request.name and request.same_as(earlier.config)
+        if asked_the_same and earlier.state != "running":
+            return catalogue.continue_run(earlier.id).id
+    return catalogue.start_run(request.name, request.as_config()).id
+
+
+def _let_go(error: BaseException) -> None:
+    """Drop what is held by nothing but an interruption's traceback: a transaction, and its lock.
+
+    Python raises an interruption between any two lines, of SQLAlchemy's and MLflow's too, where no
+    `finally` knows yet of a connection that has just begun to write.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        held: BaseException | None = error
+        while held is not None:
+            traceback.clear_frames(held.__traceback__)
+            held = held.__context__
+
+
+def _described(error: BaseException) -> str:
+    if isinstance(error, BpelineError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+@contextmanager
+def _heartbeat(catalogue: Catalogue, run_id: str) -> Iterator[None]:
+    """Say every few seconds that this process lives, from a thread that never fails the run."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_SECONDS):
+            try:
+                catalogue.heartbeat(run_id)
+            except Exception:  # a busy catalogue: the next beat tells
+                continue
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

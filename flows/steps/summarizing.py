@@ -1,0 +1,65 @@
+"""What happened in a run becomes its summary, and the notes that people should not miss."""
+
+from __future__ import annotations
+
+from bpeline.flows.steps.combining import CountedWords
+from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.evaluating import Evaluated
+from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
+from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.runs import TrainingRun
+from bpeline.flows.steps.summary import TrainingSummary
+from bpeline.flows.steps.token_screening import ScreenedTokens
+
+
+def summarize(
+    run: TrainingRun,
+    corpus: CountedCorpus,
+    words: CountedWords,
+    learned: Learned,
+    evaluated: Evaluated,
+    screened: ScreenedTokens,
+) -> TrainingSummary:
+    """The summary of a run that is not published yet; says its notes."""
+    seen, request = words.seen, run.request
+    if seen.replaced_utf8:
+        run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
+    if learned.stopped_early:
+        run.note(
+            f"stopped early at {evaluated.report.vocab_size:,} of {request.vocab_size:,} ids: "
+            f"no pair occurs {request.min_count:,} times any more"
+        )
+    if evaluated.warning:
+        run.note(evaluated.warning)
+    return TrainingSummary(
+        name=request.name,
+        run_id=run.id,
+        vocab_size=evaluated.report.vocab_size,
+        merges=learned.merges,
+        files=len(corpus.readings),
+        chunks=len(corpus.chunks),
+        chunks_reused=corpus.reused,
+        corpus_bytes=corpus.corpus_bytes,
+        words=words.table.rows,
+        word_occurrences=words.table.total,
+        evaluated_bytes=evaluated.report.bytes,
+        evaluated_on=evaluated.kind,
+        held_out=evaluated.held_out,
+        metrics={
+            **metrics_of(evaluated),
+            **screened.screening.metrics,
+            **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
+            "corpus/bytes": float(corpus.corpus_bytes),
+            "corpus/documents": float(seen.documents),
+            "corpus/held_out_bytes": float(seen.held_out_bytes),
+            "corpus/distinct_words": float(words.table.rows),
+            "corpus/words": float(words.table.total),
+            "corpus/pruned_distinct_words": float(learned.pruned.words),
+            "corpus/pruned_words": float(learned.pruned.occurrences),
+        },
+        curve=evaluated.report.curve,
+        curves=curves_of(evaluated),
+        seconds=dict(run.seconds),
+        sources=words.sources,
+        notes=tuple(run.notes),
+    )

@@ -1,0 +1,214 @@
+"""What a training tells people in the end: as text, as JSON, as Markdown. Computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bpeline.flows.steps.source_statistics import as_json
+from bpeline.flows.wording import (
+    aligned,
+    counted,
+    from_here,
+    markdown_table,
+    megabytes,
+    statistics_table,
+)
+
+if TYPE_CHECKING:
+    from bpeline.flows.steps.promotion import Promotion
+    from bpeline.flows.steps.source_statistics import SourceStatistics
+    from bpeline.registry.records import PublishedVersion
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """The result of one run of ``train_tokenizer``.
+
+    Attributes:
+        name: the tokenizer's name.
+        version: its number, 0 before it is published; ``reference`` is ``name/version``.
+        digest: what identifies its behaviour.
+        newly_registered: False when this behaviour was registered before.
+        run_id: of the run in the catalogue.
+        vocab_size: ids it has.
+        merges: merges it has.
+        files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
+        corpus_bytes: bytes of text, decompressed.
+        words, word_occurrences: distinct words and all of them.
+        evaluated_bytes: bytes of the documents it was evaluated on.
+        evaluated_on: what these were, in a word.
+        held_out: whether training had not seen these documents.
+        metrics: every measured value by name.
+        curve: (vocab size, bytes per token).
+        curves: whatever else varies with the vocab size, by name.
+        seconds: of every step.
+        directory: where its files lie.
+        link: where the MLflow UI shows it.
+        ui_command: what to type so that the link answers; empty where a server does.
+        promotion: what rules said of making it champion; None when there were none.
+        sources: the named sources of the corpus; none where paths were given.
+        notes: what people should know.
+    """
+
+    name: str
+    run_id: str
+    vocab_size: int
+    merges: int
+    files: int
+    chunks: int
+    chunks_reused: int
+    corpus_bytes: int
+    words: int
+    word_occurrences: int
+    evaluated_bytes: int
+    evaluated_on: str
+    held_out: bool
+    metrics: Mapping[str, float]
+    curve: tuple[tuple[int, float], ...]
+    curves: Mapping[str, tuple[tuple[int, float], ...]]
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    version: int = 0
+    digest: str = ""
+    newly_registered: bool = False
+    directory: str = ""
+    link: str = ""
+    ui_command: str = ""
+    promotion: Promotion | None = None
+    sources: tuple[SourceStatistics, ...] = ()
+
+    def published(
+        self,
+        version: PublishedVersion,
+        seconds: Mapping[str, float],
+        promotion: Promotion | None = None,
+    ) -> TrainingSummary:
+        """The same, with what publishing added."""
+        return replace(
+            self,
+            version=version.number,
+            digest=version.digest,
+            newly_registered=version.newly_registered,
+            directory=str(version.directory),
+            link=version.link,
+            ui_command=version.ui_command,
+            promotion=promotion,
+            seconds=dict(seconds),
+        )
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.version}" if self.version else self.name
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.metrics["compression/bytes_per_token"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, with ``reference``."""
+        return {"reference": self.reference, **asdict(self)}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What text and Markdown show, title and value."""
+        rows = [
+            ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
+            (
+                "corpus",
+                f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}, "
+                f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}",
+            ),
+            (
+                "compression",
+                f"{self.bytes_per_token:.4f} bytes/token on {megabytes(self.evaluated_bytes)} of "
+                f"{self.evaluated_on} text",
+            ),
+        ]
+        rows += self._against_champion()
+        if not self.version:
+            return rows
+        if self.promotion is not None:
+            rows.append(("promotion", self.promotion.outcome))
+        new = "newly registered" if self.newly_registered else "registered before"
+        return [
+            ("tokenizer", f"{self.reference} ({new}), alias {self._aliases}"),
+            *rows,
+            ("digest", self.digest),
+            ("files", self.directory),
+            ("MLflow", self.link + self._hint),
+        ]
+
+    @property
+    def _aliases(self) -> str:
+        promoted = self.promotion is not None and self.promotion.promoted
+        return "candidate and champion" if promoted else "candidate"
+
+    def _against_champion(self) -> list[tuple[str, str]]:
+        change = self.metrics.get("vs_champion_percent/all")
+        if change is None:
+            return []
+        said = f"{change:+.2f} % tokens on the same text"
+        low = self.metrics.get("vs_champion_percent/all_low")
+        if low is not None:
+            high = self.metrics["vs_champion_percent/all_high"]
+            said += f", 95 % interval {low:+.2f} … {high:+.2f} %"
+        return [("champion", said)]
+
+    def _slice_table(self) -> list[str]:
+        """Each slice with its compression, and how it compares."""
+        group = "bytes_per_token/"
+        slices = [key.removeprefix(group) for key in self.metrics if key.startswith(group)]
+        if not slices:
+            return []
+        groups = [key for key in self.metrics if key.endswith(f"_percent/{slices[0]}")]
+        others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
+        against = "".join(f" tokens against {one} |" for one in others)
+        lines = ["", "## By slice", "", f"| slice | bytes/token |{against}"]
+        lines.append("|---|---:|" + "---:|" * len(others))
+        for one in slices:
+            changes = (self.metrics[f"vs_{other}_percent/{one}"] for other in others)
+            cells = "".join(f" {change:+.2f} % |" for change in changes)
+            lines.append(f"| {one} | {self.metrics[group + one]:.4f} |{cells}")
+        return lines
+
+    @property
+    def _hint(self) -> str:
+        return f"  (after `{self.ui_command}`)" if self.ui_command else ""
+
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        rows = dict(self.rows())
+        if "files" in rows:
+            rows["files"] = from_here(self.directory)
+        width = max(map(len, rows))
+        lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
+        return "\n".join(["", *lines, "", *self._source_lines(), *self._next_steps()])
+
+    def _source_lines(self) -> list[str]:
+        """The sources in columns."""
+        return [*aligned(statistics_table(as_json(self.sources))), ""] if self.sources else []
+
+    def _next_steps(self) -> list[str]:
+        return [
+            f'try it:  bpeline encode {self.name}@candidate "Hello world"',
+            f"see it:  bpeline show {self.reference}",
+        ]
+
+    def as_markdown(self) -> str:
+        """The same with steps, curve and metrics, for Prefect and MLflow."""
+        lines = [f"# {self.reference}", "", "| | |", "|---|---|"]
+        lines += [f"| {title} | {value} |" for title, value in self.rows()]
+        if self.notes:
+            lines += ["", *(f"- {note}" for note in self.notes)]
+        if self.sources:
+            lines += ["", "## Sources", "", markdown_table(statistics_table(as_json(self.sources)))]
+        lines += self._slice_table()
+        lines += ["", "## By vocabulary size", "", "| ids | bytes/token |", "|---:|---:|"]
+        lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
+        lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
+        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
+        lines += ["", "## Everything measured", "", "| metric | value |", "|---|---:|"]
+        lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
+        return "\n".join(lines) + "\n"

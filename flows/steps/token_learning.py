@@ -1,0 +1,252 @@
+"""Word counts become a tokenizer over characters, continuing from whatever an earlier run left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import progress, step
+from bpeline.flows.steps.combining import CountedWords
+from bpeline.flows.steps.merge_learning import merges_in, what_was_left
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import Workspace, fetch, fetch_directory, share_directory, sharing
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    InvalidTokenizer,
+    MissingSource,
+)
+from bpeline.tokenizer_core.formats import MANIFEST, bpeline
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.trainers import (
+    END_OF_WORD,
+    NOTHING,
+    CharacterSettings,
+    PrunedWords,
+    WordPieceSettings,
+    character_base,
+    frequency_base,
+    greedy_longest,
+    prune,
+    train_char_bpe,
+    train_frequency_bpe,
+    train_wordpiece,
+    wordpiece_base,
+)
+
+_VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedTokens:
+    """A tokenizer that was trained and saved.
+
+    Attributes:
+        directory: holds it in our own format.
+        merges: how many tokens merging made.
+        wanted: how many were asked for; more than ``merges`` when no pair was left.
+        resumed: how many of them an earlier run had made.
+        pruned: the words that ``min_word_count`` left out.
+    """
+
+    directory: Path
+    merges: int
+    wanted: int
+    resumed: int
+    pruned: PrunedWords = NOTHING
+
+    @property
+    def stopped_early(self) -> bool:
+        return self.merges < self.wanted
+
+    @property
+    def outcome(self) -> str:
+        said = f"{self.merges:,} tokens made by merging"
+        if self.resumed:
+            share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
+            said += f", {share} by an earlier run"
+        return said + what_was_left(self.pruned, self.wanted - self.merges)
+
+    def tokenizer(self, request: TrainingRequest) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            CorruptFile: its files were damaged since.
+        """
+        return bpeline.load(self.directory)
+
+
+@step(name="learn merges")
+def learn_tokens(
+    words: CountedWords, request: TrainingRequest, workspace: Workspace
+) -> LearnedTokens:
+    """Learn merges with a checkpoint, and keep the tokenizer that they make.
+
+    The places of both follow from the counts and the settings, that of the checkpoint from those
+    alone that decide which merges are learned: merges are a prefix order, so it serves every
+    number of them.
+
+    Raises:
+        InvalidOption: the vocabulary has no room for the characters, or a word holds a mark.
+        EmptyCorpus: no word occurs often enough.
+        DiskFull: no space left.
+    """
+    directory = tokenizer_of(words.table.counts_digest, request, workspace)
+    fetch_directory(workspace, directory, MANIFEST)
+    found = found_in(directory)
+    if found is not None:
+        merges, wanted, pruned = found["merges"], found["wanted"], PrunedWords(**found["pruned"])
+        return LearnedTokens(directory, merges, wanted, merges, pruned)
+    counts = WordCountStore(workspace).open_table(words.table)
+    pruned = prune(counts, request.min_word_count)[1]
+    training = _TRAININGS[request.algorithm](counts, request)
+    wanted = _merges_wanted(request, training.base)
+    counted = words.table.counts_digest, request.reading.pattern.digest
+    checkpoint = workspace.checkpoint(digest_of([*counted, training.settings])[:16])
+    fetch(workspace, checkpoint)
+    resumed = merges_in(checkpoint)
+    made = training.train(
+        wanted,
+        resume_from=checkpoint if resumed else None,
+        checkpoint=checkpoint,
+        on_progress=sharing(workspace, checkpoint, progress.current().merging),
+    )
+    # Merges of other parts that make the same text are one token.
+    merges = len(made.merges) or made.vocab_size - training.base
+    made = training.encoding(made)
+    bpeline.save(made, directory, {"merges": merges, "wanted": wanted, "pruned": asdict(pruned)})
+    share_directory(workspace, directory, MANIFEST)
+    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned)
+
+
+def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:
+    """Where the tokenizer of these counts is, or would be, kept."""
+    settings = {
+        "version": _VERSION,
+        "algorithm": request.algorithm,
+        "vocab_size": request.vocab_size,
+        "special_tokens": request.special_tokens,
+        "tie_break": request.tie_break,
+        "min_count": request.min_count,
+        "min_word_count": request.min_word_count,
+        "options": dict(request.options),
+    }
+    counted = counts_digest, request.reading.pattern.digest
+    return workspace.learned(digest_of([*counted, settings])[:16])
+
+
+def found_in(directory: Path) -> dict[str, Any] | None:
+    """What is said of a finished tokenizer; None where there is none that can be read."""
+    try:
+        bpeline.load(directory)
+        said: dict[str, Any] = bpeline.read_manifest(directory)["provenance"]
+    except (MissingSource, CorruptFile, InvalidTokenizer):
+        return None
+    return said
+
+
+def _merges_wanted(request: TrainingRequest, base: int) -> int:
+    """As many merges as were asked for, or as fill the vocabulary."""
+    wanted: int = request.options.get("merges", request.vocab_size - base)
+    if wanted < 0:
+        raise InvalidOption(
+            f"a vocabulary of {request.vocab_size:,} has no room for {base:,} characters and marks",
+            f"--vocab-size is a whole number from {base:,} on; --merges is one from 0 on",
+            "leave out rare words with --min-word-count, or ask for more",
+        )
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """One algorithm on its counts.
+
+    Attributes:
+        base: how many tokens it begins with.
+        settings: digest of what decides which merges it learns, apart from their number.
+        train: makes the tokenizer of so many merges; the other parameters are where checkpoints
+            lie and who hears of progress.
+        encoding: what the tokenizer becomes when its vocab is not for encoding in merge order.
+    """
+
+    base: int
+    settings: str
+    train: Callable[..., Tokenizer]
+    encoding: Callable[[Tokenizer], Tokenizer] = lambda made: made
+
+
+def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
+    options = {name: value for name, value in request.options.items() if name != "merges"}
+    least, rarest = request.min_count, request.min_word_count
+    specials = request.special_tokens
+    marking = options.get("end_of_word", END_OF_WORD), options.get("joined", False)
+    greedy = options.pop("encoding", "merges") == "greedy"
+    unknown = options.get("unknown", "</u>")
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_char_bpe(
+            counts,
+            merges,
+            tie_break=request.tie_break,
+            min_count=least,
+            min_word_count=rarest,
+            special_tokens=specials,
+            **options,
+            **course,
+        )
+
+    base = character_base(counts, rarest, special_tokens=specials, **options)
+    settings = CharacterSettings(*marking, request.tie_break, least, rarest)
+    training = _Training(len(base), settings.digest, train)
+    if not greedy:
+        return training
+    return replace(training, encoding=lambda made: greedy_longest(made, counts, unknown))
+
+
+def _frequency_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
+    options = {name: value for name, value in request.options.items() if name != "merges"}
+    least, rarest = request.min_count, request.min_word_count
+    end_of_word = options.get("end_of_word", END_OF_WORD)
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_frequency_bpe(
+            counts, merges, min_count=least, min_word_count=rarest, **options, **course
+        )
+
+    base = frequency_base(counts, rarest, end_of_word=end_of_word)
+    settings = CharacterSettings(end_of_word, False, "first-seen", least, rarest)
+    return _Training(len(base), settings.digest, train)
+
+
+def _wordpiece(counts: WordCounts, request: TrainingRequest) -> _Training:
+    least, rarest = request.min_count, request.min_word_count
+    specials = request.special_tokens
+    marks = {"continuation", "unknown"} & request.options.keys()
+    naming = {name: request.options[name] for name in marks}
+    base = wordpiece_base(counts, rarest, special_tokens=specials, **naming)
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_wordpiece(
+            counts,
+            len(base) + merges,
+            min_count=least,
+            min_word_count=rarest,
+            special_tokens=specials,
+            **request.options,
+            **course,
+        )
+
+    settings = WordPieceSettings(request.options.get("score", "ratio"), least, rarest)
+    return _Training(len(base), settings.digest, train)
+
+
+_TRAININGS: dict[str, Callable[[WordCounts, TrainingRequest], _Training]] = {
+    "char-bpe": _char_bpe,
+    "wordpiece": _wordpiece,
+    "frequency-bpe": _frequency_bpe,
+}

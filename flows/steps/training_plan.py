@@ -1,0 +1,351 @@
+"""What a training would do, told from what is known of its files: reads none of them, does nothing.
+
+Asks the same functions as the steps themselves, so that both decide alike. What only the bytes of
+a file can tell (whether a changed file holds chunks that were counted) is told as a bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bpeline.flows.requests import DEMO, TrainingRequest, demo_place
+from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of
+from bpeline.flows.steps.combining import table_of
+from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.step_seconds import StepSeconds
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts import TableHandle, WordCountStore
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import CHUNK_BYTES, SourceFile, find_source_files
+
+if TYPE_CHECKING:
+    from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
+
+Why = Literal["new", "grown", "changed"]
+_TEXT_IN_COMPRESSED = 3.5  # bytes of text in one of a compressed file, roughly
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """A file that would be read.
+
+    Attributes:
+        path: absolute path.
+        why: it is ``new`` under this path, has ``grown``, or ``changed`` otherwise.
+        bytes: on disk; all of them are read.
+        most_chunks: how many chunks it may have; None for compressed files.
+        known_chunks: how many of them were counted before, if a grown file begins as it did.
+        new_bytes: of text that is not in these; estimated for compressed files.
+    """
+
+    path: str
+    why: Why
+    bytes: int
+    most_chunks: int | None
+    known_chunks: int
+    new_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of the training.
+
+    Attributes:
+        name: as in the flow.
+        reused: whether an earlier run has done it.
+        said: what would be done, or why it need not be.
+        seconds: how long it would take, roughly.
+    """
+
+    name: str
+    reused: bool
+    said: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """What one run of ``train_tokenizer`` would do now.
+
+    Attributes:
+        name: the tokenizer's name.
+        workspace: its directory, whether or not it is there.
+        files, bytes: of the corpus, on disk.
+        unread: the files that would be read.
+        chunks_reused: chunks of all other files: their counts are there.
+        merges_reused: how many merges would be taken over from an earlier run.
+        version: the registered version it would come to; empty when it would be another one, or
+            when only reading can tell.
+        continues: the run it would continue, and how that one ended; empty when it begins anew.
+        steps: in their order.
+        notes: what else people should know.
+    """
+
+    name: str
+    workspace: str
+    files: int
+    bytes: int
+    unread: tuple[UnreadFile, ...]
+    chunks_reused: int
+    merges_reused: int
+    version: str
+    continues: str
+    steps: tuple[PlannedStep, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def bytes_to_read(self) -> int:
+        return sum(file.bytes for file in self.unread)
+
+    @property
+    def most_chunks_to_count(self) -> int | None:
+        """Chunks of the files that would be read; None when some are compressed."""
+        most = [file.most_chunks for file in self.unread]
+        return None if None in most else sum(map(int, filter(None, most)))
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, sums among them."""
+        return {
+            **asdict(self),
+            "bytes_to_read": self.bytes_to_read,
+            "most_chunks_to_count": self.most_chunks_to_count,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        width = max(len(step.name) for step in self.steps)
+        lines = [f"{'corpus':<{width}}  {counted(self.files, 'file')}, {megabytes(self.bytes)}"]
+        if self.continues:
+            lines.append(f"{'continues':<{width}}  {self.continues}")
+        for step in self.steps:
+            took = "nothing to do" if step.reused else f"about {_seconds(step.seconds)}"
+            lines.append(f"{step.name:<{width}}  {took:>13}  {step.said}")
+        lines.append(f"{'together':<{width}}  {f'about {_seconds(self.seconds)}':>13}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def plan_training(request: TrainingRequest, home: Path) -> TrainingPlan:
+    """Say what a training would do; makes no workspace, takes no lock, writes nothing.
+
+    Args:
+        request: what is asked for.
+        home: the directory of the workspace, which need not be there.
+
+    Raises:
+        MissingSource, UnreadableSource: see `find_source_files`.
+    """
+    return _Planner(request, home).plan()
+
+
+class _Planner:
+    """One look at a request and a workspace."""
+
+    def __init__(self, request: TrainingRequest, home: Path) -> None:
+        self.request = request
+        self.workspace = Workspace(home.expanduser().absolute())
+        self.catalogue: Catalogue | None = None
+        if Workspace.is_at(home):
+            self.catalogue = open_registry(home, make=False).catalogue
+        runs: list[Run] = []
+        if self.catalogue is not None:
+            own = self.workspace.id
+            runs = [run for run in self.catalogue.runs(limit=100) if run.workspace == own]
+        self.seconds = StepSeconds(request, runs)
+
+    def plan(self) -> TrainingPlan:
+        files = self._files()
+        known: Mapping[str, FileReading] = {}
+        if self.catalogue is not None:
+            known = known_readings(files, self.request, self.workspace, self.catalogue)
+        unread = self._unread([file for file in files if file.path not in known])
+        chunks = sum(len(reading.chunks) for reading in known.values())
+        table = None if unread else self._table(files, known)
+        text = _bytes_of_text(known.values()) + sum(
+            max(file.bytes, file.new_bytes) for file in unread
+        )
+        merges = 0 if table is None else self._merges_in(table)
+        version = None if table is None else self._version(table)
+        steps = [
+            PlannedStep("plan chunks", False, "finds the files", self.seconds.of("plan chunks")),
+            self._counting(files, unread, chunks),
+            self._combining(unread, chunks, table, text),
+            self._learning(table, merges, text),
+            *self._others(version),
+        ]
+        return TrainingPlan(
+            name=self.request.name,
+            workspace=str(self.workspace.root),
+            files=len(files),
+            bytes=sum(file.size for file in files),
+            unread=tuple(unread),
+            chunks_reused=chunks,
+            merges_reused=merges,
+            version="" if version is None else version.reference,
+            continues=self._continued(),
+            steps=tuple(steps),
+            notes=tuple(filter(None, (self.request.pattern_remark, self._held()))),
+        )
+
+    # ---- files -----------------------------------------------------------------------------
+
+    def _files(self) -> list[SourceFile]:
+        if DEMO in self.request.paths:
+            place, size = demo_place(self.workspace)
+            if not place.is_file():  # the run writes it first
+                return [SourceFile(str(place), DEMO, "jsonl", None, size, 0, 0, 0)]
+        return find_source_files(sources_of(self.request, self.workspace))
+
+    def _unread(self, files: Sequence[SourceFile]) -> list[UnreadFile]:
+        earlier: Mapping[str, FileReading] = {}
+        if self.catalogue is not None:
+            earlier = recalled(files, self.request.reading, self.catalogue.earlier_file_readings)
+        return [self._unread_file(file, earlier.get(file.path)) for file in files]
+
+    def _unread_file(self, file: SourceFile, before: FileReading | None) -> UnreadFile:
+        if file.compression is not None:
+            text = round(file.size * _TEXT_IN_COMPRESSED)
+            why: Why = "new" if before is None else "changed"
+            return UnreadFile(file.path, why, file.size, None, 0, text)
+        most = -(-file.size // CHUNK_BYTES)
+        if before is None or before.size >= file.size:
+            why = "new" if before is None else "changed"
+            return UnreadFile(file.path, why, file.size, most, 0, file.size)
+        store = WordCountStore(self.workspace)
+        # The last chunk ended where the file did, and now ends behind it.
+        whole = [one for one in before.chunks[:-1] if store.has(one.digest, before.reading_digest)]
+        known = sum(chunk.end - chunk.begin for chunk in whole)
+        return UnreadFile(file.path, "grown", file.size, most, len(whole), file.size - known)
+
+    # ---- steps -----------------------------------------------------------------------------
+
+    def _counting(
+        self, files: Sequence[SourceFile], unread: Sequence[UnreadFile], chunks: int
+    ) -> PlannedStep:
+        reused = f"{counted(chunks, 'chunk')} of {counted(len(files) - len(unread), 'file')}"
+        if not unread:
+            return PlannedStep("count words", True, f"{reused} counted before", 0.0)
+        kinds = Counter(file.why for file in unread)
+        listed = ", ".join(f"{number:,} {why}" for why, number in kinds.items())
+        read, new = sum(file.bytes for file in unread), sum(file.new_bytes for file in unread)
+        said = f"reads {counted(len(unread), 'file')} ({listed}), {megabytes(read)}"
+        again = sum(file.known_chunks for file in unread)
+        if again:
+            said += f", {counted(again, 'chunk')} of it known if grown files begin as they did"
+        if chunks:
+            said += f"; {reused} are reused"
+        seconds = self.seconds.of_reading(max(read, new), new)
+        return PlannedStep("count words", False, said, seconds)
+
+    def _table(
+        self, files: Sequence[SourceFile], known: Mapping[str, FileReading]
+    ) -> TableHandle | None:
+        readings = tuple(known[file.path] for file in files)
+        sources = tuple(file.source for file in files) if self.request.sources else ()
+        corpus = CountedCorpus(readings, 0, 0, sources=sources)
+        return table_of(corpus, self.request, self.workspace)
+
+    def _combining(
+        self, unread: Sequence[UnreadFile], chunks: int, table: TableHandle | None, text: int
+    ) -> PlannedStep:
+        name = "combine counts"
+        if table is not None:
+            words = counted(table.rows, "distinct word")
+            return PlannedStep(name, True, f"the table is there: {words}", 0.0)
+        said = "adds up the counts of all chunks"
+        if any(file.why != "new" for file in unread):
+            said += "; nothing to do if the files turn out to be what they were"
+        return PlannedStep(name, False, said, self.seconds.of(name, text))
+
+    def _learning(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
+        name, wanted = "learn merges", self.request.merges_shown
+        total = "merges" if wanted is None else f"{wanted:,} merges"
+        if table is None:
+            said = f"{total} from the beginning: these word counts are new"
+            return PlannedStep(name, False, said, self.seconds.of(name, text))
+        if not merges:
+            said = f"{total} from the beginning"
+            return PlannedStep(name, False, said, self.seconds.of(name, text))
+        if wanted is None or merges >= wanted:
+            return PlannedStep(name, True, f"{merges:,} merges are there", 0.0)
+        left = 1 - merges / wanted
+        said = f"continues behind the first {merges:,} of {total}"
+        return PlannedStep(name, False, said, left * self.seconds.of(name, text))
+
+    def _merges_in(self, table: TableHandle) -> int:
+        """How many merges of these counts are kept, of those that are wanted."""
+        request = self.request
+        if request.over_bytes:
+            from bpeline.flows.steps.merge_learning import checkpoint_of, merges_in
+
+            digest = table.counts_digest
+            kept = merges_in(checkpoint_of(digest, request, self.workspace, request.given))
+            return min(kept, request.merges)
+        from bpeline.flows.steps.token_learning import found_in, tokenizer_of
+
+        found = found_in(tokenizer_of(table.counts_digest, request, self.workspace))
+        return 0 if found is None else int(found["merges"])
+
+    def _version(self, table: TableHandle) -> Version | None:
+        """The version that was made of these counts by the same settings, whoever asked."""
+        if self.catalogue is None:
+            return None
+        for version in self.catalogue.versions(self.request.name):
+            if version.counts_digest == table.counts_digest:
+                made_by = self.catalogue.find_run(version.run_id)
+                if made_by is not None and self.request.learns_as(made_by.config):
+                    return version
+        return None
+
+    def _others(self, version: Version | None) -> list[PlannedStep]:
+        sources = len(self.request.evaluation)
+        texts = f"{counted(sources, 'source')} of text" if sources else "documents held out"
+        said = {
+            "evaluate": f"on {texts}",
+            "screen tokens": "looks for personal data",
+            "publish": "a new version, unless its tokens are those of an earlier one",
+        }
+        if version is not None:
+            said["publish"] = f"{version.reference} is registered and keeps its files"
+        if self.request.rules is not None:
+            said["promote"] = "to champion if all rules hold"
+        return [
+            PlannedStep(step, False, text, self.seconds.of(step)) for step, text in said.items()
+        ]
+
+    # ---- runs ------------------------------------------------------------------------------
+
+    def _continued(self) -> str:
+        for run in self.catalogue.unfinished_runs() if self.catalogue is not None else ():
+            asked_the_same = run.name == self.request.name and self.request.same_as(run.config)
+            if asked_the_same and run.state != "running":
+                return f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"
+        return ""
+
+    def _held(self) -> str:
+        holder = self.workspace.lock_holder() if self.catalogue is not None else None
+        if holder is None:
+            return ""
+        return (
+            f"the workspace is at work now ({holder.purpose}, process {holder.process.pid}): a "
+            "training would be refused"
+        )
+
+
+def _bytes_of_text(readings: Any) -> int:
+    return sum(reading.chunks[-1].end for reading in readings if reading.chunks)
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,1 +1,0 @@
-"""The steps of a training, one file each, and what a run of them is."""

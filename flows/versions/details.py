@@ -1,0 +1,90 @@
+"""Everything known about one version: what it is, how it measures, where it came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bpeline.registry.exports import certificates_of
+from bpeline.registry.loading import resolve
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import parse_registered
+from bpeline.registry.tracking import model_link
+from bpeline.registry.version_files import EXTENSION
+from bpeline.tokenizer_core.digests import unsealed
+from bpeline.tokenizer_core.errors import BpelineError, RegistryError
+from bpeline.tokenizer_core.formats import read_manifest
+
+
+def version_details(reference: str) -> dict[str, Any]:
+    """The details of a registered version, as JSON values in the order people read them.
+
+    Raises:
+        InvalidOption: the reference is misspelt or a path.
+        StorageError: there is no workspace.
+        UnknownVersion: there is no such version.
+    """
+    parsed = parse_registered(reference)
+    registry = open_registry(make=False)
+    found = resolve(registry, parsed)
+    row = registry.catalogue.find_version(found.name, found.digest) if found.name else None
+    details: dict[str, Any] = {"reference": str(found), "digest": found.digest}
+    if row is not None:
+        aliases = registry.catalogue.aliases(row.name)
+        details |= {
+            "aliases": sorted(alias for alias, number in aliases.items() if number == row.number),
+            "vocab_size": row.vocab_size,
+            "pattern": row.pattern,
+            "created_at": row.created_at,
+        }
+        metrics = registry.catalogue.metrics(row.name, row.number)
+        curve = [one for one in metrics if one.key == "compression/bytes_per_token"]
+        details["metrics"] = {one.key: one.value for one in metrics}
+        details["curve"] = {str(one.step): one.value for one in curve}
+        details["lineage"] = {
+            "corpus_digest": row.corpus_digest,
+            "counts_digest": row.counts_digest,
+            "run": row.run_id,
+            "mlflow_run": row.mlflow_run_id,
+            "mlflow_version": row.mlflow_version,
+            **{
+                key.removeprefix("corpus/"): int(value)
+                for key, value in details["metrics"].items()
+                if key.startswith("corpus/pruned_") and value
+            },
+        }
+        details["parameters"] = _parameters(registry, row.run_id)
+    directory = registry.workspace.version_directory(found.digest)
+    details["files"] = str(directory) if directory.is_dir() else ""
+    details["sources"] = sources_of(directory)
+    details["certificates"] = certificates_of(directory)
+    details["extension"] = _extension(directory)
+    if found.mlflow_number:
+        base = registry.tracker.settings.ui
+        details["link"] = model_link(base, found.name, found.mlflow_number)
+    return details
+
+
+def _parameters(registry: Registry, run_id: str) -> dict[str, Any]:
+    try:
+        config = registry.catalogue.run(run_id).config if run_id else {}
+    except RegistryError:  # trained in another workspace
+        config = {}
+    return {key: value for key, value in config.items() if value not in (None, [])}
+
+
+def sources_of(directory: Path) -> list[dict[str, Any]]:
+    """The named sources a version was trained on, see `SourceStatistics`; none where paths were."""
+    try:
+        return list(read_manifest(directory)["provenance"].get("sources", ()))
+    except (OSError, BpelineError, KeyError, TypeError):
+        return []
+
+
+def _extension(directory: Path) -> dict[str, Any]:
+    """What was checked of a version that extends another; empty for all others."""
+    try:
+        return unsealed(json.loads((directory / EXTENSION).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -1,0 +1,21 @@
+"""How sizes, numbers, tables and tokens are written for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .numbers import SHOWN_CONFIDENCE as SHOWN_CONFIDENCE
+    from .numbers import counted as counted
+    from .numbers import from_here as from_here
+    from .numbers import megabytes as megabytes
+    from .numbers import number_text as number_text
+    from .tables import aligned as aligned
+    from .tables import markdown_table as markdown_table
+    from .tables import statistics_table as statistics_table
+    from .tokens import token_text as token_text
+    from .tokens import tokens_text as tokens_text
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

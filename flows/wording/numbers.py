@@ -1,0 +1,35 @@
+"""Numbers, sizes and paths as people read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def from_here(path: str) -> str:
+    """``path`` as one would type it: relative where it lies below the working directory."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def megabytes(size: int) -> str:
+    """Bytes as people read them; decimal units."""
+    if size < 10_000:
+        return f"{size:,} bytes"
+    if size < 10_000_000:
+        return f"{size / 1e3:,.0f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:,.0f} MB"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+SHOWN_CONFIDENCE = 0.95
+
+
+def number_text(value: float | None, sign: str = "") -> str:
+    """A metric as people read it, empty for None; ``sign="+"`` shows the sign of a difference."""
+    if value is None:
+        return ""
+    return format(value, f"{sign},.0f" if value == int(value) else f"{sign},.6g")

@@ -1,0 +1,159 @@
+"""Exporting: a version in another tool's format, compared there, and written if it is exact.
+
+Knows the order; the formats are the core's, the comparison is in `registry.exports.certificates`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bpeline.registry.exports import SUFFIX, Certificate, certify
+from bpeline.registry.loading import load_tokenizer, resolve
+from bpeline.registry.opening import locate, open_registry
+from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
+from bpeline.registry.version_files import certificate_path, golden_texts, holds_version
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError
+from bpeline.tokenizer_core.formats import format_named
+
+CERTIFICATES = "certificates"  # the folder of a run's artifacts
+
+if TYPE_CHECKING:
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
+
+    WorkspacePlace = Workspace | Path | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was written.
+
+    Attributes:
+        path: the file or directory; its certificate lies beside it.
+        certificate: what is known of it.
+        left_out: what its reader must be told, by its name there.
+        remark: what people should know beside the certificate; may be empty.
+    """
+
+    path: Path
+    certificate: Certificate
+    left_out: dict[str, Any]
+    remark: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        told = {
+            name: value if isinstance(value, str | list | dict) else str(value)
+            for name, value in self.left_out.items()
+        }
+        return {
+            "path": str(self.path),
+            "certificate": asdict(self.certificate),
+            "not_in_it": told,
+            "remark": self.remark,
+        }
+
+
+def export(
+    reference: str | Path, path: Path | str, format: Format, workspace: WorkspacePlace = None
+) -> Path:
+    """Write a version in another format; see :func:`export_version`, which tells more.
+
+    Returns:
+        ``path``.
+    """
+    return export_version(reference, path, format, workspace).path
+
+
+def export_version(
+    reference: str | Path,
+    path: Path | str,
+    format: Format,
+    workspace: WorkspacePlace = None,
+    texts: Iterable[str] = (),
+) -> Export:
+    """Write a version in another format, once its own program is seen to read it exactly.
+
+    Beside ``path`` lies ``path.certificate.json``; the workspace keeps one with the version. Where
+    the program is not installed, both say that nothing was checked.
+
+    Args:
+        reference: as for :func:`registry.load_tokenizer`.
+        path: the file or directory to write.
+        format: one of `tokenizer_core.formats.FORMATS`.
+        workspace: see :func:`registry.load_tokenizer`.
+        texts: to compare on, besides words of the corpus and texts made to tempt.
+
+    Raises:
+        InvalidOption: an unknown format, or a directory where a file is to be written.
+        InvalidTokenizer: the format cannot hold this tokenizer exactly; nothing was written.
+    """
+    target, named = Path(path), format_named(format)
+    tokenizer = load_tokenizer(reference, workspace)
+    kept = _kept_files(reference, workspace, tokenizer)
+    samples = golden_texts(kept) if kept else []
+    with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
+        made = Path(aside) / (target.name or "tokenizer")
+        tokenizer.save(made, format)
+        if target.exists() and made.is_dir() != target.is_dir():
+            raise InvalidOption(
+                f"{target} is there already and is {'a' if target.is_dir() else 'no'} directory",
+                f"the format {format} is {'a directory' if made.is_dir() else 'one file'}",
+                f"choose another --output, such as {target / made.name}",
+            )
+        certificate = certify(tokenizer, format, made, [*samples, *texts])
+        certificate.require_equal()
+        for file in sorted(made.iterdir(), key=_manifest_last) if made.is_dir() else [made]:
+            place = target / file.name if made.is_dir() else target
+            DURABLE.write(place, file.read_bytes())
+    content = certificate.as_json()
+    DURABLE.write(target.absolute().with_name(f"{target.absolute().name}{SUFFIX}"), content)
+    remark = ""
+    if kept:
+        with suppress(OSError, StorageError):  # a workspace that can only be read
+            remark = _keep_certificate(
+                reference, workspace, certificate_path(kept, format), content
+            )
+    return Export(target, certificate, named.left_out(tokenizer), remark)
+
+
+def _keep_certificate(
+    reference: str | Path, workspace: WorkspacePlace, path: Path, content: bytes
+) -> str:
+    """Keep a certificate with its version and, once, with its run in MLflow; a remark if not."""
+    if path.exists() and path.read_bytes() == content:
+        return ""
+    registry = open_registry(workspace, make=False)
+    version = resolve(registry, parse_registered(str(split_size(reference)[0])))
+    try:
+        if version.mlflow_run_id:
+            with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
+                shown = Path(aside) / path.name
+                DURABLE.write(shown, content)
+                registry.tracker.add_files(version.mlflow_run_id, [shown], CERTIFICATES)
+    except RegistryError as error:  # the next export tries again
+        return f"the certificate is not in MLflow: {error.happened}"
+    DURABLE.write(path, content)
+    return ""
+
+
+def _kept_files(
+    reference: str | Path, workspace: WorkspacePlace, tokenizer: Tokenizer
+) -> Path | None:
+    """The directory of the version in the workspace; None for a path or a smaller size of it."""
+    if isinstance(parse_reference(split_size(reference)[0]), ByPath):
+        return None
+    kept = locate(workspace, make=False).workspace
+    return (
+        kept.version_directory(tokenizer.digest) if holds_version(kept, tokenizer.digest) else None
+    )
+
+
+def _manifest_last(path: Path) -> tuple[bool, str]:
+    return path.name == "manifest.json", path.name

@@ -1,0 +1,20 @@
+"""What is handed to MLflow and the catalogue, as values: publications, datasets, drift, sweeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .dataset_record import DatasetRecord as DatasetRecord
+    from .drift_record import DriftObservation as DriftObservation
+    from .drift_record import ObservedDrift as ObservedDrift
+    from .publication import CURVE_METRIC as CURVE_METRIC
+    from .publication import CorpusInput as CorpusInput
+    from .publication import Publication as Publication
+    from .publication import PublishedVersion as PublishedVersion
+    from .sweep_record import SweepChild as SweepChild
+    from .sweep_record import SweepRecord as SweepRecord
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

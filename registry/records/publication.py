@@ -1,0 +1,215 @@
+"""The values that travel through publishing: what is to be registered, and what came of it.
+
+Knows how to become JSON and back, for the outbox; neither MLflow nor the catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bpeline.registry.references import validate_name
+from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+
+RECORD_FORMAT = 1
+
+_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
+_RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes part of MLflow's search expressions
+
+# The metric that is drawn over the vocab size.
+CURVE_METRIC = BYTES_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInput:
+    """One source of the corpus, as the version's lineage shows it.
+
+    Attributes:
+        name: the source's name.
+        source: where it was read from (path, glob or URL).
+        digest: digest of its content.
+        context: what it was read for: ``training`` or ``evaluation``.
+    """
+
+    name: str
+    source: str
+    digest: str
+    context: str = "training"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A finished tokenizer on its way into the registry.
+
+    Attributes:
+        name: the tokenizer's name (``news``).
+        digest: the tokenizer's digest; the version's identity.
+        tokenizer_directory: a directory in the ``bpeline`` format; every file directly in it
+            (exports such as ``tokenizer.json`` too) is kept with the version.
+        run_id: our run that made it.
+        corpus_digest: digest of everything read.
+        counts_digest: digest of the word counts trained on.
+        vocab_size: number of ids, special tokens and bytes included.
+        pattern: the split pattern's name, or its regex.
+        params: what was asked for; values are shown as text.
+        metrics: measured values, names grouped by ``/`` (``compression/bytes_per_token``). Those
+            without a finite value are left out.
+        curve: (vocab size, bytes per token), drawn as ``compression/bytes_per_token``.
+        curves: name → (vocab size, value): whatever else varies with the size.
+        inputs: the sources, for the lineage.
+        tags: additional tags for the MLflow run.
+        figures: picture files.
+        pages: other files for people and programs, such as the comparison to the champion.
+        report: text for people (Markdown).
+        created_at: UTC time of the end of training, ISO 8601.
+        kept: file name → digest of the exports, once they are kept in the workspace.
+    """
+
+    name: str
+    digest: str
+    tokenizer_directory: Path
+    run_id: str
+    corpus_digest: str = ""
+    counts_digest: str = ""
+    vocab_size: int = 0
+    pattern: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curve: tuple[tuple[int, float], ...] = ()
+    curves: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    inputs: tuple[CorpusInput, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    figures: tuple[Path, ...] = ()
+    pages: tuple[Path, ...] = ()
+    report: str = ""
+    created_at: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        validate_name(self.name)
+        if not _DIGEST.fullmatch(self.digest) or not _RUN_ID.fullmatch(self.run_id):
+            raise InvalidOption(
+                f"{self.digest!r} made by run {self.run_id!r} cannot be published",
+                f"accepted are digests of {DIGEST_LENGTH} hexadecimal digits and run ids of "
+                "letters, digits, '.', '_' and '-'",
+            )
+        finite = {k: float(v) for k, v in self.metrics.items() if math.isfinite(v)}
+        object.__setattr__(self, "metrics", finite)
+        object.__setattr__(self, "curve", _finite(self.curve))
+        curves = {name: _finite(curve) for name, curve in self.curves.items()}
+        object.__setattr__(self, "curves", curves)
+        shown = {key: _as_text(value) for key, value in self.params.items()}
+        object.__setattr__(self, "params", shown)
+
+    def as_json(self) -> bytes:
+        """The record for the outbox: canonical JSON, paths as text."""
+        return canonical_json(
+            sealed(
+                {
+                    "format": RECORD_FORMAT,
+                    "name": self.name,
+                    "digest": self.digest,
+                    "tokenizer_directory": str(self.tokenizer_directory),
+                    "run_id": self.run_id,
+                    "corpus_digest": self.corpus_digest,
+                    "counts_digest": self.counts_digest,
+                    "vocab_size": self.vocab_size,
+                    "pattern": self.pattern,
+                    "params": dict(self.params),
+                    "metrics": dict(self.metrics),
+                    "curve": [list(point) for point in self.curve],
+                    "curves": {name: [list(one) for one in c] for name, c in self.curves.items()},
+                    "inputs": [
+                        [one.name, one.source, one.digest, one.context] for one in self.inputs
+                    ],
+                    "tags": {key: str(value) for key, value in self.tags.items()},
+                    "figures": [str(path) for path in self.figures],
+                    "pages": [str(path) for path in self.pages],
+                    "report": self.report,
+                    "created_at": self.created_at,
+                    "kept": dict(self.kept),
+                }
+            )
+        )
+
+    @classmethod
+    def from_json(cls, content: bytes, path: Path) -> Publication:
+        """Read an outbox record back.
+
+        Args:
+            content: what :meth:`as_json` wrote.
+            path: where it was read from, for the message.
+
+        Raises:
+            CorruptFile: not such a record.
+        """
+        try:
+            record = unsealed(json.loads(content))
+            if record.pop("format") != RECORD_FORMAT:
+                raise ValueError("unknown format version")
+            record["tokenizer_directory"] = Path(record["tokenizer_directory"])
+            record["curve"] = tuple(tuple(point) for point in record["curve"])
+            record["inputs"] = tuple(CorpusInput(*one) for one in record["inputs"])
+            for files in ("figures", "pages"):
+                record[files] = tuple(Path(one) for one in record.get(files, ()))
+            return cls(**record)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CorruptFile(
+                f"the outbox record {path} cannot be read: {error}",
+                f"accepted are records of format {RECORD_FORMAT} as `bpeline train` writes them",
+                "delete the file; the tokenizer itself is kept, train or resume publishes it again",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedVersion:
+    """A version that the registry holds.
+
+    Attributes:
+        name: the tokenizer's name.
+        number: the version's number under that name, the one the MLflow UI shows.
+        digest: its digest.
+        newly_registered: False when the same behaviour had been registered before; then the
+            number is the earlier one.
+        run_id: the run whose publication this was.
+        mlflow_run_id: the MLflow run it was registered from.
+        directory: its files in the workspace.
+        link: the version in the MLflow UI.
+        ui_command: what to type so that the link answers; empty where a server does.
+    """
+
+    name: str
+    number: int
+    digest: str
+    newly_registered: bool
+    run_id: str
+    mlflow_run_id: str
+    directory: Path
+    link: str
+    ui_command: str = ""
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.number}"
+
+
+def _finite(curve: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    points = ((int(size), float(value)) for size, value in curve)
+    return tuple(point for point in points if math.isfinite(point[1]))
+
+
+def _as_text(value: Any) -> str:
+    """A parameter as people read it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_as_text(one) for one in value)
+    return str(value)

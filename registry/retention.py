@@ -1,0 +1,245 @@
+"""What a workspace holds that no version needs: found by reachability and age, removed when asked.
+
+Registered versions reach the word counts they were trained on, these the chunks' shards; a run that
+may still be continued reaches its checkpoint and counts; a publication that waits reaches its
+files. What is left over costs disk and nothing else: all of it can be made again from the sources.
+What lies in MLflow is not touched: people remove there what they no longer want to look at.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bpeline.registry.catalogue import Run, Version
+from bpeline.registry.opening import Registry
+from bpeline.registry.publishing import waiting_records
+from bpeline.registry.records import Publication
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+
+Kind = Literal["table", "shard", "run", "version"]
+_SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something that nothing reaches.
+
+    Attributes:
+        kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
+            chunk; ``run``: a checkpoint or what a run learned; ``version``: files of a tokenizer
+            that is not registered.
+        key: its name in the workspace.
+        paths: what there is of it, in the order of removal: first what makes it exist.
+        size: bytes.
+        days: since the last of it was written.
+    """
+
+    kind: Kind
+    key: str
+    paths: tuple[Path, ...]
+    size: int
+    days: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What was found.
+
+    Attributes:
+        old: what may be removed.
+        young: what nothing reaches either, but was written lately.
+        unsure: why shards are kept although nothing is known to reach them; empty as a rule.
+    """
+
+    old: tuple[Leftover, ...]
+    young: tuple[Leftover, ...]
+    unsure: str = ""
+
+
+def find_leftovers(
+    registry: Registry, *, days: float = 30, counts_of: int | None = None
+) -> Leftovers:
+    """Look for what nothing reaches; removes nothing.
+
+    Args:
+        registry: the workspace, and the catalogue that knows its versions and runs.
+        days: what was written later than so many days ago stays: somebody may be about to use it.
+        counts_of: of each name the newest so many versions, and those that an alias points to,
+            reach the word counts they were trained on; None: all versions do. Every registered
+            tokenizer's own files are reached anyway.
+
+    Raises:
+        InvalidOption: a negative number.
+        RegistryUnreachable: MLflow, where aliases may have been moved, does not answer; it is asked
+            when ``counts_of`` is given.
+    """
+    if registry.workspace.store:
+        raise InvalidOption(
+            f"the files of this workspace are shared in {registry.workspace.store}",
+            "gc looks for what nobody needs in a workspace of one machine",
+            f"remove what this machine keeps: `rm -r {registry.workspace.root}`; it is fetched "
+            "again when needed. The store has rules of its own for objects that grow old",
+        )
+    if days < 0 or (counts_of is not None and counts_of < 0):
+        raise InvalidOption(
+            f"days is {days}, counts_of is {counts_of}",
+            "both are numbers from 0 upwards",
+            "leave them out to keep the counts of all versions, and what is younger than 30 days",
+        )
+    reached = _Reached.of(registry, counts_of)
+    found = sorted(_unreached(registry, reached), key=lambda one: (one.kind, one.key))
+    return Leftovers(
+        old=tuple(one for one in found if one.days >= days),
+        young=tuple(one for one in found if one.days < days),
+        unsure=reached.unsure,
+    )
+
+
+def remove_leftovers(
+    registry: Registry, *, days: float = 30, counts_of: int | None = None
+) -> Leftovers:
+    """Remove what `find_leftovers` finds to be old, while nobody else works in the workspace.
+
+    Returns:
+        What was found; its ``old`` part is gone.
+
+    Raises:
+        WorkspaceLocked: somebody works in it.
+        InvalidOption, RegistryUnreachable: as `find_leftovers`.
+    """
+    with registry.workspace.lock("removing what no version needs"):
+        found = find_leftovers(registry, days=days, counts_of=counts_of)
+        for one in found.old:
+            for path in one.paths:
+                if path.is_dir() and not path.is_symlink():
+                    DURABLE.remove_tree(path)
+                else:
+                    DURABLE.remove(path)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """Keys of what must stay, of tables and records of corpora alike.
+
+    ``unsure`` says why all shards must stay.
+    """
+
+    tables: frozenset[str]
+    shards: frozenset[str]
+    runs: frozenset[str]
+    versions: frozenset[str]
+    unsure: str
+
+    @classmethod
+    def of(cls, registry: Registry, counts_of: int | None) -> _Reached:
+        catalogue, workspace = registry.catalogue, registry.workspace
+        versions = catalogue.versions()
+        unfinished = catalogue.unfinished_runs()
+        waiting = list(_waiting(registry))
+        needing: list[Version | Run | Publication] = [
+            *_whose_counts_stay(registry, versions, counts_of),
+            *unfinished,
+            *waiting,
+        ]
+        digests = {one.counts_digest for one in needing} - {""}
+        tables = [table for table in catalogue.count_tables() if table.counts_digest in digests]
+        corpora = {one.corpus_digest for one in versions}
+        corpora |= {run.corpus_digest for run in unfinished}
+        corpora |= {publication.corpus_digest for publication in waiting}
+        own_runs = {run.id for run in catalogue.runs() if run.workspace == workspace.id}
+        store = WordCountStore(workspace)
+        shards: set[str] = set()
+        unsure = ""
+        for table in tables:
+            try:
+                shards.update(store.shards_of(table.key))
+            except CorruptFile as error:
+                if table.run_id in own_runs:
+                    unsure = f"all shards are kept, since {error.happened}"
+        return cls(
+            tables=frozenset(table.key for table in tables) | corpora,
+            shards=frozenset(shards),
+            runs=frozenset(run.id for run in unfinished),
+            versions=frozenset({one.digest for one in versions} | {one.digest for one in waiting}),
+            unsure=unsure,
+        )
+
+
+def _whose_counts_stay(
+    registry: Registry, versions: Iterable[Version], counts_of: int | None
+) -> Iterator[Version]:
+    if counts_of is None:
+        yield from versions
+        return
+    by_name: dict[str, list[Version]] = {}
+    for version in versions:
+        by_name.setdefault(version.name, []).append(version)
+    for name, ones in by_name.items():
+        aliased = set(registry.catalogue.aliases(name).values())
+        in_mlflow = set(map(str, registry.tracker.aliases(name).values()))
+        newest = ones[max(0, len(ones) - counts_of) :]
+        yield from (
+            one
+            for one in ones
+            if one in newest or one.number in aliased or one.mlflow_version in in_mlflow
+        )
+
+
+def _waiting(registry: Registry) -> Iterator[Publication]:
+    for path in waiting_records(registry.workspace):
+        yield Publication.from_json(path.read_bytes(), path)
+
+
+def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
+    workspace = registry.workspace
+    for key, paths in _by_key(workspace.tables.glob("*")).items():
+        if key not in reached.tables:
+            first = workspace.table_manifest(key)
+            yield _leftover("table", key, first, paths)
+    for key, paths in _by_key(workspace.shards.glob("*/*")).items():
+        if key not in reached.shards and not reached.unsure:
+            yield _leftover("shard", key, workspace.shard_manifest(key), paths)
+    for path in workspace.runs.glob("*"):
+        if path.name not in reached.runs and not is_temporary(path):
+            yield _leftover("run", path.name, path, [path])
+    for path in workspace.versions.glob("*"):
+        if path.name not in reached.versions and not is_temporary(path):
+            yield _leftover("version", path.name, path, [path])
+
+
+def _by_key(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """Files by what stands before their first dot; what killed writers left is the sweep's."""
+    found: dict[str, list[Path]] = {}
+    for path in paths:
+        if not is_temporary(path):
+            found.setdefault(path.name.partition(".")[0], []).append(path)
+    return found
+
+
+def _leftover(kind: Kind, key: str, first: Path, paths: Iterable[Path]) -> Leftover:
+    ordered = sorted(paths, key=lambda path: (path != first, path.name))
+    states = [state for path in ordered for state in _states(path)]
+    youngest = max((state.st_mtime for state in states), default=time.time())
+    size = sum(state.st_size for state in states)
+    return Leftover(kind, key, tuple(ordered), size, (time.time() - youngest) / _SECONDS_A_DAY)
+
+
+def _states(path: Path) -> Iterator[os.stat_result]:
+    """Of a file, or of a directory and all below; what others rename or remove meanwhile is not."""
+    below = [
+        Path(directory) / name
+        for directory, names, files in os.walk(path)
+        for name in names + files
+    ]
+    for one in (path, *below):
+        with suppress(FileNotFoundError):
+            yield one.lstat()

@@ -1,0 +1,183 @@
+"""The files of a version: made from a tokenizer, kept in the workspace, read back and verified.
+
+Knows directories and digests; neither MLflow nor the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bpeline.registry.records import Publication
+from bpeline.registry.workspace import fetch_directory, share_directory
+from bpeline.tokenizer_core.digests import digest_of_bytes
+from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from bpeline.registry.workspace import Workspace
+    from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
+
+# The manifest comes last: where it is, the others are.
+FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
+FIGURES = "figures"
+PAGES = "pages"
+EXTENSION = "extension.json"  # what was checked of a version that extends another
+
+
+def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:
+    """Write a tokenizer in the formats people load without bpeline, with a certificate of each.
+
+    ``tokenizer.json`` for HuggingFace and ``NAME.tiktoken``; a format that cannot express this
+    tokenizer is left out, and so is one that its own program reads otherwise: then there is the
+    certificate alone, which says how.
+
+    Args:
+        tokenizer: what to write.
+        name: the tokenizer's name.
+        directory: where the ``bpeline`` format already lies.
+
+    Returns:
+        The exports written, without their certificates.
+    """
+    from bpeline.registry.exports import certify
+
+    written = []
+    exports: tuple[tuple[Format, str], ...]
+    exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
+    for format_name, file_name in exports:
+        path = directory / file_name
+        try:
+            tokenizer.save(path, format=format_name)
+        except InvalidInput:  # e.g. a rank order that tiktoken cannot hold
+            continue
+        certificate = certify(tokenizer, format_name, path, golden_texts(directory))
+        DURABLE.write(certificate_path(directory, format_name), certificate.as_json())
+        if certificate.difference is None:
+            written.append(path)
+        else:
+            DURABLE.remove(path)
+    return written
+
+
+def certificate_path(directory: Path, format: str) -> Path:
+    """Where a version keeps the certificate of its export to a format."""
+    return directory / f"certificate-{format}.json"
+
+
+def golden_texts(directory: Path) -> list[str]:
+    """The texts whose ids are kept with a version, words of its corpus among them."""
+    from bpeline.tokenizer_core.formats import read_manifest
+
+    return [entry["text"] for entry in read_manifest(directory)["golden"]]
+
+
+def holds_version(workspace: Workspace, digest: str) -> bool:
+    """Whether the workspace has all files of a version, here or, until now, in its store.
+
+    Raises:
+        StorageError: the store does not answer.
+    """
+    return fetch_directory(workspace, workspace.version_directory(digest), FORMAT_FILES[-1])
+
+
+def format_files(directory: Path) -> list[Path]:
+    """The files of the ``bpeline`` format, the only ones a loader reads."""
+    return [directory / name for name in FORMAT_FILES]
+
+
+def all_files(directory: Path) -> list[Path]:
+    """Every finished file directly in ``directory``, the manifest last."""
+    found = [one for one in directory.iterdir() if one.is_file() and not is_temporary(one)]
+    return sorted(found, key=lambda path: (path.name == FORMAT_FILES[-1], path.name))
+
+
+def keep_files(workspace: Workspace, publication: Publication) -> Publication:
+    """Copy a publication's files, figures and pages into the workspace, durably and verified.
+
+    Returns:
+        The publication, pointing to the kept files and sealing the exports among them: the
+        files of our own format, evaluations and certificates are sealed by themselves.
+
+    Raises:
+        CorruptFile: the files are not the tokenizer whose digest the publication names, or not
+            those that it sealed.
+        DiskFull: no space; nothing refers to what was copied.
+    """
+    source = publication.tokenizer_directory
+    target = workspace.version_directory(publication.digest)
+    if source.resolve() != target.resolve():
+        load_verified(source, publication.digest)
+        _copy(all_files(source), target)
+    figures, pages = target / FIGURES, target / PAGES
+    _copy((path for path in publication.figures if path.parent != figures), figures)
+    _copy((path for path in publication.pages if path.parent != pages), pages)
+    figure_files = tuple(figures / path.name for path in publication.figures)
+    page_files = tuple(pages / path.name for path in publication.pages)
+    kept = {
+        path.name: digest_of_bytes(path.read_bytes())
+        for path in all_files(target)
+        if path.name == "tokenizer.json" or path.suffix == ".tiktoken"
+    }
+    for name, digest in publication.kept.items():
+        if kept.get(name) != digest:
+            raise CorruptFile(
+                f"{target / name} is {'not what was written' if name in kept else 'missing'}",
+                "the files of a version as they were when training ended",
+                f"remove {target} and train it again: what was counted and learned is kept",
+            )
+    share_directory(workspace, target, FORMAT_FILES[-1])
+    return replace(
+        publication,
+        tokenizer_directory=target,
+        figures=figure_files,
+        pages=page_files,
+        kept=kept,
+    )
+
+
+def keep_downloads(workspace: Workspace, digest: str, downloads: Path) -> Tokenizer:
+    """Verify downloaded files, then keep them as the version with this digest.
+
+    Raises:
+        CorruptFile: the files are another tokenizer than the registry promised; nothing is kept.
+    """
+    tokenizer = load_verified(downloads, digest)
+    # Keeping is a convenience: a full or read-only disk does not make the tokenizer worse.
+    if workspace.manifest.exists():
+        with suppress(OSError, StorageError):
+            _copy(format_files(downloads), workspace.version_directory(digest))
+    return tokenizer
+
+
+def load_verified(directory: Path, digest: str | None = None) -> Tokenizer:
+    """Load the ``bpeline`` format and compare what it behaves like with what was promised.
+
+    Reads bounded JSON and text; executes nothing.
+
+    Args:
+        directory: holds the files of the format.
+        digest: the digest it must have; None accepts any.
+
+    Raises:
+        CorruptFile: a file is damaged, or the tokenizer has another digest.
+        InvalidTokenizer: the files contradict each other.
+    """
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(directory, format="bpeline")
+    if digest is not None and tokenizer.digest != digest:
+        raise CorruptFile(
+            f"{directory} holds the tokenizer {tokenizer.digest}, not {digest}",
+            "accepted are exactly the files that were registered",
+            f"remove {directory} to have it fetched again, and find out who changed it",
+        )
+    return tokenizer
+
+
+def _copy(files: Iterable[Path], target: Path) -> None:
+    for path in files:
+        DURABLE.write(target / path.name, path.read_bytes())

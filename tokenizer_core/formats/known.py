@@ -1,0 +1,95 @@
+"""Foreign and own file formats of tokenizers: one file per format, no format knows another.
+
+Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
+do not hold and whoever reads them must be told, by its name in the reader. Two also have
+``differences(tokenizer)``: texts that their programs read otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from bpeline.tokenizer_core.errors import InvalidOption, MissingSource
+
+FORMATS = {
+    "bpeline": "bpeline.tokenizer_core.formats.bpeline",
+    "hf": "bpeline.tokenizer_core.formats.huggingface",
+    "transformers": "bpeline.tokenizer_core.formats.transformers",
+    "gpt2": "bpeline.tokenizer_core.formats.gpt2",
+    "tiktoken": "bpeline.tokenizer_core.formats.tiktoken",
+    "subword-nmt": "bpeline.tokenizer_core.formats.subword_nmt",
+    "wordpiece": "bpeline.tokenizer_core.formats.wordpiece",
+    "frequency-bpe": "bpeline.tokenizer_core.formats.frequency_bpe",
+    "sentencepiece": "bpeline.tokenizer_core.formats.sentencepiece",
+    "gguf": "bpeline.tokenizer_core.formats.gguf",
+}
+
+WRITTEN_ONLY = {".model": "sentencepiece", ".gguf": "gguf"}
+
+
+def format_named(name: str) -> Any:
+    """The module of a format.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    if name not in FORMATS:
+        raise InvalidOption(
+            f"there is no tokenizer format {name!r}",
+            f"accepted: {', '.join(FORMATS)}",
+            "use 'bpeline' to keep everything, 'hf' for HuggingFace",
+        )
+    return importlib.import_module(FORMATS[name])
+
+
+def differences_of(name: str, tokenizer: Any) -> list[str]:
+    """What the programs of a format are known to read otherwise, in a few words each.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    module = format_named(name)
+    told: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
+    return told
+
+
+def format_of(path: Path) -> str:
+    """The name of the format that a path holds, told from the names of files alone.
+
+    Raises:
+        MissingSource: nothing is there.
+        InvalidOption: no format looks like this.
+    """
+    if path.is_dir():
+        if (path / "manifest.json").exists():
+            return "bpeline"
+        if (path / "tokenizer.json").exists():
+            return "transformers"
+        if (path / "vocab.json").exists() and (path / "merges.txt").exists():
+            return "gpt2"
+        if (path / "freqs.json").exists() and (path / "vocab_to_idx.json").exists():
+            return "frequency-bpe"
+    elif not path.exists():
+        raise MissingSource(
+            f"there is no tokenizer at {path}",
+            "a directory or file that Tokenizer.save wrote, or other tools did",
+            "check the path",
+        )
+    elif path.suffix == ".json":
+        return "hf"
+    elif path.suffix == ".tiktoken":
+        return "tiktoken"
+    elif path.suffix == ".codes":
+        return "subword-nmt"
+    elif path.name == "vocab.txt":
+        return "wordpiece"
+    elif path.suffix in WRITTEN_ONLY:
+        return WRITTEN_ONLY[path.suffix]
+    raise InvalidOption(
+        f"the format of {path} cannot be told from its name",
+        "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
+        "with freqs.json; a file *.json, *.tiktoken, *.codes or vocab.txt",
+        f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
+    )
