@@ -8,7 +8,6 @@ and writes the DuckDB table. Kernels are compiled and libraries imported before 
 from __future__ import annotations
 
 import argparse
-import inspect
 import tempfile
 import threading
 import time
@@ -107,8 +106,8 @@ def measure(file: Path, threads: int) -> Measured:
     from bpeline.flows.steps.counting import count_words
     from bpeline.registry.opening import open_registry
 
-    given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads, "options": {}}
-    request = TrainingRequest.checked(**_defaults() | given)
+    given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads}
+    request = TrainingRequest.checked(name="store", **given)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         registry = open_registry(Path(directory, "workspace"))
         run = registry.catalogue.start_run(request.name, request.as_config())
@@ -127,16 +126,6 @@ def measure(file: Path, threads: int) -> Measured:
             words.seen.words,
             sum(path.stat().st_size for path in files),
         )
-
-
-def _defaults() -> dict[str, Any]:
-    """The flow's own."""
-    from bpeline.flows.train_tokenizer import train_tokenizer
-
-    parameters = inspect.signature(train_tokenizer).parameters.values()
-    known = {one.name: one.default for one in parameters if one.default is not one.empty}
-    del known["workspace"]
-    return known | {"name": "benchmark", "required_tokens": []}
 
 
 @contextmanager

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from bpeline.flows.requests import DEMO, demo_corpus
+from bpeline.flows.requests import DatasetRequest, asks, with_demo
 from bpeline.flows.running import progress, step
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, resolve
@@ -20,7 +20,7 @@ from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import CorpusChanged, InvalidOption, UnknownVersion
+from bpeline.tokenizer_core.errors import CorpusChanged, UnknownVersion
 from bpeline.tokenizer_core.formats import MANIFEST
 from bpeline.tokenizer_core.shards import read_manifest, sha256_of
 
@@ -110,40 +110,13 @@ class EncodedDataset:
         return "\n".join([*lines, *(f"| {key} | {value} |" for key, value in rows.items())]) + "\n"
 
 
-def encode_dataset(
-    reference: str,
-    paths: list[str],
-    output: str | None = None,
-    format: Literal["bin", "npy", "parquet"] = "bin",
-    separator: str | None = None,
-    end_of_text: str | None = None,
-    invalid_utf8: Literal["strict", "replace"] = "strict",
-    text_field: str = "text",
-    shard_megabytes: int = 256,
-    threads: int | None = None,
-    workspace: str | None = None,
-) -> EncodedDataset:
+@asks(DatasetRequest)
+def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDataset:
     """Encode files into token shards with a registered version, and record it in MLflow.
 
     Every version has a directory of its own in the output. The same call after an interruption
     continues behind the shards that are finished; with files added, it encodes these; when neither
     the files nor the version have changed, it verifies the shards and records nothing.
-
-    Args:
-        reference: the version: news@champion, news/3, a digest; news/3:8000 is its size 8,000.
-        paths: files, directories and globs of text, as for training. "python:stdlib" is the Python
-            standard library's own source text.
-        output: the directory in which the version gets its own: news-3. "tokens" in the workspace
-            when empty.
-        format: bin: raw numbers; npy: NumPy arrays; parquet: a row for each document.
-        separator: what stands between the documents of a text file, such as <|endoftext|>; each
-            file is one document when empty.
-        end_of_text: the special token to put behind each document; none when empty.
-        invalid_utf8: what happens to bytes that are not UTF-8: strict (an error) or replace.
-        text_field: the field of .jsonl lines that holds the text.
-        shard_megabytes: MiB of text in a shard; documents are never divided.
-        threads: for encoding; one per processor when empty.
-        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
 
     Raises:
         UnknownVersion: there is no such version.
@@ -151,13 +124,8 @@ def encode_dataset(
         RegistryUnreachable: MLflow does not answer; finished shards stay.
         BpelineError: what was asked for or read cannot be; finished shards stay.
     """
-    if not paths or shard_megabytes < 1:
-        raise InvalidOption(
-            f"paths are {paths}, shard_megabytes is {shard_megabytes}",
-            "at least one path, and shards of 1 MiB or more",
-            "name the files of the dataset",
-        )
     registry = open_registry(workspace, make=False)
+    reference, paths, output = request.reference, request.paths, request.output
     named, size = split_size(reference)
     version = resolve(registry, parse_registered(str(named)))
     if not version.number:
@@ -169,11 +137,12 @@ def encode_dataset(
     sized = "" if size is None else f"-{size}"
     place = Path(output).absolute() if output else registry.workspace.tokens
     place /= f"{version.name}-{version.number}{sized}"
-    sources = [str(demo_corpus(registry.workspace)) if one == DEMO else one for one in paths]
+    sources = with_demo(paths, registry.workspace)
     asked = {
-        "format": format, "separator": separator, "end_of_text": end_of_text,
-        "invalid_utf8": invalid_utf8, "text_field": text_field,
-        "shard_bytes": shard_megabytes << 20, "threads": threads,
+        "format": request.format, "separator": request.separator,
+        "end_of_text": request.end_of_text, "invalid_utf8": request.invalid_utf8,
+        "text_field": request.text_field, "shard_bytes": request.shard_megabytes << 20,
+        "threads": request.threads,
     }  # fmt: skip
     total = sum(file.size for file in find_source_files(sources_of(sources)))
     exact = str(version) if size is None else f"{version}:{size}"

@@ -6,7 +6,6 @@ Words are counted once; each choice costs the weighted sum, the merges and the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,16 +119,10 @@ def compare_mixtures(
 
 def _asked(corpus: str, parameters: dict[str, Any], workspace: str | None) -> dict[str, Any]:
     """What a training of the corpus would be asked for, as it is."""
-    usual: dict[str, Any] = {
-        "paths": [], "vocab_size": 32_000, "pattern": None, "special_tokens": [],
-        "tie_break": None, "min_count": None, "max_token_bytes": None, "invalid_utf8": "strict",
-        "held_out": 0.01, "text_field": "text", "workers": None, "min_word_count": 1,
-        "required_tokens": [], "table_memory": 256,
-    }  # fmt: skip
     if is_file(corpus):
         sources, temperature = read_corpus_file(Path(corpus))
         mine = {"sources": sources, "temperature": temperature, "name": Path(corpus).stem.lower()}
-        return {**usual, **mine, **parameters}
+        return {"paths": [], **mine, **parameters}
     parsed = parse_registered(corpus)
     registry = open_registry(workspace, make=False)
     lineage = Lineage.of(registry, resolve(registry, parsed))
@@ -140,7 +133,7 @@ def _asked(corpus: str, parameters: dict[str, Any], workspace: str | None) -> di
             "a version that was, or a corpus file that names its sources",
             "type `bpeline mixtures corpus.toml --weights de=2 --temperatures 2,5`",
         )
-    return {**usual, **request, **parameters}
+    return {**request, **parameters}
 
 
 def _requests(
@@ -156,8 +149,8 @@ def _requests(
         yield title, TrainingRequest.checked(**{**asked, "sources": spelt})
     for temperature in temperatures:
         if temperature != present.temperature:
-            request = TrainingRequest.checked(**{**asked, "temperature": temperature})
-            yield f"T={decimal(temperature)}", replace(request, sources=present.sources)
+            told = {"temperature": temperature, "sources": present.sources}
+            yield f"T={decimal(temperature)}", TrainingRequest.checked(**{**asked, **told})
 
 
 def _choice(

@@ -101,14 +101,8 @@ def sweep(
 def _request(
     paths: Sequence[str], name: str, pattern: str, size: int, parameters: dict[str, Any]
 ) -> TrainingRequest:
-    usual: dict[str, Any] = {
-        "special_tokens": [], "tie_break": None, "min_count": None, "max_token_bytes": None,
-        "invalid_utf8": "strict", "held_out": 0.01, "text_field": "text", "workers": None,
-        "min_word_count": 1, "required_tokens": [], "table_memory": 256,
-        "algorithm": BYTE_BPE,
-    }  # fmt: skip
     return TrainingRequest.checked(
-        **usual | parameters, paths=list(paths), name=name, pattern=pattern, vocab_size=size
+        **parameters, paths=list(paths), name=name, pattern=pattern, vocab_size=size
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bpeline.flows.requests import GarbageRequest, asks
 from bpeline.flows.running import progress, step
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
@@ -57,23 +58,12 @@ class SweptGarbage:
         return "\n".join(lines) + "\n"
 
 
-def sweep_garbage(
-    days: float = 30.0,
-    counts_of: int | None = None,
-    remove: bool = False,
-    workspace: str | None = None,
-) -> SweptGarbage:
+@asks(GarbageRequest)
+def sweep_garbage(request: GarbageRequest, workspace: str | None) -> SweptGarbage:
     """Find what no version needs in a workspace, and remove it if asked to.
 
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
     continued and publications that wait. All else can be made again from the sources.
-
-    Args:
-        days: what was written less than so many days ago stays.
-        counts_of: keep word counts for so many of the newest versions of each name, and for those
-            with an alias; for all versions when empty.
-        remove: remove what is found. Without, the run only says what there is.
-        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
 
     Raises:
         InvalidOption: a negative number.
@@ -83,7 +73,7 @@ def sweep_garbage(
     """
     registry = open_registry(workspace, make=False)
     with progress.telling(STEP) as said:
-        swept = sweep(registry.workspace, days, counts_of, remove)
+        swept = sweep(registry.workspace, request.days, request.counts_of, request.remove)
         said.append(swept.outcome)
     progress.current().summary("garbage", swept.as_markdown())
     return swept

@@ -5,14 +5,12 @@ Both choices are learned, one is registered: words are counted once whatever is 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bpeline.flows.requests import BYTE_BPE, CHARACTER_BPE, TrainingRequest
 from bpeline.flows.steps import TrainingSummary, add_up, count_words, learn, plan_chunks
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.languages import keep_languages
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import validate_name
@@ -147,19 +145,9 @@ def _check(languages: Mapping[str, list[str]], algorithm: str) -> None:
 
 def _learned(parameters: Mapping[str, Any], workspace: Workspace) -> tuple[WordCounts, Tokenizer]:
     """The words of a training and the tokenizer they make; what is known is not made again."""
-    request = _request(parameters)
+    request = TrainingRequest.checked(**parameters)
     plan = plan_chunks(request, workspace)
     corpus = count_words(plan, workspace, request)
     counted = add_up(corpus, request, workspace)
     counts = WordCountStore(workspace).open_table(counted.table)
     return counts, learn(counted, request, workspace).tokenizer(request)
-
-
-def _request(parameters: Mapping[str, Any]) -> TrainingRequest:
-    """The request that `train_tokenizer` makes of parameters."""
-    known = {field.name for field in fields(TrainingRequest)}
-    signature = inspect.signature(train_tokenizer).parameters.values()
-    usual = {one.name: one.default for one in signature if one.name in known - {"paths", "name"}}
-    given = {name: value for name, value in parameters.items() if name in known}
-    lists = {name: list(usual[name] or []) for name in ("special_tokens", "required_tokens")}
-    return TrainingRequest.checked(**{**usual, **lists, "options": {}, **given})

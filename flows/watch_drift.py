@@ -18,7 +18,7 @@ from bpeline.flows.drift import (
     remember,
     sample_slices,
 )
-from bpeline.flows.requests import DEMO, demo_corpus
+from bpeline.flows.requests import DriftRequest, asks, with_demo
 from bpeline.flows.running import progress, step, telling
 from bpeline.flows.steps import count_words, plan_chunks
 from bpeline.flows.wording import counted, megabytes
@@ -39,36 +39,12 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3  # counts that turn out damaged are forgotten, and counted again
 
 
-def watch_drift(
-    name: str,
-    paths: Sequence[str] = (),
-    alias: str = "champion",
-    sources: Sequence[str] = (),
-    rules: str | None = None,
-    least_documents: int = 100,
-    least_bytes: int = 400_000,
-    workers: int | None = None,
-    workspace: str | None = None,
-) -> DriftReport:
+@asks(DriftRequest)
+def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     """Compare new text with a version, and remember it as one point of a series in MLflow.
 
     Text is counted as the version's corpus was, through the same cache: what is known is not read
     again, and a training on it finds it counted. Whoever listens hears of drift (`Progress`).
-
-    Args:
-        name: the tokenizer's.
-        paths: files, directories and globs of new text. "python:stdlib" is the Python standard
-            library's own source text.
-        alias: which of its versions is watched.
-        sources: more of it with names and labels, spelt as for an evaluation; each is a slice. One
-            that the version was evaluated on under the same name is compared with that.
-        rules: a .toml file of rules in the spelling of those of promotion;
-            `registry.drift_rules.DEFAULT_RULES` when empty.
-        least_documents: of each slice, and of the version's own text; from fewer nothing is
-            concluded.
-        least_bytes: likewise.
-        workers: threads for counting; all cores when empty.
-        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
 
     Raises:
         InvalidOption: a misspelt name, source or rule, or no text at all.
@@ -77,20 +53,20 @@ def watch_drift(
         RegistryUnreachable: MLflow would have to be asked for the version.
         WorkspaceLocked: another run is at work there.
     """
+    name, alias = request.name, request.alias
     reference = ByAlias(validate_name(name), validate_alias(alias))
-    if DEMO in paths:
-        demo = str(demo_corpus(open_registry(workspace, make=False).workspace))
-        paths = [demo if one == DEMO else one for one in paths]
-    text = NewText.asked(paths, sources)
-    chosen = None if rules is None else read_drift_rules(Path(rules))
-    if chosen is not None:
-        _check_slices(chosen, list(text.slices), str(rules))
     registry = open_registry(workspace, make=False)
+    text = NewText.asked(with_demo(request.paths, registry.workspace), request.sources)
+    chosen = None if request.rules is None else read_drift_rules(Path(request.rules))
+    if chosen is not None:
+        _check_slices(chosen, list(text.slices), str(request.rules))
     version = resolve(registry, reference)
     tokenizer = load_version(registry, version)
     lineage = Lineage.of(registry, version)
     with registry.workspace.lock(f"watching drift of {name!r}"):
-        counts, samples, known, notes = _gathered(text, lineage, tokenizer, registry, workers)
+        counts, samples, known, notes = _gathered(
+            text, lineage, tokenizer, registry, request.workers
+        )
         with telling("measure drift") as said:
             measured = measure_drift(counts, samples, known, tokenizer, registry)
             said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "
@@ -98,7 +74,7 @@ def watch_drift(
         if chosen is None:
             judged = [one for one in measured if one != ALL and known[one].origin]
             chosen = default_rules(judged)
-        too_little = _too_little(measured, known, least_documents, least_bytes)
+        too_little = _too_little(measured, known, request.least_documents, request.least_bytes)
         report = DriftReport(
             name=name,
             alias=alias,

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
 
 DRIFTED = 3  # the exit code, where it was asked for
@@ -23,26 +25,20 @@ Examples:
 )
 @click.argument("reference", metavar="NAME@ALIAS")
 @click.argument("paths", nargs=-1)
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    metavar="NAME=FILES",
-    help="More new text, as a slice with a name and labels, spelt as --eval of `bpeline train`.",
+@options_of(
+    DriftRequest,
+    {
+        "sources": {"option": "--source", "metavar": "NAME=FILES"},
+        "rules": {"metavar": "FILE.toml"},
+    },
+    but=("name", "paths", "alias"),
 )
-@click.option("--rules", metavar="FILE.toml", help="What drift is.  [default: see docs/drift.md]")
-@click.option(
-    "--least-documents", type=int, default=100, show_default=True, help="From fewer, no alarm."
-)
-@click.option("--least-bytes", type=int, default=400_000, show_default=True, help="Likewise.")
-@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 @click.option("--fail-on-drift", is_flag=True, help="Exit with 3 when a rule says drift.")
 @workspace_option
 @json_option
 def drift(
-    reference: str, paths: tuple[str, ...], sources: tuple[str, ...], as_json: bool,
-    fail_on_drift: bool, **given: Any,
-) -> None:  # fmt: skip
+    reference: str, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
+) -> None:
     """Say how far new text in PATHS has moved from what a version was made for.
 
     Compares bytes per token, words split into many tokens, the distribution of words, and new
@@ -63,9 +59,7 @@ def drift(
         )
     home = str(addresses().home.absolute())
     with progress.listening(progress.for_stream(sys.stderr)):
-        report = watch_drift(
-            name, list(paths), alias or "champion", list(sources), workspace=home, **given
-        )
+        report = watch_drift(name, paths, alias or None, workspace=home, **given)
     if as_json:
         echo_json(report.as_dict())
     else:

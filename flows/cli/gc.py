@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.requests import GarbageRequest
 
 if TYPE_CHECKING:
     from bpeline.registry.retention import Leftover
@@ -20,20 +22,10 @@ Examples:
   bpeline gc --days 7 --counts-of 3 --remove    # old versions' counts as well
 """,
 )
-@click.option(
-    "--days", type=float, default=30, show_default=True, help="What is younger than this stays."
-)
-@click.option(
-    "--counts-of",
-    type=int,
-    metavar="N",
-    help="Keep word counts for the newest N versions of each name, and for those with an alias.  "
-    "[default: for all versions]",
-)
-@click.option("--remove", is_flag=True, help="Remove it. Without, only say what there is.")
+@options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=())
 @workspace_option
 @json_option
-def gc(days: float, counts_of: int | None, remove: bool, as_json: bool) -> None:
+def gc(remove: bool, as_json: bool, **given: Any) -> None:
     """Find, and remove, what no version needs.
 
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
@@ -41,7 +33,7 @@ def gc(days: float, counts_of: int | None, remove: bool, as_json: bool) -> None:
     """
     from bpeline.flows.sweep_garbage import KINDS, sweep_garbage
 
-    found = sweep_garbage(days, counts_of, remove)
+    found = sweep_garbage(remove=remove, **given)
     if as_json:
         echo_json({
             "removed": remove,
@@ -59,7 +51,9 @@ def gc(days: float, counts_of: int | None, remove: bool, as_json: bool) -> None:
     done = "removed" if remove else "could go"
     click.echo(f"{_megabytes(found.old):>12}  {done}")
     if found.young:
-        click.echo(f"{_megabytes(found.young):>12}  stay as they are younger than {days:g} days")
+        click.echo(
+            f"{_megabytes(found.young):>12}  stay as they are younger than {found.days:g} days"
+        )
     if found.old and not remove:
         click.echo("\nremove it:  bpeline gc --remove")
 

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, engine_option, json_option, workspace_option
-from bpeline.flows.requests import BYTE_BPE, CHOICES, ENCODINGS, OPTIONS, check_options
+from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.requests import (
+    BYTE_BPE,
+    ENCODINGS,
+    OPTIONS,
+    TrainingRequest,
+    check_options,
+)
 from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
 from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
 
@@ -36,83 +43,21 @@ Examples:
 """,
 )
 @click.argument("paths", nargs=-1)
-@click.option("--name", help="Name to register under: a-z, 0-9, '.', '_', '-'.")
-@click.option(
-    "--vocab-size",
-    type=int,
-    help="Number of ids: special tokens, 256 bytes (or the characters), merges.  [default: 32000; "
-    "8000 with --demo]",
+@options_of(
+    TrainingRequest,
+    {
+        "special_tokens": "--special-token",
+        "required_tokens": "--required-token",
+        "tie_break": {"type": str},  # what there is, the algorithm says
+        "sources": {"option": "--source", "metavar": "NAME=FILES"},
+        "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},
+        "baselines": {"option": "--baseline", "metavar": "[NAME=]REF"},
+        "rules": {"type": click.Path(dir_okay=False)},
+        "engine": {"metavar": "local|dask|ADDRESS"},
+    },
+    but=("paths", "options", "extends"),
 )
 @click.option("--merges", type=int, help="Number of merges, instead of --vocab-size.")
-@click.option(
-    "--algorithm",
-    default=BYTE_BPE,
-    show_default=True,
-    type=click.Choice(list(CHOICES)),
-    help="What is trained.",
-)
-@click.option(
-    "--pattern",
-    help="Split pattern: gpt2, cl100k, whitespace, jieba, … or a regex.  [default: that of "
-    "the algorithm, gpt2 for byte-bpe]",
-)
-@click.option(
-    "--special-token",
-    "special_tokens",
-    multiple=True,
-    help="A token of its own that also separates documents; repeat for more.",
-)
-@click.option(
-    "--required-token",
-    "required_tokens",
-    multiple=True,
-    help="A text that becomes a token in any case, such as ' token'; repeat for more.",
-)
-@click.option(
-    "--tie-break",
-    help="Which of equally frequent pairs is merged: smallest-ids, greatest-bytes, first-seen.  "
-    "[default: smallest-ids; first-seen with char-bpe]",
-)
-@click.option(
-    "--min-count",
-    type=int,
-    help="Pairs below it are not merged.  [default: 2; 1 with frequency-bpe]",
-)
-@click.option(
-    "--min-word-count",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Words below it are left out of training.",
-)
-@click.option("--max-token-bytes", type=int, help="Longest token.  [default: no limit]")
-@click.option(
-    "--invalid-utf8",
-    default="strict",
-    show_default=True,
-    help="Bytes that are not UTF-8: strict (an error) or replace (U+FFFD).",
-)
-@click.option(
-    "--held-out",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Share of documents kept for evaluation.",
-)
-@click.option(
-    "--text-field", default="text", show_default=True, help="Field of .jsonl lines with the text."
-)
-@click.option(
-    "--workers", type=int, help="Threads (or --engine dask's processes).  [default: all cores]"
-)
-@engine_option
-@click.option(
-    "--table-memory",
-    type=int,
-    default=256,
-    show_default=True,
-    help="MiB for the words of one thread; what does not fit is added up on disk.",
-)
 @click.option("--end-of-word", help="With char-bpe and frequency-bpe.  [default: </w>]")
 @click.option(
     "--joined",
@@ -137,21 +82,6 @@ Examples:
     help="With frequency-bpe: what is put between marks.  [default: punkt]",
 )
 @click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    metavar="NAME=FILES",
-    help="Instead of PATHS: a named part of the corpus, 'english=en/*.txt' or "
-    "'german:language=de:domain=news:weight=2=de/*.txt'; repeat. What a source holds is counted "
-    "once, whatever its weight is now or later.",
-)
-@click.option(
-    "--temperature",
-    type=float,
-    help="Brings the shares of sources closer together (above 1): each share to the power of 1/T.  "
-    "[default: that of the corpus file, else 1]",
-)
-@click.option(
     "--joint",
     multiple=True,
     metavar="LANGUAGE=PATH",
@@ -163,27 +93,6 @@ Examples:
     multiple=True,
     metavar="LANGUAGE=PATH",
     help="Instead of PATHS: a tokenizer NAME-LANGUAGE for each, and what a joint one would be.",
-)
-@click.option(
-    "--eval",
-    "evaluation",
-    multiple=True,
-    metavar="NAME=FILES",
-    help="Text to evaluate on instead of held-out documents: 'english=heldout/*.txt', "
-    "'german:language=de:domain=news=de/*.txt', or a .toml file of such; repeat for more.",
-)
-@click.option(
-    "--baseline",
-    "baselines",
-    multiple=True,
-    metavar="[NAME=]REF",
-    help="A tokenizer to measure on the same text: a file or a registered version; repeat for "
-    "more. The champion is always measured.",
-)
-@click.option(
-    "--rules",
-    type=click.Path(dir_okay=False),
-    help="TOML file of rules: the new version becomes champion if all hold; exit code 3 if not.",
 )
 @click.option(
     "--plan", is_flag=True, help="Only say what would be read, reused, trained, and how long."
@@ -210,7 +119,7 @@ def train(
     sources, each with files and perhaps weight, language, domain and text_field. The same command
     after an interruption continues where it stopped.
     """
-    parameters = {key: value for key, value in given.items() if value is not None}
+    parameters = {key: value for key, value in given.items() if value not in (None, ())}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
     _check_languages(joint, separate, bool(paths or demo or show_steps or given["sources"]))
@@ -221,8 +130,6 @@ def train(
         _add_demo(parameters, paths)
     else:
         parameters["paths"] = list(paths)
-    for tokens in ("special_tokens", "required_tokens", "evaluation", "baselines", "sources"):
-        parameters[tokens] = list(parameters[tokens])
     if "name" not in parameters:
         raise InvalidOption(
             "the tokenizer needs a name to be registered under",
@@ -230,7 +137,7 @@ def train(
             "add `--name news`, or type `bpeline train --demo`",
         )
     if merges is not None:
-        if "vocab_size" in given and given["vocab_size"] is not None:
+        if "vocab_size" in parameters:
             raise InvalidOption(
                 "--vocab-size and --merges were both given",
                 "each follows from the other",
@@ -240,8 +147,8 @@ def train(
             raise InvalidOption(
                 f"--merges is {merges}", "accepted: whole numbers from 0", "type `--merges 31744`"
             )
-        if parameters["algorithm"] == BYTE_BPE:
-            parameters["vocab_size"] = 256 + len(parameters["special_tokens"]) + merges
+        if parameters.get("algorithm", BYTE_BPE) == BYTE_BPE:
+            parameters["vocab_size"] = 256 + len(given["special_tokens"]) + merges
         else:
             options["merges"] = merges
     if joint or separate:
@@ -269,9 +176,9 @@ def _show_steps(
 ) -> None:
     from bpeline.flows.cli.steps import show_steps
 
-    algorithm = parameters["algorithm"]
+    algorithm = parameters.get("algorithm", BYTE_BPE)
     check_options(algorithm, parameters["options"])
-    if parameters["special_tokens"] or parameters["required_tokens"]:
+    if parameters.keys() & {"special_tokens", "required_tokens"}:
         raise InvalidOption(
             "--show-steps was given together with tokens of your own",
             "steps are shown of plain texts",
@@ -284,11 +191,10 @@ def _show_steps(
 
 
 def _print_plan(parameters: dict[str, Any], as_json: bool) -> None:
-    from bpeline.flows.requests import TrainingRequest
     from bpeline.flows.steps import plan_training
     from bpeline.registry.environment import addresses
 
-    planned = plan_training(TrainingRequest.usual(**parameters), addresses().home)
+    planned = plan_training(TrainingRequest.checked(**parameters), addresses().home)
     if as_json:
         echo_json(planned.as_dict())
     else:
@@ -361,7 +267,7 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
     from bpeline.registry.environment import addresses
 
     chosen = runner.choose_runner()
-    parameters["workspace"] = addresses().workspace
+    parameters = {**parameters, "workspace": addresses().workspace}
     listener = progress.for_stream(sys.stderr)
     if chosen.remark:
         listener.note(chosen.remark)

@@ -56,14 +56,12 @@ def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> Tra
     A tokenizer that was not trained here reads text by its pattern and special tokens.
     """
     told = {key: value for key, value in lineage.request.items() if key not in _NOT_ABOUT_READING}
-    usual: dict[str, Any] = {
+    read = {
         "name": lineage.version.name, "vocab_size": max(512, tokenizer.vocab_size),
         "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
-        "special_tokens": list(tokenizer.special_tokens), "tie_break": None, "min_count": None,
-        "min_word_count": 1, "max_token_bytes": None, "required_tokens": [],
-        "invalid_utf8": "strict", "held_out": 0.0, "text_field": "text", "table_memory": 256,
+        "special_tokens": tokenizer.special_tokens, "held_out": 0.0,
     }  # fmt: skip
-    return TrainingRequest.checked(**(told or usual) | {"paths": paths, "workers": None})
+    return TrainingRequest.checked(**(told or read) | {"paths": paths, "workers": None})
 
 
 def own_texts(

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from .demo import DEMO as DEMO
     from .demo import DEMO_NAME as DEMO_NAME
     from .demo import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
-    from .demo import demo_corpus as demo_corpus
     from .demo import demo_place as demo_place
+    from .demo import with_demo as with_demo
     from .evaluation_texts import EVALUATION as EVALUATION
     from .evaluation_texts import evaluation_sources as evaluation_sources
+    from .other_requests import DatasetRequest as DatasetRequest
+    from .other_requests import DriftRequest as DriftRequest
+    from .other_requests import GarbageRequest as GarbageRequest
+    from .request import Request as Request
+    from .request import asks as asks
     from .source_spelling import NamedSource as NamedSource
     from .source_spelling import decimal as decimal
     from .source_spelling import is_file as is_file

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bpeline.tokenizer_core.errors import InvalidOption
 
-BYTE_BPE = "byte-bpe"
+BYTE_BPE: Final = "byte-bpe"
 CHARACTER_BPE = "char-bpe"
 ENCODINGS = ("merges", "greedy")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,11 @@ DEMO_NAME = "demo"
 DEMO_VOCAB_SIZE = 8_000
 
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
+
+
+def with_demo(paths: Iterable[str], workspace: Workspace) -> list[str]:
+    """Paths in which `DEMO` has become the file that it stands for."""
+    return [str(demo_corpus(workspace)) if path == DEMO else path for path in paths]
 
 
 def demo_corpus(workspace: Workspace) -> Path:

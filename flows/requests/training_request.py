@@ -1,15 +1,27 @@
-"""What somebody asks of a training, checked before anything is read; knows no file and no flow."""
+"""What somebody asks of a training: names, defaults, descriptions and checks of its parameters.
+
+They stand here alone: the flow's signature and its form in Prefect, the options of the command
+line, plans and stored configurations follow from them. Knows no file and no flow.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
 
 from bpeline.flows.engines import check_engine
-from bpeline.flows.requests.algorithm_options import BYTE_BPE, check_options, choices_of, refuse
+from bpeline.flows.requests.algorithm_options import (
+    BYTE_BPE,
+    check_options,
+    choices_of,
+    refuse,
+)
+from bpeline.flows.requests.baselines import normalized
 from bpeline.flows.requests.corpus_files import (
     CORPUS,
     check_temperature,
@@ -18,6 +30,8 @@ from bpeline.flows.requests.corpus_files import (
     read_corpus_file,
 )
 from bpeline.flows.requests.demo import DEMO
+from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
+from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.urls import absolute_name
@@ -29,106 +43,160 @@ if TYPE_CHECKING:
 BYTES = 256
 LARGEST_VOCAB = 1 << 24
 LEAST_TABLE_MEMORY = 2  # MiB
-INVALID_UTF8 = ("strict", "replace")
+TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
+Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe"]
+OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
     "paths", "sources", "temperature", "name", "workers", "table_memory", "engine",
     "evaluation", "baselines", "rules",
 )  # fmt: skip
-# The defaults of the flow's signature: whoever only looks ahead need not import the flow.
-_USUAL: Mapping[str, Any] = {
-    "vocab_size": 32_000, "pattern": None, "special_tokens": (), "tie_break": None,
-    "min_count": None, "max_token_bytes": None, "invalid_utf8": "strict", "held_out": 0.01,
-    "text_field": "text", "workers": None, "min_word_count": 1, "required_tokens": (),
-    "table_memory": 256, "algorithm": BYTE_BPE, "options": {}, "evaluation": (), "baselines": (),
-    "rules": None, "extends": "",
-}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRequest:
-    """The parameters of one training, as the flow's signature explains them.
+class TrainingRequest(Request):
+    """The parameters of one training.
 
     ``paths``, ``workers``, ``table_memory`` and ``engine`` say where and how, all others what is
-    learned. A corpus is either ``paths`` or ``sources``.
+    learned. A corpus is either ``paths`` or ``sources``. What is None when nobody says it has its
+    value in a request: that of the algorithm, or of this machine.
     """
 
-    paths: tuple[str, ...]
-    name: str
-    vocab_size: int
-    pattern: str
-    special_tokens: tuple[str, ...]
-    tie_break: str
-    min_count: int
-    min_word_count: int
-    max_token_bytes: int | None
-    required_tokens: tuple[str, ...]
-    invalid_utf8: str
-    held_out: float
-    text_field: str
-    workers: int
-    table_memory: int
-    algorithm: str = BYTE_BPE
-    options: Mapping[str, Any] = field(default_factory=dict)
-    evaluation: tuple[str, ...] = ()
-    baselines: tuple[str, ...] = ()
-    rules: str | None = None
-    extends: str = ""
-    sources: tuple[str, ...] = ()
-    temperature: float = 1.0
-    engine: str = "local"
+    paths: tuple[str, ...] = Field(
+        description="files, directories and globs of .txt and .jsonl, each also .gz or .zst; "
+        '"python:stdlib" is the Python standard library\'s own source text. Or one corpus file '
+        "(.toml); empty when sources are given",
+    )
+    name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
+    vocab_size: int = Field(
+        32_000, description="number of ids: special tokens, 256 bytes (or the characters), merges"
+    )
+    pattern: str = Field(
+        OPEN,
+        description="the split pattern: gpt2, cl100k, whitespace, jieba, … or a regex; when empty "
+        "that of the algorithm, gpt2 for byte-level BPE",
+    )
+    special_tokens: tuple[str, ...] = Field(
+        (), description="tokens of their own, which also separate documents"
+    )
+    tie_break: TieBreak = Field(
+        OPEN,
+        description="which of equally frequent pairs is merged: smallest-ids, greatest-bytes or "
+        "first-seen; when empty the usual one of the algorithm",
+    )
+    min_count: int = Field(
+        OPEN,
+        description="pairs that occur less often are not merged; when empty 2, 1 for frequency-bpe",
+    )
+    max_token_bytes: int | None = Field(
+        None, description="the longest token; without a limit when empty"
+    )
+    invalid_utf8: Literal["strict", "replace"] = Field(
+        "strict", description="bytes that are not UTF-8: strict (an error) or replace (U+FFFD)"
+    )
+    held_out: float = Field(0.01, description="the share of documents kept for evaluation")
+    text_field: str = Field("text", description="the field of .jsonl lines that holds the text")
+    workers: int = Field(
+        OPEN,
+        description="threads for counting, or processes of the engine dask; when empty all cores",
+    )
+    min_word_count: int = Field(
+        1, description="words that occur less often in the whole corpus are left out of training"
+    )
+    required_tokens: tuple[str, ...] = Field(
+        (), description="texts that become tokens whatever the corpus holds, such as ' token'"
+    )
+    table_memory: int = Field(
+        256,
+        description="MiB that the words of one thread take at most while it counts; what does not "
+        "fit is added up on disk",
+    )
+    algorithm: Algorithm = Field(
+        BYTE_BPE, description="byte-bpe, char-bpe, wordpiece or frequency-bpe"
+    )
+    options: Mapping[str, Any] = Field(
+        {}, description="what the algorithm alone is told, see `algorithm_options`"
+    )
+    evaluation: tuple[str, ...] = Field(
+        (),
+        description="texts to evaluate on instead of held-out documents: 'english=heldout/*.txt', "
+        "'german:language=de:domain=news=heldout/de/*.txt', or a .toml file of such sources",
+    )
+    baselines: tuple[str, ...] = Field(
+        (),
+        description="tokenizers to measure on the same documents: files or registered versions, "
+        "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
+    )
+    rules: str | None = Field(
+        None,
+        description="a .toml file of rules; the new version becomes champion if all hold, and "
+        "stays candidate if one does not. The first version has nothing to be compared with",
+    )
+    extends: str = Field(
+        "", description="digest of a registered version whose merges come first, see bpeline extend"
+    )
+    sources: tuple[str, ...] = Field(
+        (),
+        description="instead of paths: named files with labels and weights, such as "
+        "'german:language=de:domain=news:weight=2=de/*.txt'",
+    )
+    temperature: float = Field(
+        OPEN,
+        description="brings the shares of named sources closer together (above 1) or further apart "
+        "(below): each share to the power of 1/T; when empty that of the corpus file, else 1",
+    )
+    engine: str = Field(
+        "local",
+        description="what counts: local (threads), dask (processes of this machine), or the "
+        "address of a Dask scheduler whose workers share workspace and corpus: tcp://HOST:PORT",
+    )
 
+    @model_validator(mode="before")
     @classmethod
-    def usual(cls, **given: Any) -> TrainingRequest:
-        """Make a request of some of a flow's parameters, the others being what they are there.
+    def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
+        """What was left open, with absolute paths: a run can be continued from any directory."""
+        given = dict(asked)
+        paths, sources = given.get("paths") or [], list(given.get("sources") or ())
+        if is_corpus_file(paths):
+            listed, temperature = read_corpus_file(Path(paths[0]))
+            paths, sources = [], listed + sources
+            given.setdefault("temperature", temperature)
+        algorithm = given.get("algorithm", BYTE_BPE)
+        choices = choices_of(algorithm)
+        usual = {
+            "pattern": _default_pattern(algorithm),
+            "tie_break": choices.tie_breaks[0],
+            "min_count": choices.min_count,
+            "temperature": 1.0,
+            "workers": usable_cores(),
+        }
+        evaluation = tuple(map(EVALUATION.absolute, given.get("evaluation") or ()))
+        evaluation_sources(evaluation)  # refuses what cannot be read
+        rules = given.get("rules")
+        return {
+            **usual,
+            **given,
+            "paths": tuple(path if path == DEMO else absolute_name(path) for path in paths),
+            "sources": tuple(map(CORPUS.absolute, sources)),
+            "required_tokens": _listed(given.get("required_tokens", ())),
+            "special_tokens": _special_tokens(given.get("special_tokens", ())),
+            "evaluation": evaluation,
+            "baselines": normalized(given.get("baselines") or ()),
+            "rules": os.path.abspath(rules) if rules else None,
+        }
 
-        Raises:
-            BpelineError: see `checked`.
-        """
-        return cls.checked(**{**_USUAL, **given})
-
-    @classmethod
-    def checked(cls, **parameters: Any) -> TrainingRequest:
-        """Make a request of a flow's parameters.
-
-        Raises:
-            InvalidOption: a name, size, choice or share that is not accepted, or one that means
-                nothing to the algorithm.
-            InvalidPattern: a split pattern that does not compile.
-            InvalidSpecialToken: an empty or duplicate special token, a single byte, a required
-                token or part of one.
-        """
+    @model_validator(mode="after")
+    def _accepted(self) -> TrainingRequest:
         from bpeline.registry.references import validate_name
-        from bpeline.tokenizer_core.model import validate_special_tokens, validate_tie_break
 
-        # Absolute, so that a run can be continued from any directory.
-        _take_sources(parameters)
-        parameters["paths"] = tuple(
-            path if path == DEMO else absolute_name(path) for path in parameters["paths"]
-        )
-        parameters["special_tokens"] = validate_special_tokens(parameters["special_tokens"])
-        parameters["required_tokens"] = _listed(parameters["required_tokens"])
-        _take_evaluation(parameters)
-        if parameters["workers"] is None:
-            parameters["workers"] = usable_cores()
-        _take_the_usual(parameters)
-        request = cls(**parameters)
-        validate_name(request.name)
-        check_engine(request.engine)
-        request._check_algorithm()
-        request._check_pattern()
-        validate_tie_break(request.tie_break)
-        request._check_numbers()
-        request._check_special_tokens()
-        _ = request.given  # refuses impossible required tokens before anything is read
-        if request.invalid_utf8 not in INVALID_UTF8:
-            raise InvalidOption(
-                f"there is no policy {request.invalid_utf8!r} for invalid UTF-8",
-                "accepted: strict (an error naming file and offset), replace (U+FFFD)",
-                "use --invalid-utf8 replace if some broken bytes do not matter",
-            )
-        request._check_sources()
-        return request
+        validate_name(self.name)
+        check_engine(self.engine)
+        self._check_algorithm()
+        self._check_pattern()
+        self._check_numbers()
+        self._check_special_tokens()
+        _ = self.given  # refuses impossible required tokens before anything is read
+        self._check_sources()
+        return self
 
     def _check_sources(self) -> None:
         if bool(self.paths) == bool(self.sources):
@@ -210,17 +278,16 @@ class TrainingRequest:
 
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
-        config = asdict(self)
+        config = self.model_dump(mode="json")
         for name, usual in (
             ("extends", ""),
-            ("sources", ()),
+            ("sources", []),
             ("temperature", 1.0),
             ("engine", "local"),
         ):
             if config[name] == usual:  # runs of before these were there asked for the same
                 del config[name]
-        listed = {name: list(value) for name, value in config.items() if isinstance(value, tuple)}
-        return {**config, **listed, "options": dict(self.options)}
+        return config
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same, whatever workers and memory do it."""
@@ -241,7 +308,7 @@ class TrainingRequest:
         return Reading(
             pattern=SplitPattern.parse(self.pattern),
             special_tokens=self.special_tokens,
-            invalid_utf8=cast(Literal["strict", "replace"], self.invalid_utf8),
+            invalid_utf8=self.invalid_utf8,
             text_field=self.text_field,
             held_out=self.held_out,
             text_fields=tuple(
@@ -316,44 +383,17 @@ class TrainingRequest:
         return self.merges if self.over_bytes else None
 
 
-def _take_the_usual(parameters: dict[str, Any]) -> None:
-    """Fill in what was left open and depends on the algorithm."""
+def _default_pattern(algorithm: str) -> str:
     from bpeline.tokenizer_core.algorithms import ALGORITHMS
 
-    algorithm = parameters.get("algorithm", BYTE_BPE)
-    choices = choices_of(algorithm)
-    usual = {
-        "pattern": ALGORITHMS[algorithm].default_pattern,
-        "tie_break": choices.tie_breaks[0],
-        "min_count": choices.min_count,
-    }
-    for name, value in usual.items():
-        if parameters[name] is None:
-            parameters[name] = value
+    pattern: str = ALGORITHMS[algorithm].default_pattern
+    return pattern
 
 
-def _take_sources(parameters: dict[str, Any]) -> None:
-    """Named sources, those of a corpus file among them, with absolute paths."""
-    paths, sources = parameters["paths"], list(parameters.get("sources") or ())
-    temperature = parameters.get("temperature")
-    if is_corpus_file(paths):
-        listed, usual = read_corpus_file(Path(paths[0]))
-        parameters["paths"], sources = [], listed + sources
-        temperature = usual if temperature is None else temperature
-    parameters["sources"] = tuple(map(CORPUS.absolute, sources))
-    parameters["temperature"] = 1.0 if temperature is None else float(temperature)
+def _special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
+    from bpeline.tokenizer_core.model import validate_special_tokens
 
-
-def _take_evaluation(parameters: dict[str, Any]) -> None:
-    """What is measured on, against what, and what must hold: with absolute paths."""
-    from bpeline.flows.requests.baselines import normalized
-    from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
-
-    parameters["evaluation"] = tuple(map(EVALUATION.absolute, parameters.get("evaluation") or ()))
-    evaluation_sources(parameters["evaluation"])  # refuses what cannot be read
-    parameters["baselines"] = normalized(parameters.get("baselines") or ())
-    if parameters.get("rules"):
-        parameters["rules"] = os.path.abspath(parameters["rules"])
+    return validate_special_tokens(tokens)
 
 
 def _listed(tokens: Sequence[str]) -> tuple[str, ...]:

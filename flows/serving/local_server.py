@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.errors import RegistryUnreachable
 POOL = "bpeline"
 _PREFECT = (sys.executable, "-m", "prefect")
 # In a checkout prefect.yaml and the rules it names are links to those at the top level.
-_INSTALLED = Path(bpeline.__file__).parent
+INSTALLED = Path(bpeline.__file__).parent
 _RUNS_AT_ONCE = 1  # trainings use all cores and hold the workspace
 
 
@@ -116,8 +116,8 @@ def make_pool(environment: Mapping[str, str]) -> None:
 
 def apply_deployments(environment: Mapping[str, str]) -> list[str]:
     """Apply ``prefect.yaml``; returns the names of its deployments."""
-    path = _INSTALLED / "prefect.yaml"
-    places = {**environment, "BPELINE_INSTALLED": str(_INSTALLED)}
+    path = INSTALLED / "prefect.yaml"
+    places = {**environment, "BPELINE_INSTALLED": str(INSTALLED)}
     _ask_prefect(("--no-prompt", "deploy", "--all", "--prefect-file", str(path)), places, "deploy")
     return _deployments_in(path)
 
@@ -134,7 +134,7 @@ def _ask_prefect(arguments: tuple[str, ...], environment: Mapping[str, str], wha
     done = subprocess.run(
         (*_PREFECT, *arguments),
         env=dict(environment),
-        cwd=_INSTALLED,
+        cwd=INSTALLED,
         capture_output=True,
         text=True,
         check=False,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bpeline.flows import engines
-from bpeline.flows.requests import DEMO, TrainingRequest, demo_corpus
+from bpeline.flows.requests import TrainingRequest, with_demo
 from bpeline.flows.running import MOST_TASKS, step
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import Catalogue, FileReading
@@ -92,7 +92,7 @@ def known_readings(
 def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
     """Where the corpus lies: named sources, or each path for itself."""
     named = [Source(files, one.name) for one in request.named_sources for files in one.files]
-    paths = [str(demo_corpus(workspace)) if path == DEMO else path for path in request.paths]
+    paths = with_demo(request.paths, workspace)
     return named or [Source(path) for path in paths]
 
 

@@ -17,7 +17,7 @@ from click.testing import Result
 
 from bpeline import flows
 from bpeline.flows.cli.main import cli
-from bpeline.flows.requests.algorithm_options import OPTIONS
+from bpeline.flows.requests import OPTIONS, TrainingRequest
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer
@@ -46,14 +46,15 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
     assert signature.keys() - options.keys() == {"options", "extends"}  # `bpeline extend`
-    differing = {"paths", "name", "workspace", "vocab_size", "special_tokens", "options", "extends"}
-    for name in signature.keys() - differing:
-        default = options[name].default
-        assert (None if type(default).__name__ == "Sentinel" else default) == signature[
-            name
-        ].default, name
-    assert "32000" in (options["vocab_size"].help or "")
-    assert signature["vocab_size"].default == 32_000
+    fields = TrainingRequest.model_fields
+    assert [*fields, "workspace"] == list(signature)
+    for name in fields.keys() - {"paths", "options", "extends"}:
+        said, default = str(fields[name].description), fields[name].default
+        shown = options[name].help or ""
+        assert said[1:] in shown, name
+        if not fields[name].is_required() and default not in (None, ()):
+            assert f"[default: {default}]" in shown, name
+        assert f"{name}: {said}" in (train_tokenizer.__doc__ or "")
 
 
 def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None:

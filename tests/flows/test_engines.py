@@ -190,9 +190,9 @@ def test_the_program_is_its_sources_its_libraries_and_unicode(
     elif what == "regex":
         monkeypatch.setattr(errands, "_version", lambda name: "0")
     else:
-        from bpeline.tokenizer_core.splitting import unicode_classes
+        from bpeline.tokenizer_core import splitting
 
-        monkeypatch.setattr(unicode_classes, "unicode_classes_digest", lambda: "0")
+        monkeypatch.setattr(splitting, "unicode_classes_digest", lambda: "0")
     assert program_digest.__wrapped__() != before
 
 
@@ -234,13 +234,5 @@ def _step() -> Any:
 
 
 def _request(tmp_path: Path, **changed: Any) -> TrainingRequest:
-    import inspect
-
-    from bpeline.flows.train_tokenizer import train_tokenizer
-
-    parameters = inspect.signature(train_tokenizer).parameters.values()
-    usual = {one.name: one.default for one in parameters if one.default is not one.empty}
-    del usual["workspace"]
-    given = {"paths": [str(tmp_path / "a.txt")], "name": "a", "workers": 2, "options": {}}
-    lists: dict[str, Any] = {"special_tokens": [], "required_tokens": []}
-    return TrainingRequest.checked(**usual | given | lists | changed)
+    given = {"paths": [str(tmp_path / "a.txt")], "name": "a", "workers": 2}
+    return TrainingRequest.checked(**given | changed)

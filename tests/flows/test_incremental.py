@@ -96,7 +96,7 @@ def training(
             workspace = next(scratches)
             shutil.copytree(fresh_workspace, workspace)
         asked = {**SETTINGS, **settings, "paths": list(map(str, paths)), "name": name}
-        plan = plan_training(TrainingRequest.usual(**asked), workspace)
+        plan = plan_training(TrainingRequest.checked(**asked), workspace)
         with listening(seen):
             summary = train_tokenizer(**asked, workspace=str(workspace))
         assert_as_planned(plan, summary, seen)

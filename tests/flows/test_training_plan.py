@@ -5,7 +5,6 @@ That its predictions come true is tested in `test_incremental`, in every case th
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
@@ -124,7 +123,7 @@ def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> Non
 
 
 def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> None:
-    request = TrainingRequest.usual(paths=[str(corpus)], name="news")
+    request = TrainingRequest.checked(paths=[str(corpus)], name="news")
     usual = StepSeconds(request, [])
     assert usual.of("count words", 2e9) > 1.5 * usual.of("count words", 1e9)
     train_tokenizer([str(corpus)], "news", 600)
@@ -141,15 +140,6 @@ def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> No
     assert [run.steps[name][1] for name in ("count words", "combine counts", "learn merges")] == [
         0, 0, 0
     ]  # fmt: skip
-
-
-def test_what_is_usual_is_what_the_flow_takes_for_granted() -> None:
-    signature = inspect.signature(train_tokenizer).parameters.values()
-    usual = {one.name: one.default for one in signature if one.name != "workspace"}
-    lists = ("special_tokens", "required_tokens", "evaluation", "baselines", "sources")
-    usual |= {name: [] for name in lists}
-    usual |= {"paths": ["a"], "name": "a", "options": {}, "extends": ""}
-    assert TrainingRequest.usual(paths=["a"], name="a") == TrainingRequest.checked(**usual)
 
 
 def test_a_plan_loads_neither_prefect_nor_mlflow(corpus: Path) -> None:

@@ -46,11 +46,8 @@ def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
 
 def request(tmp_path: Path) -> TrainingRequest:
     return TrainingRequest.checked(
-        paths=[str(tmp_path / "corpus.txt")], name="news", vocab_size=300, pattern="gpt2",
-        special_tokens=[], tie_break="smallest-ids", min_count=2, max_token_bytes=None,
-        invalid_utf8="strict", held_out=0.0, text_field="text", workers=1, min_word_count=1,
-        required_tokens=[], table_memory=256,
-    )  # fmt: skip
+        paths=[str(tmp_path / "corpus.txt")], name="news", vocab_size=300, held_out=0.0, workers=1
+    )
 
 
 def interrupted(asked: TrainingRequest, workspace: str) -> str:

@@ -9,18 +9,21 @@ from pathlib import Path
 
 import pytest
 
+import bpeline
 from bpeline import tokenizer_core
 
 
 def test_the_public_names_are_these_and_all_can_be_imported() -> None:
-    trainers = ["train_bpe", "train_char_bpe", "train_wordpiece", "train_frequency_bpe"]
-    expected = ["SplitPattern", "WordCounts", "count_words", *trainers, "Tokenizer"]
+    trainers = ["train_bpe", "train_char_bpe", "train_frequency_bpe", "train_wordpiece"]
+    expected = ["SplitPattern", "Tokenizer", "WordCounts", "count_words", *trainers]
     assert tokenizer_core.__all__ == expected
-    for name in expected:
-        assert callable(getattr(tokenizer_core, name))
-        assert name in dir(tokenizer_core)
-    with pytest.raises(AttributeError, match="no_such"):
-        tokenizer_core.no_such  # noqa: B018
+    assert bpeline.__all__ == sorted([*expected, "load_tokenizer"])
+    for package in (tokenizer_core, bpeline):
+        for name in package.__all__:
+            assert callable(getattr(package, name))
+            assert name in dir(package)
+        with pytest.raises(AttributeError, match="no_such"):
+            package.no_such  # noqa: B018
 
 
 def test_signatures_are_as_promised() -> None:

@@ -1,0 +1,57 @@
+"""Options of a command from the fields of a request: their types, defaults and descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+
+import click
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from bpeline.flows.requests import Request
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def options_of(
+    request: type[Request], spelt: Mapping[str, str | Mapping[str, Any]], *, but: tuple[str, ...]
+) -> Callable[[Command], Command]:
+    """An option for each field of a request; a value that nobody gives is None, or an empty tuple.
+
+    Args:
+        request: whose fields.
+        spelt: field → its option, where that is not the field's name, or arguments of
+            `click.option` that differ.
+        but: fields that are no options.
+    """
+    names = [name for name in request.model_fields if name not in but]
+
+    def add(command: Command) -> Command:
+        for name in reversed(names):
+            given = spelt.get(name, {})
+            given = {"option": given} if isinstance(given, str) else dict(given)
+            option = given.pop("option", "--" + name.replace("_", "-"))
+            described = _described(request.model_fields[name])
+            command = click.option(option, name, **described | given)(command)
+        return command
+
+    return add
+
+
+def _described(field: FieldInfo) -> dict[str, Any]:
+    """What click is told of a field."""
+    said = str(field.description)
+    several = get_origin(field.annotation) is tuple
+    default = "" if several or field.default is None or field.is_required() else field.default
+    usual = f"  [default: {default}]" if default != "" else ""
+    told: dict[str, Any] = {"help": f"{said[:1].upper()}{said[1:]}.{usual}"}
+    if several:
+        return {**told, "multiple": True, "help": f"{told['help']} Repeat for more."}
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    if get_origin(field.annotation) is Literal:
+        return {**told, "type": click.Choice(list(get_args(field.annotation)))}
+    type_ = kinds[0] if kinds else field.annotation
+    return {**told, "is_flag": True} if type_ is bool else {**told, "type": type_}

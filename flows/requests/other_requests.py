@@ -1,0 +1,98 @@
+"""What somebody asks of the flows that do not train: drift, token shards, leftovers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from bpeline.flows.requests.request import Request
+from bpeline.tokenizer_core.errors import InvalidOption
+
+
+class DriftRequest(Request):
+    """The parameters of one look at new text."""
+
+    name: str = Field(description="the tokenizer's")
+    paths: tuple[str, ...] = Field(
+        (),
+        description='files, directories and globs of new text; "python:stdlib" is the Python '
+        "standard library's own source text",
+    )
+    alias: str = Field("champion", description="which of its versions is watched")
+    sources: tuple[str, ...] = Field(
+        (),
+        description="more of it with names and labels, spelt as for an evaluation; each is a "
+        "slice. One that the version was evaluated on under the same name is compared with that",
+    )
+    rules: str | None = Field(
+        None,
+        description="a .toml file of rules in the spelling of those of promotion; "
+        "`registry.drift_rules.DEFAULT_RULES` when empty",
+    )
+    least_documents: int = Field(
+        100,
+        description="of each slice, and of the version's own text; from fewer nothing is concluded",
+    )
+    least_bytes: int = Field(400_000, description="likewise")
+    workers: int | None = Field(None, description="threads for counting; all cores when empty")
+
+
+class DatasetRequest(Request):
+    """The parameters of encoding a dataset."""
+
+    reference: str = Field(
+        description="the version: news@champion, news/3, a digest; news/3:8000 is its size 8,000"
+    )
+    paths: tuple[str, ...] = Field(
+        description='files, directories and globs of text, as for training; "python:stdlib" is '
+        "the Python standard library's own source text"
+    )
+    output: str | None = Field(
+        None,
+        description='the directory in which the version gets its own: news-3; "tokens" in the '
+        "workspace when empty",
+    )
+    format: Literal["bin", "npy", "parquet"] = Field(
+        "bin", description="bin: raw numbers; npy: NumPy arrays; parquet: a row for each document"
+    )
+    separator: str | None = Field(
+        None,
+        description="what stands between the documents of a text file, such as <|endoftext|>; each "
+        "file is one document when empty",
+    )
+    end_of_text: str | None = Field(
+        None, description="the special token to put behind each document; none when empty"
+    )
+    invalid_utf8: Literal["strict", "replace"] = Field(
+        "strict", description="bytes that are not UTF-8: strict (an error) or replace (U+FFFD)"
+    )
+    text_field: str = Field("text", description="the field of .jsonl lines that holds the text")
+    shard_megabytes: int = Field(
+        256, description="MiB of text in a shard; documents are never divided"
+    )
+    threads: int | None = Field(None, description="for encoding; one per processor when empty")
+
+    @model_validator(mode="after")
+    def _accepted(self) -> DatasetRequest:
+        if not self.paths or self.shard_megabytes < 1:
+            raise InvalidOption(
+                f"paths are {list(self.paths)}, shard_megabytes is {self.shard_megabytes}",
+                "at least one path, and shards of 1 MiB or more",
+                "name the files of the dataset",
+            )
+        return self
+
+
+class GarbageRequest(Request):
+    """The parameters of removing what no version needs."""
+
+    days: float = Field(30.0, description="what was written less than so many days ago stays")
+    counts_of: int | None = Field(
+        None,
+        description="keep word counts for so many of the newest versions of each name, and for "
+        "those with an alias; for all versions when empty",
+    )
+    remove: bool = Field(
+        False, description="remove what is found; without, the run only says what there is"
+    )
