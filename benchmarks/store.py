@@ -111,11 +111,11 @@ def measure(file: Path, threads: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         registry = open_registry(Path(directory, "workspace"))
         run = registry.catalogue.start_run(request.name, request.as_config())
-        plan = plan_chunks(request, registry.workspace)
+        plan = plan_chunks(request, registry)
         with _keeping_timed(threads) as keeping, _timed() as whole:
-            corpus = count_words(plan, registry.workspace, request)
+            corpus = count_words(plan, request, registry)
         with _timed() as combining:
-            words = combine_counts(corpus, request, registry.workspace, run.id)
+            words = combine_counts(corpus, request, registry, run.id)
         registry.catalogue.close()
         files = [path for path in registry.workspace.shards.rglob("*") if path.is_file()]
         return Measured(

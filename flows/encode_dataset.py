@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import DatasetRequest, asks, with_demo
-from bpeline.flows.running import progress, step
+from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, step, tries
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, resolve
 from bpeline.registry.opening import open_registry
@@ -20,11 +20,9 @@ from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import CorpusChanged, UnknownVersion
+from bpeline.tokenizer_core.errors import UnknownVersion
 from bpeline.tokenizer_core.formats import MANIFEST
 from bpeline.tokenizer_core.shards import read_manifest, sha256_of
-
-STEP = "encode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +144,18 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     }  # fmt: skip
     total = sum(file.size for file in find_source_files(sources_of(sources)))
     exact = str(version) if size is None else f"{version}:{size}"
-    with progress.telling(STEP, total, "bytes") as said:
-        encoded = encode(exact, sources, place, asked, registry.workspace)
-        said.append(encoded.outcome)
-    with progress.telling("record") as said:
+    for one in tries(ENCODE_DATASET, progress.current().note):
+        with one, progress.telling(ENCODE, total, "bytes") as said:
+            encoded = encode(exact, sources, place, asked, registry.workspace)
+            said.append(encoded.outcome)
+    with progress.telling(RECORD) as said:
         recorded = record(encoded, version, paths, asked, registry.workspace)
         said.append(recorded.link if recorded.newly_recorded else "recorded before")
     progress.current().summary(recorded.reference, recorded.as_markdown())
     return recorded
 
 
-@step(name=STEP, retries=2, retry_on=(CorpusChanged,))
+@step(ENCODE)
 def encode(
     reference: str,
     paths: Sequence[str],
@@ -180,7 +179,7 @@ def encode(
     shards = tokenizer.encode_files(
         list(paths),
         place,
-        on_progress=lambda amount: listener.step_advanced(STEP, amount),
+        on_progress=lambda amount: listener.step_advanced(ENCODE.name, amount),
         **options,
     )
     seconds = time.perf_counter() - begin
@@ -208,7 +207,7 @@ def _written_at(place: Path) -> dict[str, int]:
     return {path.stem: path.stat().st_mtime_ns for path in place.glob("shard-*.json")}
 
 
-@step(name="record")
+@step(RECORD)
 def record(
     encoded: EncodedDataset,
     version: ResolvedVersion,

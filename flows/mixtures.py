@@ -19,6 +19,14 @@ from bpeline.flows.requests import (
     read_corpus_file,
     with_weights,
 )
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    EVALUATE,
+    LEARN_MERGES,
+    PLAN_CHUNKS,
+    RECORD,
+)
 from bpeline.flows.steps import (
     Evaluated,
     SourceStatistics,
@@ -82,24 +90,24 @@ def compare_mixtures(
     with sweeping(first, varied, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
             setup = set_up_evaluation(first, run.workspace)
-            with run.step("plan chunks") as outcome:
-                plan = plan_chunks(first, run.workspace)
+            with run.step(PLAN_CHUNKS) as outcome:
+                plan = plan_chunks(first, run.registry)
                 outcome(plan.outcome)
-            with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
-                counted = count_words(plan, run.workspace, first)
+            with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+                counted = count_words(plan, first, run.registry)
                 outcome(counted.outcome)
             preparing.join()
             choices: list[Choice] = []
             inputs: list[CorpusInput] = []
             for title, request in requests.items():
-                with run.step("combine counts") as outcome:
-                    words = combine_counts(counted, request, run.workspace, run.id)
+                with run.step(COMBINE_COUNTS) as outcome:
+                    words = combine_counts(counted, request, run.registry, run.id)
                     outcome(f"{title}: {words.outcome}")
-                with run.step("learn merges", request.merges_shown, "merges") as outcome:
+                with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
                     learned = learn(words, request, run.workspace)
                     outcome(learned.outcome)
-                with run.step("evaluate") as outcome:
-                    evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
+                with run.step(EVALUATE) as outcome:
+                    evaluated = evaluate(learned, words, plan, setup, request, run.registry)
                     outcome(evaluated.outcome)
                 digest = learned.tokenizer(request).digest
                 choices.append(_choice(title, request, words.sources, evaluated, digest))
@@ -109,7 +117,7 @@ def compare_mixtures(
                     if evaluated.warning:
                         run.note(evaluated.warning)
         done = Mixtures(first.name, run.id, evaluated.report.vocab_size, tuple(choices))
-        with run.step("record") as outcome:
+        with run.step(RECORD) as outcome:
             from bpeline.flows.mixtures_record import record_mixtures
 
             done = record_mixtures(done, requests, inputs, run.registry)

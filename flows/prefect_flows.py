@@ -20,8 +20,16 @@ from bpeline.flows import encode_dataset as encoding  # noqa: E402
 from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
 from bpeline.flows import train_tokenizer as training  # noqa: E402
 from bpeline.flows import watch_drift as watching  # noqa: E402
-from bpeline.flows.running import progress, runner  # noqa: E402
-from bpeline.flows.serving import (  # noqa: E402  # noqa: E402
+from bpeline.flows.running import (  # noqa: E402
+    ENCODE_DATASET,
+    SWEEP,
+    TRAIN_TOKENIZER,
+    WATCH_DRIFT,
+    FlowKind,
+    progress,
+    runner,
+)  # fmt: skip
+from bpeline.flows.serving import (  # noqa: E402
     PrefectListener,
     patiently,
     require_nobody_trains,
@@ -37,11 +45,8 @@ HOUR = 3600
 
 
 def _as_flow(
+    kind: FlowKind,
     function: Callable[..., Any],
-    name: str,
-    kind: str,
-    shares: Mapping[str, float],
-    hours: float,
     run_name: Callable[..., str],
     named: Callable[[Any], str],
     alone: Callable[[Mapping[str, Any]], None] | None = None,
@@ -49,27 +54,25 @@ def _as_flow(
     """A plain function as a flow of the same signature.
 
     Args:
+        kind: its name, steps and time.
         function: it.
-        name: of the flow.
-        kind, shares: see `PrefectListener`.
-        hours: after which it is stopped; what it finished is kept, and the next run goes on there.
         run_name: gives the run's name from its parameters, and again from what ``named`` says.
         named: what of the result belongs into the name.
         alone: raises WorkspaceLocked while another run must be waited for.
     """
 
     @flow(
-        name=name,
+        name=kind.name,
         description=(function.__doc__ or "").partition("\n")[0],
         flow_run_name=lambda: run_name(flow_run.parameters),
-        timeout_seconds=hours * HOUR,
+        timeout_seconds=kind.hours * HOUR,
         persist_result=False,
         result_serializer="json",  # Prefect keeps a failed flow's error, by default as a pickle
         log_prints=False,
     )  # type: ignore[untyped-decorator]
     @shown_like(function)
     def run(*args: Any, **parameters: Any) -> Any:
-        listener = PrefectListener(kind, shares)
+        listener = PrefectListener(kind)
 
         def work() -> Any:
             if alone is not None and runs_unattended():
@@ -85,61 +88,20 @@ def _as_flow(
 
 
 train_tokenizer = _as_flow(
+    TRAIN_TOKENIZER,
     training.train_tokenizer,
-    name="train-tokenizer",
-    kind="tokenizer",
-    shares={
-        "plan chunks": 2.0,
-        "count words": 40.0,
-        "combine counts": 8.0,
-        "learn merges": 35.0,
-        "evaluate": 4.0,
-        "screen tokens": 2.0,
-        "publish": 8.0,
-        "promote": 1.0,
-    },
-    hours=24,
     run_name=run_names.training,
     named=lambda summary: summary.reference,
     alone=lambda asked: require_nobody_trains(asked["name"], asked.get("workspace")),
 )
-
 watch_drift = _as_flow(
-    watching.watch_drift,
-    name="watch-drift",
-    kind="drift",
-    shares={
-        "plan chunks": 2.0,
-        "count words": 50.0,
-        "combine counts": 10.0,
-        "sample text": 8.0,
-        "recall version": 8.0,
-        "measure drift": 20.0,
-        "record": 2.0,
-    },
-    hours=6,
-    run_name=run_names.watching,
-    named=lambda report: report.title,
+    WATCH_DRIFT, watching.watch_drift, run_names.watching, named=lambda report: report.title
 )
-
 encode_dataset = _as_flow(
-    encoding.encode_dataset,
-    name="encode-dataset",
-    kind="dataset",
-    shares={"encode": 95.0, "record": 5.0},
-    hours=24,
-    run_name=run_names.encoding,
-    named=lambda encoded: encoded.reference,
+    ENCODE_DATASET, encoding.encode_dataset, run_names.encoding, lambda encoded: encoded.reference
 )
-
 sweep_garbage = _as_flow(
-    sweeping.sweep_garbage,
-    name="sweep-garbage",
-    kind="garbage",
-    shares={},
-    hours=1,
-    run_name=run_names.sweeping,
-    named=lambda swept: swept.outcome,
+    SWEEP, sweeping.sweep_garbage, run_names.sweeping, named=lambda swept: swept.outcome
 )
 
 

@@ -12,7 +12,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bpeline.flows.requests import BYTE_BPE, CHAMPION, TrainingRequest, choices_of
-from bpeline.flows.running import progress
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    EVALUATE,
+    LEARN_MERGES,
+    PLAN_CHUNKS,
+    RECORD,
+    progress,
+)
 from bpeline.flows.steps import (
     Evaluated,
     TrainingRun,
@@ -90,7 +98,7 @@ def sweep(
                 combinations += found
                 inputs = inputs or read
         done = Sweep(name, run.id, tuple(combinations))
-        with run.step("record") as outcome:
+        with run.step(RECORD) as outcome:
             from bpeline.flows.sweep_record import record_sweep
 
             done = record_sweep(done, requests[0], inputs, run.registry)
@@ -112,23 +120,23 @@ def _of_pattern(
     """All sizes of one pattern, the largest first: it is trained and serves the others."""
     largest, workspace = requests[0], run.workspace
     setup = set_up_evaluation(largest, workspace)
-    with run.step("plan chunks") as outcome:
-        plan = plan_chunks(largest, workspace)
+    with run.step(PLAN_CHUNKS) as outcome:
+        plan = plan_chunks(largest, run.registry)
         outcome(f"{largest.pattern}: {plan.outcome}")
-    with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
-        corpus = count_words(plan, workspace, largest)
+    with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+        corpus = count_words(plan, largest, run.registry)
         outcome(corpus.outcome)
-    with run.step("combine counts") as outcome:
-        words = combine_counts(corpus, largest, workspace, run.id)
+    with run.step(COMBINE_COUNTS) as outcome:
+        words = combine_counts(corpus, largest, run.registry, run.id)
         outcome(words.outcome)
     inputs = corpus_inputs(plan, corpus, words, largest)
     found: dict[int, Combination] = {}
     for request in requests:
-        with run.step("learn merges", request.merges_shown, "merges") as outcome:
+        with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
             learned = learn(words, request, workspace)
             outcome(learned.outcome)
-        with run.step("evaluate") as outcome:
-            evaluated = evaluate(learned, words, plan, setup, request, workspace)
+        with run.step(EVALUATE) as outcome:
+            evaluated = evaluate(learned, words, plan, setup, request, run.registry)
             outcome(f"{evaluated.report.vocab_size:,} ids: {evaluated.outcome}")
         digest = learned.tokenizer(request).digest
         combination = _combination(request, evaluated, digest)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bpeline.flows.requests import GarbageRequest, asks
-from bpeline.flows.running import progress, step
+from bpeline.flows.running import SWEEP_GARBAGE, progress, step
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
 from bpeline.registry.retention import Leftover, find_leftovers, remove_leftovers
 from bpeline.registry.workspace import Workspace
 
-STEP = "sweep garbage"
 KINDS = {
     "table": "word counts of corpora",
     "shard": "word counts of chunks",
@@ -72,14 +71,14 @@ def sweep_garbage(request: GarbageRequest, workspace: str | None) -> SweptGarbag
         StorageError: there is no workspace.
     """
     registry = open_registry(workspace, make=False)
-    with progress.telling(STEP) as said:
+    with progress.telling(SWEEP_GARBAGE) as said:
         swept = sweep(registry.workspace, request.days, request.counts_of, request.remove)
         said.append(swept.outcome)
     progress.current().summary("garbage", swept.as_markdown())
     return swept
 
 
-@step(name=STEP)
+@step(SWEEP_GARBAGE)
 def sweep(workspace: Workspace, days: float, counts_of: int | None, remove: bool) -> SweptGarbage:
     """Look, and remove."""
     look = remove_leftovers if remove else find_leftovers

@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.evaluation import LanguageChoices, compare_choices
 from bpeline.tokenizer_core.model import to_printable
 
 if TYPE_CHECKING:
-    from bpeline.registry.workspace import Workspace
+    from bpeline.registry.opening import Registry
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -90,8 +90,8 @@ def train_languages(
     with registry.workspace.lock(f"comparing the languages of {name!r}"):
         words, separate = {}, {}
         for language, one in asked.items():
-            words[language], separate[language] = _learned(one, registry.workspace)
-        _, joint = _learned(jointly, registry.workspace)
+            words[language], separate[language] = _learned(one, registry)
+        _, joint = _learned(jointly, registry)
         compared = compare_choices(words, joint, separate)
         kept = {name: (joint, words)}
         if choice == "separate":
@@ -143,11 +143,12 @@ def _check(languages: Mapping[str, list[str]], algorithm: str) -> None:
         )
 
 
-def _learned(parameters: Mapping[str, Any], workspace: Workspace) -> tuple[WordCounts, Tokenizer]:
+def _learned(parameters: Mapping[str, Any], registry: Registry) -> tuple[WordCounts, Tokenizer]:
     """The words of a training and the tokenizer they make; what is known is not made again."""
-    request = TrainingRequest.checked(**parameters)
-    plan = plan_chunks(request, workspace)
-    corpus = count_words(plan, workspace, request)
+    told = {key: value for key, value in parameters.items() if key != "workspace"}
+    request, workspace = TrainingRequest.checked(**told), registry.workspace
+    plan = plan_chunks(request, registry)
+    corpus = count_words(plan, request, registry)
     counted = add_up(corpus, request, workspace)
     counts = WordCountStore(workspace).open_table(counted.table)
     return counts, learn(counted, request, workspace).tokenizer(request)

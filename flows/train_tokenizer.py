@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from bpeline.flows.comparisons import comparison_markdown
 from bpeline.flows.requests import TrainingRequest, asks
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    EVALUATE,
+    LEARN_MERGES,
+    PLAN_CHUNKS,
+    PROMOTE,
+    PUBLISH,
+    SCREEN_TOKENS,
+    TRAIN_TOKENIZER,
+    tries,
+)  # fmt: skip
 from bpeline.flows.steps import (
+    Trained,
     TrainingSummary,
     combine_counts,
     count_words,
@@ -18,8 +31,7 @@ from bpeline.flows.steps import (
     set_up_evaluation,
     summarize,
     training_run,
-)
-from bpeline.tokenizer_core.errors import CorruptFile
+)  # fmt: skip
 
 
 @asks(TrainingRequest)
@@ -32,39 +44,39 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
     with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
+        registry = run.registry
         if remark := request.pattern_remark:
             run.progress.note(remark)
         setup = set_up_evaluation(request, run.workspace)
-        for attempt in run.attempts(after=CorruptFile):
-            with attempt:
-                with run.step("plan chunks") as outcome:
-                    plan = plan_chunks(request, run.workspace)
+        for one in tries(TRAIN_TOKENIZER, run.note):
+            with one:
+                with run.step(PLAN_CHUNKS) as outcome:
+                    plan = plan_chunks(request, registry)
                     outcome(plan.outcome)
-                with run.step("count words", plan.bytes_to_read, "bytes") as outcome:
-                    corpus = count_words(plan, run.workspace, request)
+                with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+                    corpus = count_words(plan, request, registry)
                     outcome(corpus.outcome, corpus.bytes_counted)
-                with run.step("combine counts") as outcome:
-                    words = combine_counts(corpus, request, run.workspace, run.id)
+                with run.step(COMBINE_COUNTS) as outcome:
+                    words = combine_counts(corpus, request, registry, run.id)
                     outcome(words.outcome, 0 if words.table.reused else corpus.corpus_bytes)
-                with run.step("learn merges", request.merges_shown, "merges") as outcome:
+                with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
                     learned = learn(words, request, run.workspace)
                     outcome(learned.outcome, 0 if learned.resumed else corpus.corpus_bytes)
                 preparing.join()
-                with run.step("evaluate") as outcome:
-                    evaluated = evaluate(learned, words, plan, setup, request, run.workspace)
+                with run.step(EVALUATE) as outcome:
+                    evaluated = evaluate(learned, words, plan, setup, request, registry)
                     outcome(evaluated.outcome)
-                with run.step("screen tokens") as outcome:
+                with run.step(SCREEN_TOKENS) as outcome:
                     screened = screen_tokens(words, plan, evaluated, request, run.workspace)
                     outcome(screened.outcome)
-        summary = summarize(run, corpus, words, learned, evaluated, screened)
-        with run.step("publish") as outcome:
-            version = publish(
-                summary, learned, plan, corpus, words, evaluated, screened, request, run.workspace
-            )
+        trained = Trained(plan, corpus, words, learned, evaluated, screened)
+        summary = summarize(run, trained)
+        with run.step(PUBLISH) as outcome:
+            version = publish(run, trained, summary)
             outcome(version.reference)
         promotion = None
         if setup.rules is not None:
-            with run.step("promote") as outcome:
+            with run.step(PROMOTE) as outcome:
                 promotion = promote_if_better(version, setup.rules, run.workspace)
                 outcome(promotion.outcome)
         summary = summary.published(version, run.seconds, promotion)

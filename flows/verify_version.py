@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import telling
+from bpeline.flows.running import COMBINE_COUNTS, COUNT_WORDS, LEARN_MERGES, telling
 from bpeline.flows.steps import (
     CountedCorpus,
     CountedWords,
@@ -151,14 +151,14 @@ class _Again:
             gone = tuple(Check(file.path, file.digest, GONE) for file in missing)
             return self._verdict("inputs gone", True, gone, ())
         plan = plan_reading(files, {})
-        with telling("count words", plan.bytes_to_read, "bytes") as said:
-            corpus = count_chunks(plan, made_in, self.request)
+        with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+            corpus = count_chunks(plan, self.request, made_in)
             said.append(corpus.outcome)
         inputs = _inputs(recorded, corpus)
         made = [Check("corpus", row.corpus_digest, corpus.digest)]
         if not made[0].holds:
             return self._verdict("inputs changed", True, inputs, made)
-        with telling("combine counts") as said:
+        with telling(COMBINE_COUNTS) as said:
             words = add_up(corpus, self.request, made_in)
             said.append(words.outcome)
         made.append(Check("word counts", self._row_counts_digest, words.table.counts_digest))
@@ -174,7 +174,7 @@ class _Again:
         """The tokenizer made again, and its files beside those that are kept."""
         if self.request.extends:
             self._bring_the_base(made_in)
-        with telling("learn merges", self.request.merges_shown, "merges") as said:
+        with telling(LEARN_MERGES, self.request.merges_shown, "merges") as said:
             learned = learn(words, self.request, made_in)
             said.append(learned.outcome)
         tokenizer = learned.tokenizer(self.request)

@@ -19,7 +19,20 @@ from bpeline.flows.drift import (
     sample_slices,
 )
 from bpeline.flows.requests import DriftRequest, asks, with_demo
-from bpeline.flows.running import progress, step, telling
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    MEASURE_DRIFT,
+    PLAN_CHUNKS,
+    RECALL_VERSION,
+    RECORD,
+    SAMPLE_TEXT,
+    WATCH_DRIFT,
+    progress,
+    step,
+    telling,
+    tries,
+)
 from bpeline.flows.steps import count_words, plan_chunks
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import utc_now
@@ -29,14 +42,12 @@ from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByAlias, validate_alias, validate_name
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, TextDrift, TextSample, drift_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bpeline.registry.gates import Rule
-
-_ATTEMPTS = 3  # counts that turn out damaged are forgotten, and counted again
 
 
 @asks(DriftRequest)
@@ -67,7 +78,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
         counts, samples, known, notes = _gathered(
             text, lineage, tokenizer, registry, request.workers
         )
-        with telling("measure drift") as said:
+        with telling(MEASURE_DRIFT) as said:
             measured = measure_drift(counts, samples, known, tokenizer, registry)
             said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "
                         f"bytes/token on {megabytes(measured[ALL].bytes)}")  # fmt: skip
@@ -88,7 +99,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
             origins={name: one.origin for name, one in known.items()},
             notes=tuple(notes),
         )
-        with telling("record") as said:
+        with telling(RECORD) as said:
             try:
                 report = remember(report, registry)
                 said.append(f"observation {report.observation} in MLflow")
@@ -113,34 +124,30 @@ def _gathered(
     workspace = registry.workspace
     request = own_request(lineage, tokenizer, text.paths)
     if workers is not None:
-        request = replace(request, workers=workers)
-    for attempt in range(1, _ATTEMPTS + 1):
-        with telling("plan chunks") as said:
-            plan = plan_chunks(request, workspace)
-            said.append(plan.outcome)
-        with telling("count words", plan.bytes_to_read, "bytes") as said:
-            corpus = count_words(plan, workspace, request)
-            said.append(corpus.outcome)
-        try:
-            with telling("combine counts") as said:
+        request = request.model_copy(update={"workers": workers})
+    for one in tries(WATCH_DRIFT, progress.current().note):
+        with one:
+            with telling(PLAN_CHUNKS) as said:
+                plan = plan_chunks(request, registry)
+                said.append(plan.outcome)
+            with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+                corpus = count_words(plan, request, registry)
+                said.append(corpus.outcome)
+            with telling(COMBINE_COUNTS) as said:
                 counts = combine_slices(text, plan, corpus, request, workspace)
                 said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
-            break
-        except CorruptFile:
-            if attempt == _ATTEMPTS:
-                raise
-    with telling("sample text") as said:
+    with telling(SAMPLE_TEXT) as said:
         samples = sample_slices(counts, request)
         said.append(f"{counted(samples[ALL].documents, 'document')}, "
                     f"{megabytes(samples[ALL].bytes)}")  # fmt: skip
-    with telling("recall version") as said:
+    with telling(RECALL_VERSION) as said:
         known, notes = own_texts(lineage, request.evaluation_reading, list(counts))
         said.append(f"{counted(known[ALL].documents, 'document')} of its own, "
                     f"{megabytes(known[ALL].bytes)}")  # fmt: skip
     return counts, samples, known, notes
 
 
-@step(name="measure drift")
+@step(MEASURE_DRIFT)
 def measure_drift(
     counts: Mapping[str, CountedSlice],
     samples: Mapping[str, TextSample],

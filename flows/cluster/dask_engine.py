@@ -116,12 +116,12 @@ class DaskEngine:
         **shared: Any,
     ) -> list[R]:
         def on_the_cluster() -> list[R]:
-            return self._map(step, step.name, items, named, prepare, shared)
+            return self._map(step, step.kind.name, items, named, prepare, shared)
 
         if not items:
             return []
         if in_prefect_flow():  # one task for all parcels: thousands would unsettle its server
-            return Step(on_the_cluster, step.name, 0, ())()
+            return Step(on_the_cluster, step.kind)()
         return on_the_cluster()
 
     def mapper(

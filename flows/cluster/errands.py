@@ -149,7 +149,7 @@ def run_parcel(
     """
     errand.admit()
     heard = Tally()
-    plain = work.plain if isinstance(work, Step) else work
+    plain = work.function if isinstance(work, Step) else work
     with progress.listening(heard), stopped_by(errand):
         return plain(item, **shared), heard.amounts
 

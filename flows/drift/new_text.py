@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bpeline.flows.requests import EVALUATION, NamedSource, TrainingRequest, evaluation_sources
-from bpeline.flows.running import step
+from bpeline.flows.running import COMBINE_COUNTS, SAMPLE_TEXT, step
 from bpeline.flows.steps import CorpusPlan, CountedCorpus
 from bpeline.registry.catalogue import FileReading
 from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore, shard_key
@@ -88,7 +88,7 @@ class CountedSlice:
     files: tuple[tuple[SourceFile, int], ...]
 
 
-@step(name="combine counts")
+@step(COMBINE_COUNTS)
 def combine_slices(
     text: NewText,
     plan: CorpusPlan,
@@ -146,7 +146,7 @@ def _combined(
     return CountedSlice(store.combine(refs), seen.bytes_counted, tuple(files))
 
 
-@step(name="sample text")
+@step(SAMPLE_TEXT)
 def sample_slices(
     slices: Mapping[str, CountedSlice], request: TrainingRequest
 ) -> dict[str, TextSample]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import strptime
 
 from bpeline.flows.drift.drift_report import DriftReport
-from bpeline.flows.running import step
+from bpeline.flows.running import RECORD, step
 from bpeline.registry.figures import draw_observations
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import DriftObservation
@@ -15,7 +15,7 @@ from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, of_slice
 
 
-@step(name="record")
+@step(RECORD)
 def remember(report: DriftReport, registry: Registry) -> DriftReport:
     """Tell MLflow.
 

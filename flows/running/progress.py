@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from bpeline.flows.running.step_table import StepKind
     from bpeline.tokenizer_core.trainers import TrainingProgress
 
 NAME_WIDTH = 14
@@ -120,21 +121,22 @@ class Several(Progress):
 
 
 @contextmanager
-def telling(name: str, total: int | None = None, unit: str = "") -> Iterator[list[str]]:
+def telling(step: StepKind, total: int | None = None, unit: str = "") -> Iterator[list[str]]:
     """Tell whoever listens of a step, and how long it took.
 
     Args:
-        name, total, unit: as for `Progress.step_started`.
+        step: its kind.
+        total, unit: as for `Progress.step_started`.
 
     Yields:
         A list that takes the step's sentence about what it did.
     """
     listener = current()
-    listener.step_started(name, total, unit)
+    listener.step_started(step.name, total, unit)
     said: list[str] = []
     begin = time.perf_counter()
     yield said
-    listener.step_finished(name, time.perf_counter() - begin, " ".join(said))
+    listener.step_finished(step.name, time.perf_counter() - begin, " ".join(said))
 
 
 def step_line(name: str, seconds: float, outcome: str) -> str:

@@ -1,6 +1,6 @@
 """What a step of a flow is: a plain function that runs as a task when Prefect runs the flow.
 
-Knows order, parallelism and retries; nothing of tokenizers. Without Prefect a step is the function
+Knows order, parallelism and tries; nothing of tokenizers. Without Prefect a step is the function
 itself, so removing every decorator leaves working code. Steps exchange handles (ids, paths,
 digests), never arrays.
 """
@@ -13,8 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from bpeline.flows.running.step_table import FlowKind, StepKind
+from bpeline.tokenizer_core.errors import BpelineError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,20 +74,12 @@ def in_prefect_flow() -> bool:
 
 
 class Step(Generic[P, R]):
-    """A function with a name that people see, and the errors it may be tried again after."""
+    """A function that people see as a step of a certain kind."""
 
-    def __init__(
-        self,
-        function: Callable[P, R],
-        name: str,
-        retries: int,
-        retry_on: tuple[type[Exception], ...],
-    ) -> None:
+    def __init__(self, function: Callable[P, R], kind: StepKind) -> None:
         update_wrapper(self, function)
         self.function = function
-        self.name = name
-        self.retries = retries
-        self.retry_on = retry_on
+        self.kind = kind
 
     def __reduce__(self) -> str:
         """A step goes to another process by its name; that process imports it."""
@@ -93,15 +89,6 @@ class Step(Generic[P, R]):
         if in_prefect_flow():
             result: R = self.task(*args, **kwargs)
             return result
-        return self.plain(*args, **kwargs)
-
-    def plain(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run in this process, trying again after the errors named at the definition."""
-        for _ in range(self.retries):
-            try:
-                return self.function(*args, **kwargs)
-            except self.retry_on:
-                raise_if_stopped()
         return self.function(*args, **kwargs)
 
     @cached_property
@@ -110,35 +97,50 @@ class Step(Generic[P, R]):
         from prefect import task
         from prefect.cache_policies import NO_CACHE
 
-        # Prefect asks plain functions only; of a bound method it takes "no" for granted.
-        def may_retry(_task: Any, _run: Any, state: Any) -> bool:
-            return isinstance(state.result(raise_on_failure=False, _sync=True), self.retry_on)
-
-        return task(
-            self.function,
-            name=self.name,
-            retries=self.retries,
-            retry_condition_fn=may_retry,
-            cache_policy=NO_CACHE,
-            persist_result=False,
-        )
+        return task(self.function, name=self.kind.name, cache_policy=NO_CACHE, persist_result=False)
 
 
-def step(
-    *, name: str, retries: int = 0, retry_on: tuple[type[Exception], ...] = ()
-) -> Callable[[Callable[P, R]], Step[P, R]]:
-    """Mark a function as a step of a flow.
-
-    Args:
-        name: what people see, in Prefect and in the catalogue.
-        retries: how often it is tried again.
-        retry_on: after which errors; all others fail at once.
-    """
+def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:
+    """Mark a function as a step of a flow, of a kind that the table of steps names."""
 
     def mark(function: Callable[P, R]) -> Step[P, R]:
-        return Step(function, name, retries, retry_on)
+        return Step(function, kind)
 
     return mark
+
+
+@dataclass(slots=True)
+class Try:
+    """One of several tries at the steps of a flow; swallows the error that the next can mend."""
+
+    after: type[BpelineError] | None
+    error: BpelineError | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if self.after is None or not isinstance(error, self.after):
+            return False
+        self.error = error
+        return True
+
+
+def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[Try]:
+    """``for one in tries(FLOW, say): with one: …`` does steps again after the error of a flow.
+
+    Nothing else tries anything again: neither a single step nor Prefect.
+
+    Args:
+        flow: says after which error, and how often.
+        say: is told of each error that is not the last.
+    """
+    for number in range(1, flow.tries + 1):
+        one = Try(flow.again_after if number < flow.tries else None)
+        yield one
+        if one.error is None:
+            return
+        say(f"{one.error.happened}; it is made again")
 
 
 def map_step(
@@ -173,7 +175,7 @@ Submit = Callable[[Any, dict[str, Any]], "Future[Any]"]
 
 @contextmanager
 def _own_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
-    with ThreadPoolExecutor(workers, thread_name_prefix=step.name) as threads:
+    with ThreadPoolExecutor(workers, thread_name_prefix=step.kind.name) as threads:
 
         def submit(item: Any, shared: dict[str, Any]) -> Future[Any]:
             run: Callable[..., Any] = copy_context().run
@@ -185,7 +187,7 @@ def _own_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
 def _unless_stopped(step: Step[..., Any], item: Any, shared: dict[str, Any]) -> Any:
     raise_if_stopped()
     try:
-        return step.plain(item, **shared)
+        return step.function(item, **shared)
     except BaseException:
         stop = _stop.get()
         if isinstance(stop, threading.Event):

@@ -20,7 +20,7 @@ from prefect.artifacts import (
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
-from bpeline.flows.running import DRIFT_DETECTED, progress, tell
+from bpeline.flows.running import DRIFT_DETECTED, LEARN_MERGES, FlowKind, progress, tell
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.trainers import TrainingProgress
@@ -32,15 +32,13 @@ class PrefectListener(progress.Progress):
     """Listens to one flow run.
 
     Args:
-        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-progress`` and
-            ``tokenizer-summary``, whose versions the UI shows below each other.
-        shares: what share of a run each step usually takes, in percent; only the progress bar
-            believes it. Without any there is no bar.
+        flow: its kind begins the keys of artifacts, whose versions the UI shows below each other;
+            the shares of its steps move the progress bar. Without steps there is no bar.
     """
 
-    def __init__(self, kind: str, shares: Mapping[str, float]) -> None:
-        self.kind = kind
-        self.shares = shares
+    def __init__(self, flow: FlowKind) -> None:
+        self.kind = flow.kind
+        self.shares = flow.shares
         self.lock = threading.Lock()
         self.logger = get_run_logger()
         self.percent = 0.0
@@ -49,11 +47,11 @@ class PrefectListener(progress.Progress):
         self.updated = time.monotonic()
         self.artifact: Any = None
         self.answers = True
-        if shares:
+        if self.shares:
             self.artifact = self._told(
                 create_progress_artifact,
                 0.0,
-                key=f"{kind}-progress",
+                key=f"{self.kind}-progress",
                 description="how far the run is",
             )
 
@@ -68,7 +66,7 @@ class PrefectListener(progress.Progress):
 
     def merging(self, at: TrainingProgress) -> None:
         with self.lock:
-            if self._show("learn merges", at.merges_done):
+            if self._show(LEARN_MERGES.name, at.merges_done):
                 self.logger.info(progress.describe_merging(at))
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .runs import TrainingRun as TrainingRun
     from .runs import training_run as training_run
     from .source_statistics import SourceStatistics as SourceStatistics
+    from .summarizing import Trained as Trained
     from .summarizing import summarize as summarize
     from .summary import TrainingSummary as TrainingSummary
     from .token_screening import screen_tokens as screen_tokens

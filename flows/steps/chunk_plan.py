@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest, with_demo
-from bpeline.flows.running import MOST_TASKS, step
+from bpeline.flows.running import MOST_TASKS, PLAN_CHUNKS, step
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import Catalogue, FileReading
-from bpeline.registry.opening import open_registry
+from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardFiles, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
@@ -56,15 +56,16 @@ class CorpusPlan:
         return f"{counted(len(self.files), 'file')}, {size / 1e6:,.1f} MB{share}"
 
 
-@step(name="plan chunks")
-def plan_chunks(request: TrainingRequest, workspace: Workspace) -> CorpusPlan:
+@step(PLAN_CHUNKS)
+def plan_chunks(request: TrainingRequest, registry: Registry) -> CorpusPlan:
     """Find the files and recall what is known of them; reads none.
 
     Raises:
         MissingSource, UnreadableSource: see `find_source_files`.
     """
+    workspace = registry.workspace
     files = find_source_files(sources_of(request, workspace))
-    known = known_readings(files, request, workspace, open_registry(workspace).catalogue)
+    known = known_readings(files, request, workspace, registry.catalogue)
     return plan_reading(files, known, engines.current(request.workers))
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import step
+from bpeline.flows.running import COMBINE_COUNTS, step
 from bpeline.flows.steps.counting import CountedCorpus, placed_shards
 from bpeline.flows.steps.source_statistics import SourceStatistics, as_json, statistics_of
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import CountTable
-from bpeline.registry.opening import open_registry
+from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import (
     ShardRef,
     ShardStatistics,
@@ -55,9 +55,9 @@ class CountedWords:
         return f"{said}; the table was there already" if self.table.reused else said
 
 
-@step(name="combine counts")
+@step(COMBINE_COUNTS)
 def combine_counts(
-    corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace, run_id: str
+    corpus: CountedCorpus, request: TrainingRequest, registry: Registry, run_id: str
 ) -> CountedWords:
     """Add the chunks' counts up and remember what they were of.
 
@@ -66,18 +66,18 @@ def combine_counts(
         CorruptFile: counts are damaged; they are forgotten and can be counted again.
         DiskFull: no space left.
     """
+    workspace, catalogue = registry.workspace, registry.catalogue
     words = add_up(corpus, request, workspace)
     table = words.table
     keep_corpus_record(workspace, corpus.readings, corpus.sources)
     if words.sources:
         keep_statistics(workspace, table.key, as_json(words.sources))
-    catalogue = open_registry(workspace).catalogue
     catalogue.remember_count_table(
         CountTable(
             table.key, table.counts_digest, words.corpus_digest, table.rows, table.total, run_id
         )
     )
-    catalogue.step_reached(run_id, "combine counts", words.corpus_digest, table.counts_digest)
+    catalogue.step_reached(run_id, COMBINE_COUNTS.name, words.corpus_digest, table.counts_digest)
     return words
 
 

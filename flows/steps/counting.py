@@ -7,19 +7,16 @@ from functools import partial
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import progress, raise_if_stopped, step
+from bpeline.flows.running import COUNT_WORDS, progress, raise_if_stopped, step
 from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import ChunkRecord, FileReading
-from bpeline.registry.opening import open_registry
+from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardRef, WordCountStore, digest_of_corpus, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read_documents
 from bpeline.tokenizer_core.counting import compile_counting, count_chunk
-from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.splitting import abandon_matching
-
-STEP = "count words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +77,20 @@ class CountedCorpus:
         return f"{said}; counts reused: {self.reused:,} of {number:,} chunks"
 
 
-def count_words(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest) -> CountedCorpus:
+def count_words(plan: CorpusPlan, request: TrainingRequest, registry: Registry) -> CountedCorpus:
     """Count everything that is not counted yet and remember which file holds which chunks.
 
     Raises:
         CorpusError: a file that cannot be read as declared.
         DiskFull: no space; what was counted is kept.
     """
-    corpus = count_chunks(plan, workspace, request)
+    corpus = count_chunks(plan, request, registry.workspace)
     read = [one for one in corpus.readings if one.path not in plan.known]
-    open_registry(workspace).catalogue.remember_file_readings(read)
+    registry.catalogue.remember_file_readings(read)
     return corpus
 
 
-def count_chunks(plan: CorpusPlan, workspace: Workspace, request: TrainingRequest) -> CountedCorpus:
+def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspace) -> CountedCorpus:
     """Count everything that is not counted yet; arguments and errors as `count_words`."""
     reading = request.reading
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
@@ -128,7 +125,7 @@ def count_chunks(plan: CorpusPlan, workspace: Workspace, request: TrainingReques
     return CountedCorpus(tuple(readings), unread + reused, unread, new, sources)
 
 
-@step(name=STEP, retries=1, retry_on=(CorruptFile,))
+@step(COUNT_WORDS)
 def count_bundle(
     bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int
 ) -> list[CountedChunk]:
@@ -156,7 +153,7 @@ def count_bundle(
                 store.put(count_chunk(chunk, documents, own, table_bytes), digest)
             record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
             counted_chunks.append(CountedChunk(group.file.path, record, reused))
-            listener.step_advanced(STEP, chunk.size)
+            listener.step_advanced(COUNT_WORDS.name, chunk.size)
     return counted_chunks
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bpeline.flows.requests import CHAMPION, TrainingRequest, load_baselines
-from bpeline.flows.running import progress, step
+from bpeline.flows.running import EVALUATE, progress, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
@@ -17,7 +17,6 @@ from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
 from bpeline.registry.loading import load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
-from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, documents_of, read_chunks
@@ -141,14 +140,14 @@ class Evaluated:
         )
 
 
-@step(name="evaluate")
+@step(EVALUATE)
 def evaluate(
     learned: Learned,
     words: CountedWords,
     plan: CorpusPlan,
     setup: EvaluationSetup,
     request: TrainingRequest,
-    workspace: Workspace,
+    registry: Registry,
 ) -> Evaluated:
     """Measure on the named sources, else on held-out documents, else on training text.
 
@@ -160,7 +159,7 @@ def evaluate(
         InvalidTokenizer: a document does not survive encoding and decoding by byte-level BPE; a
             defect of ours. Other algorithms lose what stands between words.
     """
-    registry = open_registry(workspace)
+    workspace = registry.workspace
     tokenizer = learned.tokenizer(request)
     others = load_baselines(request.baselines, workspace.root)
     references = dict(one.split("=", 1) for one in request.baselines)

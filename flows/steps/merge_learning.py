@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import progress, step
+from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.version_files import holds_version, load_verified
@@ -92,7 +92,7 @@ def what_was_left(pruned: PrunedWords, missing: int) -> str:
     return said
 
 
-@step(name="learn merges")
+@step(LEARN_MERGES)
 def learn_merges(
     words: CountedWords, request: TrainingRequest, workspace: Workspace
 ) -> LearnedMerges:

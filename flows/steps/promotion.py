@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bpeline.flows.alias_moves import promote
 from bpeline.flows.requests import CHAMPION
-from bpeline.flows.running import progress, step
+from bpeline.flows.running import PROMOTE, progress, step
 from bpeline.registry.gates import Rule, every_rule_holds
 from bpeline.registry.records import PublishedVersion
 from bpeline.registry.workspace import Workspace
@@ -40,7 +40,7 @@ class Promotion:
         return f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
 
 
-@step(name="promote")
+@step(PROMOTE)
 def promote_if_better(
     version: PublishedVersion, rules: tuple[Rule, ...], workspace: Workspace
 ) -> Promotion:

@@ -13,22 +13,22 @@ from typing import Any
 
 from bpeline.flows.comparisons import comparison_json, comparison_page
 from bpeline.flows.requests import TrainingRequest, decimal
-from bpeline.flows.running import step
+from bpeline.flows.running import PUBLISH, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import HELD_OUT, TRAINING, Evaluated
 from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.runs import TrainingRun
 from bpeline.flows.steps.source_statistics import as_json
+from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import TrainingSummary
-from bpeline.flows.steps.token_screening import ScreenedTokens
 from bpeline.flows.steps.training_report import write_training_report
 from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.measured import write_evaluation
-from bpeline.registry.opening import open_registry
 from bpeline.registry.publishing import publish_version
 from bpeline.registry.records import CorpusInput, Publication, PublishedVersion
 from bpeline.registry.version_files import (
@@ -53,34 +53,30 @@ SOURCES_TABLE = "sources/sources.json"
 PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
 
 
-@step(name="publish")
-def publish(
-    summary: TrainingSummary,
-    learned: Learned,
-    plan: CorpusPlan,
-    corpus: CountedCorpus,
-    words: CountedWords,
-    evaluated: Evaluated,
-    screened: ScreenedTokens,
-    request: TrainingRequest,
-    workspace: Workspace,
-) -> PublishedVersion:
+@step(PUBLISH)
+def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> PublishedVersion:
     """Write the files, then register them once, whatever happens in between.
+
+    Args:
+        run: whose they are.
+        trained: what its steps made.
+        summary: what people are told of it.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
         DiskFull: no space left.
     """
-    registry = open_registry(workspace)
+    request, registry, workspace = run.request, run.registry, run.workspace
+    words, learned, evaluated = trained.words, trained.learned, trained.evaluated
     tokenizer = evaluated.tokenizer
     with workspace.temporary_directory("publish") as directory:
         figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
         provenance = _provenance(summary, learned, words, request)
         files = _files(tokenizer, provenance, words, request, workspace, directory)
         measured = evaluated.record(tokenizer.digest)
-        write_evaluation({**measured, "screening": screened.screening.as_record()}, files)
+        write_evaluation({**measured, "screening": trained.screened.screening.as_record()}, files)
         report = directory / "pages" / "report.html"
-        write_training_report(report, summary, request, tokenizer, screened, evaluated)
+        write_training_report(report, summary, request, tokenizer, trained.screened, evaluated)
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
@@ -94,7 +90,10 @@ def publish(
             metrics=summary.metrics,
             curve=summary.curve,
             curves=summary.curves,
-            inputs=(*corpus_inputs(plan, corpus, words, request), *evaluation_inputs(evaluated)),
+            inputs=(
+                *corpus_inputs(trained.plan, trained.corpus, words, request),
+                *evaluation_inputs(evaluated),
+            ),
             tags=_tags(evaluated, words, request),
             figures=figures,
             pages=(

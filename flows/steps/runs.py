@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import Progress, progress
+from bpeline.flows.running import Progress, StepKind, progress
 from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class TrainingRun:
     notes: list[str] = field(default_factory=list)
 
     @contextmanager
-    def step(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
+    def step(self, kind: StepKind, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
         """Time a step and tell everybody about it: catalogue, lock holder, listeners."""
+        name = kind.name
         self.registry.catalogue.step_reached(self.id, name)
         self.say_purpose(f"training {self.request.name!r}: {name}")
         self.progress.step_started(name, total, unit)
@@ -66,20 +67,6 @@ class TrainingRun:
     def workspace(self) -> Workspace:
         """The workspace that is held."""
         return self.registry.workspace
-
-    def attempts(self, after: type[BpelineError], most: int = 3) -> Iterator[Attempt]:
-        """``for attempt in run.attempts(CorruptFile): with attempt: …`` tries again after an error.
-
-        Args:
-            after: the error that another attempt can mend.
-            most: how many attempts; the last one's error is raised.
-        """
-        for number in range(1, most + 1):
-            attempt = Attempt(after if number < most else None)
-            yield attempt
-            if attempt.error is None:
-                return
-            self.note(f"{attempt.error.happened}; it is made again")
 
     def note(self, text: str) -> None:
         """Remember and say something that is not an error."""
@@ -102,23 +89,6 @@ class Outcome:
 
     def __call__(self, text: str, amount: float = 1) -> None:
         self.text, self.amount = text, amount
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt at a part of the chain; swallows the error that the next one can mend."""
-
-    after: type[BpelineError] | None
-    error: BpelineError | None = None
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if self.after is None or not isinstance(error, self.after):
-            return False
-        self.error = error
-        return True
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.flows import engines
-from bpeline.flows.running import progress, raise_if_stopped, step
+from bpeline.flows.running import ENCODE, progress, raise_if_stopped, step
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.shards import (
@@ -33,8 +33,6 @@ from bpeline.tokenizer_core.shards import (
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
-
-STEP = "encode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +111,14 @@ def encode_files(
         return job.run_by_parts(write)
 
 
-@step(name=STEP)
+@step(ENCODE)
 def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[ShardRecord]]:
     """Write the shards of some parts that are not there yet; their records, part by part."""
     listener = progress.current()
 
     def said(amount: int) -> None:
         raise_if_stopped()
-        listener.step_advanced(STEP, amount)
+        listener.step_advanced(ENCODE.name, amount)
 
     files = tuple(file for part in parcel for file in part.files)
     job = ShardJob(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import Evaluated
@@ -12,15 +15,22 @@ from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
 
 
-def summarize(
-    run: TrainingRun,
-    corpus: CountedCorpus,
-    words: CountedWords,
-    learned: Learned,
-    evaluated: Evaluated,
-    screened: ScreenedTokens,
-) -> TrainingSummary:
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What the steps of a training made, before it is published."""
+
+    plan: CorpusPlan
+    corpus: CountedCorpus
+    words: CountedWords
+    learned: Learned
+    evaluated: Evaluated
+    screened: ScreenedTokens
+
+
+def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     """The summary of a run that is not published yet; says its notes."""
+    corpus, words, learned = trained.corpus, trained.words, trained.learned
+    evaluated, screened = trained.evaluated, trained.screened
     seen, request = words.seen, run.request
     if seen.replaced_utf8:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")

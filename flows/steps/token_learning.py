@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import progress, step
+from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.merge_learning import merges_in, what_was_left
 from bpeline.registry.word_counts import WordCountStore
@@ -81,7 +81,7 @@ class LearnedTokens:
         return bpeline.load(self.directory)
 
 
-@step(name="learn merges")
+@step(LEARN_MERGES)
 def learn_tokens(
     words: CountedWords, request: TrainingRequest, workspace: Workspace
 ) -> LearnedTokens:

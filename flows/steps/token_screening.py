@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import step
+from bpeline.flows.running import SCREEN_TOKENS, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluating import Evaluated
@@ -37,7 +37,7 @@ class ScreenedTokens:
         return f"{said}; {unread:,} come from one chunk that cannot be read" if unread else said
 
 
-@step(name="screen tokens")
+@step(SCREEN_TOKENS)
 def screen_tokens(
     words: CountedWords,
     plan: CorpusPlan,

@@ -13,6 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bpeline.flows.requests import DEMO, TrainingRequest, demo_place
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    EVALUATE,
+    LEARN_MERGES,
+    PLAN_CHUNKS,
+    PROMOTE,
+    PUBLISH,
+    SCREEN_TOKENS,
+    StepKind,
+)  # fmt: skip
 from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus
@@ -176,7 +187,7 @@ class _Planner:
         merges = 0 if table is None else self._merges_in(table)
         version = None if table is None else self._version(table)
         steps = [
-            PlannedStep("plan chunks", False, "finds the files", self.seconds.of("plan chunks")),
+            self._planned(PLAN_CHUNKS, "finds the files"),
             self._counting(files, unread, chunks),
             self._combining(unread, chunks, table, text),
             self._learning(table, merges, text),
@@ -233,7 +244,7 @@ class _Planner:
     ) -> PlannedStep:
         reused = f"{counted(chunks, 'chunk')} of {counted(len(files) - len(unread), 'file')}"
         if not unread:
-            return PlannedStep("count words", True, f"{reused} counted before", 0.0)
+            return PlannedStep(COUNT_WORDS.name, True, f"{reused} counted before", 0.0)
         kinds = Counter(file.why for file in unread)
         listed = ", ".join(f"{number:,} {why}" for why, number in kinds.items())
         read, new = sum(file.bytes for file in unread), sum(file.new_bytes for file in unread)
@@ -244,7 +255,7 @@ class _Planner:
         if chunks:
             said += f"; {reused} are reused"
         seconds = self.seconds.of_reading(max(read, new), new)
-        return PlannedStep("count words", False, said, seconds)
+        return PlannedStep(COUNT_WORDS.name, False, said, seconds)
 
     def _table(
         self, files: Sequence[SourceFile], known: Mapping[str, FileReading]
@@ -257,29 +268,28 @@ class _Planner:
     def _combining(
         self, unread: Sequence[UnreadFile], chunks: int, table: TableHandle | None, text: int
     ) -> PlannedStep:
-        name = "combine counts"
         if table is not None:
             words = counted(table.rows, "distinct word")
-            return PlannedStep(name, True, f"the table is there: {words}", 0.0)
+            return PlannedStep(COMBINE_COUNTS.name, True, f"the table is there: {words}", 0.0)
         said = "adds up the counts of all chunks"
         if any(file.why != "new" for file in unread):
             said += "; nothing to do if the files turn out to be what they were"
-        return PlannedStep(name, False, said, self.seconds.of(name, text))
+        return self._planned(COMBINE_COUNTS, said, text)
 
     def _learning(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
-        name, wanted = "learn merges", self.request.merges_shown
+        wanted = self.request.merges_shown
         total = "merges" if wanted is None else f"{wanted:,} merges"
         if table is None:
             said = f"{total} from the beginning: these word counts are new"
-            return PlannedStep(name, False, said, self.seconds.of(name, text))
+            return self._planned(LEARN_MERGES, said, text)
         if not merges:
-            said = f"{total} from the beginning"
-            return PlannedStep(name, False, said, self.seconds.of(name, text))
+            return self._planned(LEARN_MERGES, f"{total} from the beginning", text)
         if wanted is None or merges >= wanted:
-            return PlannedStep(name, True, f"{merges:,} merges are there", 0.0)
+            return PlannedStep(LEARN_MERGES.name, True, f"{merges:,} merges are there", 0.0)
         left = 1 - merges / wanted
         said = f"continues behind the first {merges:,} of {total}"
-        return PlannedStep(name, False, said, left * self.seconds.of(name, text))
+        seconds = left * self.seconds.of(LEARN_MERGES, text)
+        return PlannedStep(LEARN_MERGES.name, False, said, seconds)
 
     def _merges_in(self, table: TableHandle) -> int:
         """How many merges of these counts are kept, of those that are wanted."""
@@ -310,17 +320,19 @@ class _Planner:
         sources = len(self.request.evaluation)
         texts = f"{counted(sources, 'source')} of text" if sources else "documents held out"
         said = {
-            "evaluate": f"on {texts}",
-            "screen tokens": "looks for personal data",
-            "publish": "a new version, unless its tokens are those of an earlier one",
+            EVALUATE: f"on {texts}",
+            SCREEN_TOKENS: "looks for personal data",
+            PUBLISH: "a new version, unless its tokens are those of an earlier one",
         }
         if version is not None:
-            said["publish"] = f"{version.reference} is registered and keeps its files"
+            said[PUBLISH] = f"{version.reference} is registered and keeps its files"
         if self.request.rules is not None:
-            said["promote"] = "to champion if all rules hold"
-        return [
-            PlannedStep(step, False, text, self.seconds.of(step)) for step, text in said.items()
-        ]
+            said[PROMOTE] = "to champion if all rules hold"
+        return [self._planned(step, text) for step, text in said.items()]
+
+    def _planned(self, step: StepKind, said: str, amount: float = 1) -> PlannedStep:
+        """A step that has all of its work to do."""
+        return PlannedStep(step.name, False, said, self.seconds.of(step, amount))
 
     # ---- runs ------------------------------------------------------------------------------
 

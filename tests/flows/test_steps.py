@@ -1,4 +1,4 @@
-"""Steps without Prefect: plain calls, retries, threads that stop together."""
+"""Steps without Prefect: plain calls, tries of a flow, threads that stop together."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ import time
 
 import pytest
 
-from bpeline.flows.running.steps import MOST_TASKS, Stopped, map_step, raise_if_stopped, step
+from bpeline.flows.running.step_table import FlowKind, StepKind
+from bpeline.flows.running.steps import (
+    MOST_TASKS,
+    Stopped,
+    map_step,
+    raise_if_stopped,
+    step,
+    tries,
+)
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 
 
 def test_a_step_is_its_function() -> None:
-    @step(name="double")
+    @step(StepKind("double", 1))
     def double(number: int) -> int:
         """Twice."""
         return 2 * number
@@ -25,39 +33,40 @@ def test_a_step_is_its_function() -> None:
     assert double.function(3) == 6
 
 
-def test_only_named_errors_are_tried_again() -> None:
-    calls: list[str] = []
-
-    @step(name="shaky", retries=2, retry_on=(CorruptFile,))
-    def shaky(error: type[Exception]) -> str:
-        calls.append(error.__name__)
-        if len(calls) < 3:
-            raise error("broken")
-        return "mended"
-
-    assert shaky(CorruptFile) == "mended"
-    assert calls == ["CorruptFile"] * 3
-    calls.clear()
-    with pytest.raises(EmptyCorpus):
-        shaky(EmptyCorpus)
-    assert calls == ["EmptyCorpus"]
+def flow_of(times: int) -> FlowKind:
+    return FlowKind("shaky", "shaky", (), hours=1, again_after=CorruptFile, tries=times)
 
 
-def test_retries_end() -> None:
+def test_a_flow_is_tried_again_after_its_own_error_alone() -> None:
+    said: list[str] = []
+    done: list[str] = []
+    errors = [CorruptFile("broken"), CorruptFile("broken again")]
+    for one in tries(flow_of(3), said.append):
+        with one:
+            if errors:
+                raise errors.pop(0)
+            done.append("mended")
+    assert done == ["mended"]
+    assert said == ["broken; it is made again", "broken again; it is made again"]
+    with pytest.raises(EmptyCorpus):  # noqa: PT012
+        for one in tries(flow_of(3), said.append):
+            with one:
+                raise EmptyCorpus("nothing")
+    assert len(said) == 2
+
+
+def test_tries_end() -> None:
     calls: list[int] = []
-
-    @step(name="broken", retries=2, retry_on=(CorruptFile,))
-    def broken() -> None:
-        calls.append(1)
-        raise CorruptFile("for good")
-
-    with pytest.raises(CorruptFile):
-        broken()
+    with pytest.raises(CorruptFile):  # noqa: PT012
+        for one in tries(flow_of(3), print):
+            with one:
+                calls.append(1)
+                raise CorruptFile("for good")
     assert len(calls) == 3
 
 
 def test_results_come_in_the_order_of_the_items_whoever_is_first() -> None:
-    @step(name="wait")
+    @step(StepKind("wait", 1))
     def wait(seconds: float, add: int) -> float:
         time.sleep(seconds)
         return seconds + add
@@ -70,7 +79,7 @@ def test_the_first_error_stops_the_others() -> None:
     begun = threading.Barrier(2)
     ended: list[str] = []
 
-    @step(name="work")
+    @step(StepKind("work", 1))
     def work(item: str) -> None:
         if item == "bad":
             begun.wait(5)
@@ -96,7 +105,7 @@ def test_the_first_error_stops_the_others() -> None:
 def test_an_interruption_waits_for_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
 
-    @step(name="work")
+    @step(StepKind("work", 1))
     def work(item: int) -> None:
         if item == 0:
             raise KeyboardInterrupt
@@ -112,7 +121,7 @@ def test_an_interruption_waits_for_what_runs(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_too_many_items_are_refused() -> None:
-    @step(name="work")
+    @step(StepKind("work", 1))
     def work(item: int) -> int:
         return item
 

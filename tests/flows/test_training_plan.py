@@ -17,6 +17,7 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.running import COUNT_WORDS, PUBLISH
 from bpeline.flows.steps import merge_learning as learn_merges
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.train_tokenizer import train_tokenizer
@@ -125,7 +126,7 @@ def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> Non
 def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> None:
     request = TrainingRequest.checked(paths=[str(corpus)], name="news")
     usual = StepSeconds(request, [])
-    assert usual.of("count words", 2e9) > 1.5 * usual.of("count words", 1e9)
+    assert usual.of(COUNT_WORDS, 2e9) > 1.5 * usual.of(COUNT_WORDS, 1e9)
     train_tokenizer([str(corpus)], "news", 600)
     (run,) = open_registry().catalogue.runs()
     size = sum(path.stat().st_size for path in corpus.iterdir())
@@ -133,8 +134,8 @@ def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> No
         bpeline("train", corpus, *ASKED, "--plan", "--json"))["steps"]}  # fmt: skip
     assert run.steps["count words"][1] == size
     as_before = StepSeconds(request, [run])
-    assert as_before.of("count words", size) == pytest.approx(run.steps["count words"][0])
-    assert as_before.of("publish") == run.steps["publish"][0]
+    assert as_before.of(COUNT_WORDS, size) == pytest.approx(run.steps["count words"][0])
+    assert as_before.of(PUBLISH) == run.steps["publish"][0]
     again = train_tokenizer([str(corpus)], "news", 600)
     run = open_registry().catalogue.run(again.run_id)
     assert [run.steps[name][1] for name in ("count words", "combine counts", "learn merges")] == [

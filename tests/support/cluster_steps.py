@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 from bpeline.flows.running import progress
+from bpeline.flows.running.step_table import StepKind
 from bpeline.flows.running.steps import raise_if_stopped, step
 from bpeline.tokenizer_core.errors import InvalidUtf8
 
 
-@step(name="tell")
+@step(StepKind("tell", 1))
 def tell(number: int, begin: int = 0) -> tuple[int, int]:
     """Where this ran."""
     progress.current().step_advanced("tell", 10)
@@ -20,7 +21,7 @@ def tell(number: int, begin: int = 0) -> tuple[int, int]:
     return begin + number, os.getpid()
 
 
-@step(name="wait")
+@step(StepKind("wait", 1))
 def wait(seconds: float) -> int:
     """Wait until somebody says stop; where this ran."""
     end = time.monotonic() + seconds
@@ -31,7 +32,7 @@ def wait(seconds: float) -> int:
     return os.getpid()
 
 
-@step(name="gather")
+@step(StepKind("gather", 1))
 def wait_for_marks(number: int, marks: Path, wanted: int) -> int:
     """Wait until so many processes have left a mark, half a minute at most; how many there are."""
     progress.current().step_advanced("gather", 1)
@@ -42,7 +43,7 @@ def wait_for_marks(number: int, marks: Path, wanted: int) -> int:
     return len(list(marks.iterdir()))
 
 
-@step(name="die")
+@step(StepKind("die", 1))
 def die_once(number: int, marks: Path) -> int:
     """Kill this very process, unless that was done before; an even number never does."""
     mark = marks / str(number)
@@ -52,13 +53,13 @@ def die_once(number: int, marks: Path) -> int:
     return number
 
 
-@step(name="die")
+@step(StepKind("die", 1))
 def die_always(number: int) -> None:
     """Kill this very process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@step(name="fail")
+@step(StepKind("fail", 1))
 def fail(number: int, marks: Path) -> None:
     """The first one fails; the others write down that they were told to stop."""
     if number == 0:

@@ -97,17 +97,18 @@ def test_a_failure_is_recorded_and_said_without_a_traceback(
     assert all(json.loads(path.read_text()) for path in stored), "Prefect keeps JSON, no pickles"
 
 
-def test_steps_are_tried_again_after_the_named_errors_alone(
+def test_a_flow_is_tried_again_after_its_own_error_alone(
     server: PrefectServer, tmp_path: Path
 ) -> None:
     program = """
-from bpeline.flows import settings
+from bpeline.flows.running import settings
 settings.prepare_prefect(quiet_terminal=True)
-from bpeline.flows.running.steps import map_step, step
+from bpeline.flows.running import FlowKind, StepKind, map_step, step, tries
 from prefect import flow
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 ERRORS, tried = {"corrupt": CorruptFile, "empty": EmptyCorpus}, []
-@step(name="shaky", retries=1, retry_on=(CorruptFile,))
+KIND = FlowKind("shaky", "shaky", (), hours=1, again_after=CorruptFile, tries=2)
+@step(StepKind("shaky", 1))
 def shaky(item: int, error: str) -> int:
     tried.append(item)
     if len(tried) == 1:
@@ -115,7 +116,10 @@ def shaky(item: int, error: str) -> int:
     return 10 * item
 @flow
 def shaky_flow(error: str) -> list[int]:
-    return map_step(shaky, [1, 2], 1, error=error)
+    for one in tries(KIND, print):
+        with one:
+            found = map_step(shaky, [1, 2], 1, error=error)
+    return found
 print(shaky_flow("corrupt"), tried)
 tried.clear()
 try:
@@ -125,7 +129,8 @@ except EmptyCorpus as error:
 """
     ended = server.run([sys.executable, "-c", program], tmp_path)
     assert ended.returncode == 0, ended.stderr
-    first, second = ended.stdout.splitlines()
+    said, first, second = ended.stdout.splitlines()
+    assert said == "broken; it is made again"
     assert first == "[10, 20] [1, 1, 2]"
     assert second.startswith("EmptyCorpus('broken')")
 
@@ -135,11 +140,11 @@ def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
 ) -> None:
     program = """
 import time
-from bpeline.flows import settings
+from bpeline.flows.running import settings
 settings.prepare_prefect(quiet_terminal=True)
 from bpeline.flows.prefect_flows import _as_flow
-from bpeline.flows.running.steps import map_step, raise_if_stopped, step
-@step(name="endless")
+from bpeline.flows.running import FlowKind, StepKind, map_step, raise_if_stopped, step
+@step(StepKind("endless", 1))
 def endless(item: int) -> int:
     for _ in range(1200):
         raise_if_stopped()
@@ -147,7 +152,8 @@ def endless(item: int) -> int:
     return item
 def slow(items: list[int]) -> int:
     return sum(map_step(endless, items, 2))
-flow = _as_flow(slow, "slow", "slow", {}, 2 / 3600, lambda asked, result="": "slow", str)
+kind = FlowKind("slow", "slow", (), hours=2 / 3600)
+flow = _as_flow(kind, slow, lambda asked, result="": "slow", str)
 begun = time.monotonic()
 state = flow([1, 2], return_state=True)
 print(state.name, time.monotonic() - begun < 30)

@@ -1,0 +1,106 @@
+"""Every step of every flow: its name, its share of a run, its usual seconds; and tries of flows.
+
+One table, which the decorator of steps, progress bars, plans, Prefect and the catalogue read. Knows
+no work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bpeline.tokenizer_core.errors import BpelineError, CorpusChanged, CorruptFile
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """A step as people see it.
+
+    Attributes:
+        name: in progress bars, in Prefect and in the catalogue.
+        share: of a run's time, beside the shares of the other steps of a flow; progress bars
+            believe it.
+        fixed, factor, power: usual seconds on two cores are ``fixed + factor * amount ** power``,
+            the amount being bytes where the step's seconds follow them.
+    """
+
+    name: str
+    share: float
+    fixed: float = 0.0
+    factor: float = 0.0
+    power: float = 1.0
+
+    def seconds(self, amount: float) -> float:
+        """The usual ones for so much."""
+        return self.fixed + self.factor * float(amount**self.power)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKind:
+    """A flow as Prefect sees it.
+
+    Attributes:
+        name: of the flow.
+        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-summary``.
+        steps: in their order; without any there is no progress bar.
+        hours: after which it is stopped; what it finished is kept, and the next run goes on there.
+        again_after: the error after which its steps are done again: what was found damaged or
+            changed is forgotten, and made anew.
+        tries: how often at most; the last one's error ends the flow.
+    """
+
+    name: str
+    kind: str
+    steps: tuple[StepKind, ...]
+    hours: float
+    again_after: type[BpelineError] | None = None
+    tries: int = 1
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Percent of a run that each step takes."""
+        whole = sum(step.share for step in self.steps)
+        return {step.name: 100 * step.share / whole for step in self.steps}
+
+
+PLAN_CHUNKS = StepKind("plan chunks", 2, 0.1)
+COUNT_WORDS = StepKind("count words", 40, 0.2, 5e-9)
+COMBINE_COUNTS = StepKind("combine counts", 8, 0.3, 1e-9)
+# Merging follows the distinct words, which grow like a root of the corpus.
+LEARN_MERGES = StepKind("learn merges", 35, 0.3, 6e-6, 0.6)
+EVALUATE = StepKind("evaluate", 4, 1.5)
+SCREEN_TOKENS = StepKind("screen tokens", 2, 1.5)
+PUBLISH = StepKind("publish", 8, 3.0)
+PROMOTE = StepKind("promote", 1, 0.2)
+SAMPLE_TEXT = StepKind("sample text", 7)
+RECALL_VERSION = StepKind("recall version", 7)
+MEASURE_DRIFT = StepKind("measure drift", 16)
+ENCODE = StepKind("encode", 95)
+RECORD = StepKind("record", 2)
+SWEEP_GARBAGE = StepKind("sweep garbage", 1)
+
+TRAIN_TOKENIZER = FlowKind(
+    "train-tokenizer",
+    "tokenizer",
+    (
+        PLAN_CHUNKS, COUNT_WORDS, COMBINE_COUNTS, LEARN_MERGES, EVALUATE, SCREEN_TOKENS, PUBLISH,
+        PROMOTE,
+    ),
+    hours=24,
+    again_after=CorruptFile,
+    tries=3,
+)  # fmt: skip
+WATCH_DRIFT = FlowKind(
+    "watch-drift",
+    "drift",
+    (
+        PLAN_CHUNKS, COUNT_WORDS, COMBINE_COUNTS, SAMPLE_TEXT, RECALL_VERSION, MEASURE_DRIFT,
+        RECORD,
+    ),
+    hours=6,
+    again_after=CorruptFile,
+    tries=3,
+)  # fmt: skip
+ENCODE_DATASET = FlowKind(
+    "encode-dataset", "dataset", (ENCODE, RECORD), hours=24, again_after=CorpusChanged, tries=3
+)
+SWEEP = FlowKind("sweep-garbage", "garbage", (), hours=1)
