@@ -63,7 +63,7 @@ FLOORS = {
         ("engines",),
         ("requests",),
         ("comparisons", "serving"),
-        ("report",),
+        ("pages",),
         ("steps",),
         ("drift", "versions"),
         ("diagnosis", "encode_dataset", "extend", "prune", "resume", "sweep_garbage",

@@ -70,9 +70,9 @@ def compare(
         compare_on,
         comparison_json,
         comparison_lines,
-        comparison_page,
         with_morphology,
     )
+    from bpeline.flows.pages import comparison_page
     from bpeline.tokenizer_core.durable_files import DURABLE
 
     compared = compare_on(first, second, files, text_field, words)

@@ -11,7 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.comparisons import comparison_json, comparison_page
+from bpeline.flows.comparisons import comparison_json
+from bpeline.flows.pages import comparison_page
 from bpeline.flows.requests import TrainingRequest, decimal
 from bpeline.flows.running import PUBLISH, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bpeline.flows.report import ReportContents, report_page
+from bpeline.flows.pages import ReportContents, report_page
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.source_statistics import as_json

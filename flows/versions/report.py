@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.flows.report import ReportContents, report_page
+from bpeline.flows.pages import ReportContents, report_page
 from bpeline.flows.requests import TrainingRequest
 from bpeline.registry.comparison import VersionComparison, compare_versions
 from bpeline.registry.lineage import Lineage

@@ -163,11 +163,15 @@ class Page(HTMLParser):
         super().__init__()
         self.text, self.fetched = "", []
         self.tags: list[str] = []
+        self.policy = ""
         self.feed(content)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.fetched += [value for name, value in attrs if name in ("src", "href")]
+        if ("http-equiv", "Content-Security-Policy") in attrs:
+            self.policy = dict(attrs)["content"] or ""
+        asked = [value or "" for name, value in attrs if name in ("src", "href")]
+        self.fetched += [address for address in asked if not address.startswith("#")]
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -181,17 +185,23 @@ def test_the_page_says_the_same_and_needs_nothing_else(here: Path, bpeline: Comm
     assert verdict.removeprefix("text").strip() in page.text
     assert page.fetched == []
     assert "script" not in page.tags
+    allowed = page.policy.split("; ")
+    assert allowed[0] == "default-src 'none'"
+    assert not any(one.startswith("script-src") for one in allowed)
+    assert "unsafe" not in page.policy
 
 
 def test_words_of_a_corpus_cannot_become_markup(
     here: Path, bpeline: Command, tmp_path: Path
 ) -> None:
     hostile = tmp_path / "hostile.txt"
-    hostile.write_text("<script>alert(1)</script><img src=x> " * 50, encoding="utf-8")
+    text = "<script>alert(1)</script><img src=x> \u202esdrawkcab\u2028"
+    hostile.write_text(text * 50, encoding="utf-8")
     page_path = tmp_path / "hostile.html"
     bpeline("compare", "news/1", "news/2", "--on", hostile, "--html", page_path, "--words", 100)
     page = Page(page_path.read_text(encoding="utf-8"))
     assert not {"script", "img"} & set(page.tags)
+    assert not set("\u202e\u2028") & set(page.text)
 
 
 def test_without_files_the_held_out_documents_are_compared(here: Path, bpeline: Command) -> None:

@@ -1,10 +1,11 @@
-"""The report of a version, as a browser shows it: exact, safe, small, and alone."""
+"""The pages about versions, as a browser shows them: exact, safe, small, and alone."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,10 +18,11 @@ from browser import Page, browsing, installed_browser
 from click.testing import Result
 from tempting_texts import tempting_texts
 
-from bpeline.flows.report.contents import ReportContents
-from bpeline.flows.report.packed import leb128
-from bpeline.flows.report.page import LARGEST, report_page
-from bpeline.flows.report.token_html import visible
+from bpeline.flows import pages
+from bpeline.flows.pages.contents import ReportContents
+from bpeline.flows.pages.packed import leb128
+from bpeline.flows.pages.report import LARGEST, report_page
+from bpeline.flows.pages.visible import visible
 from bpeline.flows.versions.report import version_contents
 from bpeline.registry.screening import screen
 from bpeline.registry.workspace.workspace import Workspace
@@ -239,6 +241,25 @@ def test_training_registers_a_report_with_the_difference_to_the_champion(
     assert shown_in_mlflow.read_bytes() == path.read_bytes()
 
 
+def test_the_comparison_looks_like_a_report(page: Page, here: Path, bpeline: Command) -> None:
+    answer = bpeline("compare", "news/1", "news/2", "--on", "new.txt", "--html", "both.html")
+    assert answer.exit_code == 0, answer.output
+    page.open(here / "both.html")
+    assert page.complaints == []
+    assert page.requests == [(here / "both.html").absolute().as_uri()]
+    assert page.run("document.querySelector('h1').textContent") == "news/1 → news/2"
+    titles = page.run("Array.from(document.querySelectorAll('h2'), one => one.textContent)")
+    assert titles == ["Summary", "Tokens", "Words", "Metrics"]
+    page.resize(380, 800)
+    assert page.run("document.documentElement.scrollWidth") <= 380
+    bpeline("report", "news/2", "-o", "report.html")
+    styles = [
+        (here / name).read_text(encoding="utf-8").partition("<style>")[2].partition("</style>")[0]
+        for name in ("both.html", "report.html")
+    ]
+    assert styles[0] == styles[1] != ""
+
+
 def test_a_rule_keeps_somebody_s_address_from_the_champion(
     corpus: Path, bpeline: Command, tmp_path: Path
 ) -> None:
@@ -436,6 +457,16 @@ def test_a_hundred_thousand_tokens_fit_and_open(page: Page, tmp_path: Path) -> N
     # 0.6 s on the machine this was written on; the target is 2 s, CI machines are slower.
     assert page.run("performance.getEntriesByType('navigation')[0].duration") < 20_000
     assert page.run("document.getElementById('found').textContent").endswith("90,656 tokens")
+
+
+def test_templates_trust_nothing() -> None:
+    """What a template is given is escaped: only the page's own style and script are not."""
+    room = Path(pages.__file__).parent
+    templates = "".join(path.read_text(encoding="utf-8") for path in room.glob("templates/*.html"))
+    assert not re.search(r"\|\s*safe\b|autoescape|Markup", templates)
+    code = {path.name: path.read_text(encoding="utf-8") for path in room.glob("*.py")}
+    assert {name for name, text in code.items() if "Markup(" in text} == {"rendering.py"}
+    assert code["rendering.py"].count("Markup(") == 1
 
 
 def test_numbers_are_packed_as_they_are() -> None:

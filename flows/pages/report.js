@@ -261,7 +261,7 @@ class Heap {
   }
 }
 
-// ---- tokens that can be seen (the rules of token_html.py) ---------------------------------------
+// ---- tokens that can be seen (the rules of visible.py) ------------------------------------------
 
 const ONE = new RegExp(
   "[\\x00-\\x7f]|[\\xc2-\\xdf][\\x80-\\xbf]|\\xe0[\\xa0-\\xbf][\\x80-\\xbf]" +

@@ -1,11 +1,10 @@
-"""A token as HTML that shows what it holds: nothing in it acts, nothing in it hides.
+"""Tokens and texts as they can be seen on a page: nothing in them hides or turns others around.
 
 `report.js` shows tokens by the same rules.
 """
 
 from __future__ import annotations
 
-from html import escape
 from itertools import groupby
 
 import regex
@@ -48,26 +47,21 @@ def _add(pieces: list[tuple[bool, str]], character: str) -> None:
         pieces.append((False, ("◌" if _MARK.match(character) else "") + character))
 
 
-def token_html(token: bytes) -> str:
-    """A token in a box of its own, whatever its direction of writing."""
-    return f"<bdi class=t>{pieces_html(token)}</bdi>"
-
-
-def text_html(text: str) -> str:
-    """Somebody's text, escaped; what would be invisible or turn other text around is a number."""
-    shown = _UNSEEN.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
-    return escape(shown)
-
-
-def pieces_html(token: bytes) -> str:
-    """The inside of `token_html`; long tokens are cut."""
-    html, room = [], _LONGEST
+def cut_pieces(token: bytes) -> list[tuple[bool, str]]:
+    """`visible`, of long tokens only the beginning."""
+    cut: list[tuple[bool, str]] = []
+    room = _LONGEST
     for hidden, text in visible(token):
         if room <= 0:
-            html.append("…")
-            break
-        shown = escape(text if hidden else text[:room])
-        kind = "" if text == "␣" else " class=b"
-        html.append(f"<i{kind}>{shown}</i>" if hidden else shown)
+            return [*cut, (False, "…")]
+        cut.append((hidden, text if hidden else text[:room]))
         room -= len(text)
-    return "".join(html)
+    return cut
+
+
+def seen(text: str) -> str:
+    """Somebody's text; what would be invisible or turn other text around is a number."""
+    if text.isascii() and text.isprintable():
+        return text
+    shown: str = _UNSEEN.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
+    return shown

@@ -62,7 +62,7 @@ def packed_tokenizer(tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]
     }
     automaton = tokenizer.pattern.automaton if over_bytes else None
     about: dict[str, Any] = {
-        "special": tokenizer.special_tokens,
+        "special": {token: int(id_) for token, id_ in tokenizer.special_tokens.items()},
         "ignoreMerges": tokenizer.ignore_merges,
         "overBytes": over_bytes,
         "split": None,
@@ -73,9 +73,9 @@ def packed_tokenizer(tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]
         sections["rows"] = automaton.moves[..., 0].ravel().astype(np.int64) // (columns * MOVE)
         sections["flags"] = automaton.moves[..., 1].ravel().astype(np.int64)
         about["split"] = {
-            "columns": columns,
-            "lastLineFeed": automaton.last_line_feed,
-            "end": automaton.end,
+            "columns": int(columns),
+            "lastLineFeed": int(automaton.last_line_feed),
+            "end": int(automaton.end),
         }
     about["sections"] = {name: len(values) for name, values in sections.items()}
     return Packed(about, _text_of(list(sections.values())))

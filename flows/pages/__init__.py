@@ -1,4 +1,4 @@
-"""One page of HTML about a version, which needs nothing else: no network, no other file."""
+"""Pages of HTML about versions, which need nothing else: no network, no other file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .comparison import comparison_page as comparison_page
     from .contents import ReportContents as ReportContents
-    from .page import report_page as report_page
+    from .report import report_page as report_page
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

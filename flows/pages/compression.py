@@ -1,0 +1,152 @@
+"""How well the version compresses: curves over the vocab size, slices, every metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bpeline.flows.pages.charts import Chart, Series, bar_chart, line_chart
+from bpeline.flows.pages.contents import ReportContents, merged_ids, saved_by_last, training_curve
+
+_CURVE = "compression/bytes_per_token"
+_SLICE = "bytes_per_token/"
+_SECONDS = "seconds/"
+_BOUNDS = ("_low", "_high")  # of an interval
+_LONGEST_BAR = 24  # bytes; longer tokens share the last bar
+
+
+def compression(contents: ReportContents) -> dict[str, Any]:
+    """Charts and tables; None where there is nothing to draw."""
+    return {
+        "sizes": _sizes(contents),
+        "ranks": _ranks(contents),
+        "gains": _gains(contents),
+        "lengths": _lengths(contents),
+        "slices": _slices(contents.metrics),
+        "metrics": [
+            (key, value)
+            for key, value in sorted(contents.metrics.items())
+            if not key.startswith(_SECONDS) and not _of_slice(key, contents.metrics)[1]
+        ],
+    }
+
+
+def _sizes(contents: ReportContents) -> dict[str, Any] | None:
+    """Bytes per token over the vocab size, in training and as evaluated."""
+    use, series = contents.use, []
+    trained = training_curve(contents.tokenizer, use) if use else []
+    if trained:
+        series.append(Series("training", trained))
+    measured = {
+        key: curve
+        for key, curve in contents.curves.items()
+        if len(curve) > 1 and "bytes_per_token" in key
+    }
+    for key in sorted(measured, key=lambda one: (one != _CURVE, one))[:4]:
+        series.append(Series(_name_of(key), measured[key], dots=True))
+    if not series:
+        return None
+    return {
+        "chart": line_chart(
+            "Bytes per token over the vocabulary size", "vocabulary size", "bytes per token", series
+        ),
+        "saved_by_last": saved_by_last(use) if use is not None and len(use.gains) > 10 else None,
+        "measured": [(one.name, *point) for one in series if one.dots for point in one.points],
+    }
+
+
+def _name_of(key: str) -> str:
+    if key == _CURVE:
+        return "evaluated"
+    return key.removeprefix(f"{_CURVE}.").removeprefix(_SLICE).removesuffix("/bytes_per_token")
+
+
+def _ranks(contents: ReportContents) -> dict[str, Any] | None:
+    """Occurrences of the tokens, the most frequent first."""
+    use = contents.use
+    if use is None:
+        return None
+    counts = np.sort(use.left[list(contents.tokenizer.vocab)])[::-1]
+    counts = counts[counts > 0]
+    if len(counts) < 2:
+        return None
+    ranks = np.unique(np.geomspace(1, len(counts), 80).astype(np.int64))
+    points = [(int(rank), int(counts[rank - 1])) for rank in ranks]
+    return {
+        "chart": line_chart(
+            "Occurrences of tokens by rank", "tokens, most frequent first", "occurrences",
+            [Series("training text", points)], y_log=True,
+        ),
+        "rare": int((use.left[merged_ids(contents.tokenizer)] < 100).sum()),
+    }  # fmt: skip
+
+
+def _gains(contents: ReportContents) -> dict[str, Any] | None:
+    """Tokens that each merge saves, by rank."""
+    gains = np.zeros(0, np.int64) if contents.use is None else contents.use.gains
+    gains = gains[gains > 0]
+    if len(gains) < 2:
+        return None
+    # One merge says little, its neighbours together do.
+    edges = np.unique(np.geomspace(1, len(gains) + 1, 60).astype(np.int64))
+    sums = np.add.reduceat(gains, edges[:-1] - 1) / np.diff(edges)
+    points = [(float(edge), float(one)) for edge, one in zip(edges[:-1], sums, strict=True)]
+    return {
+        "chart": line_chart(
+            "Tokens that each merge saves", "rank of the merge", "tokens saved",
+            [Series("training text", points)], y_log=True,
+        ),
+        "last": int(gains[-1]),
+    }  # fmt: skip
+
+
+def _lengths(contents: ReportContents) -> Chart:
+    lengths = Counter(
+        min(len(token), _LONGEST_BAR)
+        for id_, token in contents.tokenizer.vocab.items()
+        if not contents.tokenizer.is_special(id_)
+    )
+    bars = [
+        (f"{length}{'+' if length == _LONGEST_BAR else ''}", float(lengths[length]))
+        for length in range(1, max(lengths, default=1) + 1)
+    ]
+    return bar_chart("Tokens by length", "bytes of a token", "tokens", bars)
+
+
+def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Metrics that were measured by language or domain, ``metric.slice``: a row for each slice, of
+    values and the bounds of their intervals."""
+    slices: dict[str, dict[str, float]] = {}
+    for key, value in metrics.items():
+        metric, name = _of_slice(key, metrics)
+        if name:
+            slices.setdefault(name, {})[metric] = value
+    every = sorted({metric for values in slices.values() for metric in values})
+    columns = [metric for metric in every if not metric.endswith(_BOUNDS)]
+    bounds = ("", *_BOUNDS)
+    return {
+        "titles": [_title(metric) for metric in columns],
+        "rows": [
+            (name, [[values.get(metric + bound) for bound in bounds] for metric in columns])
+            for name, values in sorted(slices.items())
+        ],
+    }
+
+
+def _title(metric: str) -> str:
+    group, _, name = metric.rpartition("/")
+    against = f"{group}: " if group.startswith("vs_") else ""
+    return f"{against}{name}".replace("_", " ")
+
+
+def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:
+    """A metric and a slice; the slice is empty for what was measured of everything."""
+    parts = key.split(".")
+    for end in range(1, len(parts)):
+        metric = ".".join(parts[:end])
+        if metric in metrics:
+            return metric, ".".join(parts[end:])
+    return key, ""
