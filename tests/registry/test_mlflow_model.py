@@ -30,7 +30,7 @@ try:
     refused = False
 except mlflow.exceptions.MlflowException:
     refused = True
-import tokenizer_core
+from bpeline import tokenizer_core
 print(json.dumps([ids, tokenizer_core.__file__, "bpeline.registry" in sys.modules, refused]))
 """
 
