@@ -15,7 +15,6 @@ import pytest
 from browser import browsing, installed_browser
 from click.testing import Result
 
-from bpeline import flows
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.ui_links import (
     comparison_link,
@@ -26,7 +25,7 @@ from bpeline.registry.tracking.ui_links import (
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-ROOT = Path(flows.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BROWSER = installed_browser()
 
 

@@ -20,14 +20,14 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 # Runs the command line; the server is killed when the first chunk is counted.
 PROGRAM = """
 import os, sys
-from bpeline.flows.training import count_words
+from bpeline.flows.steps import counting
 victim = int(sys.argv.pop(1))
-original = count_words.count_chunk
+original = counting.count_chunk
 def killing(*arguments, **options):
-    count_words.count_chunk = original
+    counting.count_chunk = original
     os.kill(victim, 9)
     return original(*arguments, **options)
-count_words.count_chunk = killing
+counting.count_chunk = killing
 from bpeline.flows.cli.main import main
 main()
 """
