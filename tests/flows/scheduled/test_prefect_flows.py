@@ -176,7 +176,9 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
         assert "bpeline" in deployment["tags"]
         assert deployment["description"]
         (step,) = deployment["pull_steps"]
-        assert step["prefect.deployments.steps.set_working_directory"] == {"directory": str(ROOT)}
+        assert step["prefect.deployments.steps.set_working_directory"] == {
+            "directory": str(ROOT / "bpeline")
+        }
         described = deployment["parameter_openapi_schema"]["properties"]
         assert deployment["parameters"].keys() <= described.keys()
         for parameter, one in described.items():
