@@ -45,12 +45,13 @@ def measure(files: Sequence[Path], rounds: int, vocab_size: int, port: int) -> d
     with tempfile.TemporaryDirectory(prefix="benchmark-orchestration-") as directory:
         place = Path(directory)
         api = f"http://{HOST}:{port}/api"
-        environment = settings.prefect_environment(api, place / "prefect")
-        environment["PREFECT_HOME"] = str(place / "prefect")
+        home = str(place / "prefect")
+        environment = settings.server_environment(
+            PREFECT_API_URL=api, PREFECT_HOME=home, BPELINE_HOME=home
+        )
         (place / "prefect").mkdir()
-        server = prefect_service(port, environment, place)
         pairs = []
-        with running([server], print):
+        with running([prefect_service(port)], environment, place, print):
             for number in range(rounds + 1):
                 pair = {
                     "without": train(place / f"without-{number}", files, vocab_size),

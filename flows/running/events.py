@@ -1,20 +1,17 @@
-"""What Prefect's automations are told: an alias was moved, a corpus drifted. Without importing it.
+"""What Prefect's automations are told: an alias was moved, a corpus drifted.
 
-An event goes to the server that would run a flow; where there is none, nobody waits for events.
+An event goes to the server that would run a flow, by Prefect's own client, which knows its keys and
+certificates; where there is no server, nobody waits for events and Prefect is not imported.
 """
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from bpeline.flows.running import settings
-from bpeline.flows.running.runner import ANSWER_SECONDS, choose_runner, opener_for
+from bpeline.flows.running.runner import ANSWER_SECONDS, choose_runner
+from bpeline.tokenizer_core.urls import without_secrets
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
@@ -66,26 +63,32 @@ def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> st
         "bpeline.name": name,
         **{f"bpeline.{key}": value for key, value in labels.items()},
     }
-    told = {
-        "id": str(uuid4()),
-        "occurred": datetime.now(UTC).isoformat(),
-        "event": event,
-        "resource": resource,
-        "related": [],
-        "payload": dict(payload),
-    }
     try:
-        _post(f"{api.rstrip('/')}/events", [told])
-    except (OSError, ValueError) as error:
-        return f"the Prefect server at {api} did not take the event {event}: {error}"
+        _send(api, event, resource, dict(payload))
+    except Exception as error:  # whatever it is: what the event tells of has been done
+        reason = str(error).partition("\n")[0]
+        return without_secrets(
+            f"the Prefect server at {api} did not take the event {event}: {reason}"
+        )
     return ""
 
 
-def _post(url: str, body: Any) -> None:
-    configured = settings.configured_prefect()
-    headers = {"Content-Type": "application/json"}
-    if configured is not None and configured.api_key:
-        headers["Authorization"] = f"Bearer {configured.api_key}"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with opener_for(url).open(request, timeout=ANSWER_SECONDS):
-        pass
+def _send(api: str, event: str, resource: dict[str, str], payload: dict[str, Any]) -> None:
+    settings.prepare_prefect()
+    from prefect.client.orchestration import get_client
+    from prefect.events import Event
+    from prefect.settings import (
+        PREFECT_API_REQUEST_TIMEOUT,
+        PREFECT_API_URL,
+        PREFECT_CLIENT_MAX_RETRIES,
+        temporary_settings,
+    )
+
+    told = Event(event=event, resource=resource, payload=payload).model_dump(mode="json")
+    here = {
+        PREFECT_API_URL: api,
+        PREFECT_API_REQUEST_TIMEOUT: ANSWER_SECONDS,
+        PREFECT_CLIENT_MAX_RETRIES: 1,
+    }
+    with temporary_settings(here), get_client(sync_client=True) as client:
+        client.request("POST", "/events", json=[told])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-import urllib.error
-import urllib.parse
-import urllib.request
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from bpeline.flows.running import settings
 from bpeline.tokenizer_core.urls import without_secrets
+
+if TYPE_CHECKING:
+    import httpx
 
 CONNECT_SECONDS = 0.05  # for the server nobody configured: its absence must cost nothing
 ANSWER_SECONDS = 3.0
@@ -19,8 +20,7 @@ ANSWER_SECONDS = 3.0
 server_is_gone = False
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
+class Runner(NamedTuple):
     """Where the flow will run.
 
     Attributes:
@@ -35,62 +35,44 @@ class Runner:
 def choose_runner() -> Runner:
     """A configured Prefect server, else one running at the usual place, else this process."""
     configured = settings.configured_prefect()
-    if configured is not None:
-        if answers(configured.api_url, configured.api_key):
-            return Runner(configured.api_url)
-        return Runner(
-            None,
-            f"the Prefect server at {without_secrets(configured.api_url)} ({configured.origin}) "
-            "does not answer; running in this process",
-        )
-    if _listens(settings.LOCAL_SERVER) and _is_prefect(settings.LOCAL_SERVER):
-        return Runner(settings.LOCAL_SERVER)
-    return Runner(None)
+    if configured is None:
+        return Runner(settings.LOCAL_SERVER if _runs_at_the_usual_place() else None)
+    if answers(configured.api_url):
+        return Runner(configured.api_url)
+    return Runner(
+        None,
+        f"the Prefect server at {without_secrets(configured.api_url)} ({configured.origin}) "
+        "does not answer; running in this process",
+    )
 
 
-def _listens(api_url: str) -> bool:
-    address = urllib.parse.urlsplit(api_url)
+def answers(url: str) -> bool:
+    """Whether ``/health`` below it answers at all: a cloud may answer it with "not found"."""
+    answer = _get(f"{url.rstrip('/')}/health")
+    return answer is not None and answer.status_code < 500
+
+
+def _runs_at_the_usual_place() -> bool:
+    """Whether what listens there, if anything does, speaks the API of Prefect 3."""
+    address = urlsplit(settings.LOCAL_SERVER)
     try:
-        with socket.create_connection(
-            (address.hostname or "", address.port or 80), timeout=CONNECT_SECONDS
-        ):
-            return True
+        socket.create_connection((address.hostname, address.port), CONNECT_SECONDS).close()
     except OSError:
         return False
+    answer = _get(f"{settings.LOCAL_SERVER}/admin/version")
+    return answer is not None and answer.is_success and answer.text.startswith('"3.')
 
 
-def answers(api_url: str, api_key: str | None = None) -> bool:
-    """Whether ``/health`` answers at all: a cloud may answer it with "not found"."""
+def _get(url: str) -> httpx.Response | None:
+    """What a server answers, never asked through a proxy when it is on this machine."""
+    import ssl
+
+    import httpx
+
     try:
-        _get(f"{api_url.rstrip('/')}/health", api_key)
-    except urllib.error.HTTPError as error:
-        return error.code < 500
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _is_prefect(api_url: str) -> bool:
-    """Whether what listens there speaks Prefect's API: health is ``true``, version a string."""
-    try:
-        return _get(f"{api_url}/health") == b"true" and _get(f"{api_url}/admin/version").startswith(
-            b'"3.'
-        )
-    except (OSError, ValueError):
-        return False
-
-
-def _get(url: str, api_key: str | None = None) -> bytes:
-    if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
-        raise ValueError(url)
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    request = urllib.request.Request(url, headers=headers)
-    with opener_for(url).open(request, timeout=ANSWER_SECONDS) as answer:
-        content: bytes = answer.read(1024)
-        return content
-
-
-def opener_for(url: str) -> urllib.request.OpenerDirector:
-    """What asks a server: never through a proxy when it is on this machine."""
-    local = urllib.parse.urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
-    return urllib.request.build_opener(*[urllib.request.ProxyHandler({})] if local else [])
+        proxied = httpx.URL(url).host not in {"127.0.0.1", "localhost", "::1"}
+        # The system's certificates: a company's own authority is found there.
+        trusted = ssl.create_default_context()
+        return httpx.get(url, timeout=ANSWER_SECONDS, trust_env=proxied, verify=trusted)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
+        return None

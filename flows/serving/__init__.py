@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from . import run_names as run_names
     from .forms import shown_like as shown_like
     from .local_server import serve as serve
+    from .local_server import serve_ui as serve_ui
     from .patience import patiently as patiently
     from .patience import require_nobody_trains as require_nobody_trains
     from .prefect_listener import PrefectListener as PrefectListener
     from .prefect_listener import runs_unattended as runs_unattended
-    from .ui_server import serve_ui as serve_ui
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,33 +1,63 @@
-"""All that schedules need on one machine: a Prefect server, a worker and the MLflow UI.
+"""Servers of a workspace on this machine: the MLflow UI, and with it all that schedules need.
 
-One command starts them on the loopback address, waits until they answer and stops them. Knows no
+They listen on the loopback address, for as long as one command runs in the foreground. Knows no
 flow; what is scheduled says ``prefect.yaml``.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import bpeline
-from bpeline.flows.running import settings
-from bpeline.flows.serving.services import HOST, Service, running, wait_for_any
-from bpeline.flows.serving.ui_server import mlflow_pages, mlflow_service
-from bpeline.registry.opening import open_registry
+from bpeline.flows.running import choose_runner, settings
+from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.tracking import is_server, ui_base
 from bpeline.registry.workspace import remember_ui_port
 from bpeline.tokenizer_core.errors import RegistryUnreachable
+from bpeline.tokenizer_core.urls import without_secrets
 
 POOL = "bpeline"
 _PREFECT = (sys.executable, "-m", "prefect")
+_WORKER = (*_PREFECT, "worker", "start", "--type", "process")
 # In a checkout prefect.yaml and the rules it names are links to those at the top level.
 INSTALLED = Path(bpeline.__file__).parent
 _RUNS_AT_ONCE = 1  # trainings use all cores and hold the workspace
+_VIEW = "workflowType=machine_learning"  # the one that shows models and runs
 
 
-def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Callable[[str], object]) -> None:
-    """Serve until interrupted.
+def serve_ui(port: int, say: Say) -> None:
+    """Serve the MLflow UI of the workspace until interrupted.
+
+    Args:
+        port: to listen on.
+        say: prints a line.
+
+    Raises:
+        InvalidOption: the port is taken.
+        RegistryUnreachable: MLflow's server ended by itself or does not start to answer.
+    """
+    registry = open_registry()
+    services = _mlflow(registry, port, "--port")
+    if not services:
+        say(f"MLflow is a server of its own: {_mlflow_pages(registry, port)['tokenizers']}")
+        return
+    try:
+        with running(services, _environment(registry), registry.workspace.root, say) as processes:
+            remember_ui_port(registry.workspace, port)
+            _show(_mlflow_pages(registry, port), say)
+            say("Ctrl-C stops it")
+            wait_for_any(processes)
+    except KeyboardInterrupt:
+        say("\nstopped")
+
+
+def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
+    """Serve Prefect, a worker and the MLflow UI until interrupted.
 
     Args:
         prefect_port, mlflow_port: to listen on.
@@ -39,49 +69,32 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Callable[[str
         RegistryUnreachable: a server ended by itself or does not start to answer.
     """
     registry = open_registry()
-    api = f"http://{HOST}:{prefect_port}/api"
     home = registry.workspace.root
-    environment = settings.prefect_environment(api, home, registry.workspace.store)
-    mlflow = mlflow_service(registry, mlflow_port, "--mlflow-port")
-    server = prefect_service(prefect_port, environment, home)
-    worker = Service(
-        "a worker",
-        (*_PREFECT, "worker", "start", "--pool", POOL, "--type", "process",
-         "--limit", str(_RUNS_AT_ONCE)),
-        environment,
-        home,
-    )  # fmt: skip
+    api = f"http://{HOST}:{prefect_port}/api"
+    environment = _environment(registry, PREFECT_API_URL=api)
+    mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
+    worker = Service("a worker", (*_WORKER, "--pool", POOL, "--limit", str(_RUNS_AT_ONCE)))
     try:
-        with running([server, *([mlflow] if mlflow else [])], say) as servers:
+        with running([prefect_service(prefect_port), *mlflow], environment, home, say) as servers:
             if mlflow:
                 remember_ui_port(registry.workspace, mlflow_port)
-            make_pool(environment)
             if deploys:
-                say(f"deployed: {', '.join(apply_deployments(environment))}")
-            with running([worker], say) as workers:
+                say(f"deployed: {', '.join(_deploy(environment))}")
+            with running([worker], environment, home, say) as workers:
                 say("")
-                say(f"{'schedules:':<13} http://{HOST}:{prefect_port}/deployments")
-                for what, address in mlflow_pages(registry, mlflow_port).items():
-                    say(f"{what + ':':<13} {address}")
-                say(f"{'commands:':<13} export PREFECT_API_URL={api} BPELINE_HOME={home}")
+                _show({"schedules": f"http://{HOST}:{prefect_port}/deployments"}, say)
+                _show(_mlflow_pages(registry, mlflow_port), say)
+                _show({"commands": f"export PREFECT_API_URL={api} BPELINE_HOME={home}"}, say)
                 say("Ctrl-C stops all")
                 wait_for_any({**servers, **workers})
     except KeyboardInterrupt:
         say("\nstopped")
 
 
-def prefect_service(port: int, environment: Mapping[str, str], directory: Path) -> Service:
+def prefect_service(port: int) -> Service:
     """A Prefect server on the loopback address, its API below ``/api``."""
-    return Service(
-        "Prefect",
-        (*_PREFECT, "server", "start", "--host", HOST, "--port", str(port)),
-        environment,
-        directory,
-        port,
-        health="/api/health",
-        takes="10 to 20 seconds",
-        option="--prefect-port",
-    )
+    command = (*_PREFECT, "server", "start", "--host", HOST, "--port", str(port))
+    return Service("Prefect", command, port, "/api", "--prefect-port")
 
 
 def deploy() -> list[str]:
@@ -93,8 +106,6 @@ def deploy() -> list[str]:
     Raises:
         RegistryUnreachable: no server answers, or it refuses.
     """
-    from bpeline.flows.running import choose_runner
-
     chosen = choose_runner()
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
@@ -102,47 +113,67 @@ def deploy() -> list[str]:
             "PREFECT_API_URL, or a server at the usual place",
             "type `bpeline server --deploy`, or `prefect server start`",
         )
-    workspace = open_registry().workspace
-    environment = settings.prefect_environment(chosen.prefect_api, workspace.root, workspace.store)
-    make_pool(environment)
-    return apply_deployments(environment)
+    return _deploy(_environment(open_registry(), PREFECT_API_URL=chosen.prefect_api))
 
 
-def make_pool(environment: Mapping[str, str]) -> None:
-    """Make the work pool that deployments name, unless it is there."""
-    make = ("work-pool", "create", POOL, "--type", "process", "--overwrite")
-    _ask_prefect(make, environment, "make the work pool")
+def _environment(registry: Registry, **more: str) -> dict[str, str]:
+    """One for all that serves a workspace, and for the flows that it starts."""
+    store = registry.tracker.settings
+    return settings.server_environment(
+        BPELINE_HOME=str(registry.workspace.root),
+        BPELINE_STORE=registry.workspace.store,
+        BPELINE_INSTALLED=str(INSTALLED),
+        MLFLOW_BACKEND_STORE_URI=store.uri,
+        MLFLOW_ARTIFACTS_DESTINATION=store.artifact_location or "",
+        **more,
+    )
 
 
-def apply_deployments(environment: Mapping[str, str]) -> list[str]:
-    """Apply ``prefect.yaml``; returns the names of its deployments."""
+def _deploy(environment: Mapping[str, str]) -> list[str]:
+    """Make the work pool unless it is there, apply ``prefect.yaml``; the names it deploys."""
     path = INSTALLED / "prefect.yaml"
-    places = {**environment, "BPELINE_INSTALLED": str(INSTALLED)}
-    _ask_prefect(("--no-prompt", "deploy", "--all", "--prefect-file", str(path)), places, "deploy")
-    return _deployments_in(path)
-
-
-def _deployments_in(path: Path) -> list[str]:
-    """Their names, without a reader of YAML: the file is Prefect's to read."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    named = "  - name:"
-    below = lines[lines.index("deployments:") :]
-    return [line.removeprefix(named).strip() for line in below if line.startswith(named)]
+    make = ("work-pool", "create", POOL, "--type", "process", "--overwrite")
+    apply = ("--no-prompt", "deploy", "--all", "--prefect-file", str(path))
+    _ask_prefect(make, environment, "make the work pool")
+    _ask_prefect(apply, environment, "deploy")
+    return re.findall(r"^  - name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def _ask_prefect(arguments: tuple[str, ...], environment: Mapping[str, str], what: str) -> None:
     done = subprocess.run(
         (*_PREFECT, *arguments),
-        env=dict(environment),
+        env=environment,
         cwd=INSTALLED,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
         raise RegistryUnreachable(
-            f"Prefect could not {what}: {said[-1] if said else 'it says nothing'}",
+            f"Prefect could not {what}: {without_secrets(said[-1])}",
             "a Prefect server of version 3.8 or newer",
             "type `prefect version` to see the server, then try again",
         )
+
+
+def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
+    """MLflow's server over the workspace's own store; none when MLflow is a server elsewhere."""
+    if is_server(registry.tracker.settings.uri):
+        return []
+    # Where its store is says the environment: it may hold a password, and others see arguments.
+    command = (sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port))
+    return [Service("MLflow", (*command, "--workers", "1"), port, option=option)]
+
+
+def _mlflow_pages(registry: Registry, port: int) -> dict[str, str]:
+    base = ui_base(registry.tracker.settings.uri, port)
+    return {
+        "tokenizers": f"{base}/#/models?{_VIEW}",
+        "experiments": f"{base}/#/experiments?{_VIEW}",
+    }
+
+
+def _show(addresses: Mapping[str, str], say: Say) -> None:
+    for what, address in addresses.items():
+        say(f"{what + ':':<13} {address}")

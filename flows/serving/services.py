@@ -11,14 +11,12 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from bpeline.flows.running import terminable
+from bpeline.flows.running import answers, terminable
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 HOST = "127.0.0.1"
@@ -27,35 +25,31 @@ STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.25
 
 Say = Callable[[str], object]
+Processes = Mapping[str, subprocess.Popen[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A program to run.
 
     Attributes:
         name: for people.
         command: the program and its arguments.
-        environment: all of it.
-        directory: where it runs.
         port: on which it listens here; None for one that does not.
-        health: what answers there when it is ready, such as ``/health``.
-        takes: how long starting takes as a rule, for people.
+        path: ``/health`` below it answers when the service is ready.
         option: how people choose another port.
     """
 
     name: str
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    directory: Path
+    command: Sequence[str]
     port: int | None = None
-    health: str = "/health"
-    takes: str = "a few seconds"
+    path: str = ""
     option: str = "--port"
 
 
 @contextmanager
-def running(services: Sequence[Service], say: Say) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def running(
+    services: Sequence[Service], environment: Mapping[str, str], directory: Path, say: Say
+) -> Iterator[Processes]:
     """Start services, each when the one before it answers; stop them at the end.
 
     SIGTERM ends the block as Ctrl-C does. Services have sessions of their own: Ctrl-C reaches this
@@ -63,6 +57,8 @@ def running(services: Sequence[Service], say: Say) -> Iterator[dict[str, subproc
 
     Args:
         services: what to run.
+        environment: all of theirs.
+        directory: where they run.
         say: prints a line.
 
     Yields:
@@ -78,11 +74,11 @@ def running(services: Sequence[Service], say: Say) -> Iterator[dict[str, subproc
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with terminable(signal.SIGTERM, signal.SIGINT), ExitStack() as stack:
         for service in services:
-            say(f"starting {service.name} ({service.takes}) …")
+            say(f"starting {service.name} {'(10 to 20 seconds) ' if service.port else ''}…")
             process = subprocess.Popen(
                 service.command,
-                env=dict(service.environment),
-                cwd=service.directory,
+                env=environment,
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -90,11 +86,12 @@ def running(services: Sequence[Service], say: Say) -> Iterator[dict[str, subproc
             )
             stack.callback(_stop, process)
             processes[service.name] = process
-            _wait_until_ready(service, process)
+            if service.port is not None:
+                _wait_until_ready(service, process)
         yield processes
 
 
-def wait_for_any(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
+def wait_for_any(processes: Processes) -> None:
     """Wait until one of them ends, which none should.
 
     Raises:
@@ -102,52 +99,44 @@ def wait_for_any(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
     """
     while True:
         for name, process in processes.items():
-            if process.poll() is not None:
-                raise _ended(name, process.returncode)
+            _require_running(name, process)
         time.sleep(_LOOK_SECONDS)
 
 
 def _refuse_taken_port(service: Service) -> None:
     if service.port is None:
         return
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, service.port))
-        except OSError as error:
-            raise InvalidOption(
-                f"port {service.port} is taken: {error.strerror}",
-                f"a port nobody listens on, for {service.name}",
-                f"type the same command with `{service.option} {service.port + 1}`",
-            ) from error
+    try:
+        socket.create_server((HOST, service.port)).close()
+    except OSError as error:
+        raise InvalidOption(
+            f"port {service.port} is taken: {error.strerror}",
+            f"a port nobody listens on, for {service.name}",
+            f"type the same command with `{service.option} {service.port + 1}`",
+        ) from error
 
 
 def _wait_until_ready(service: Service, process: subprocess.Popen[bytes]) -> None:
-    if service.port is None:
-        return
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    url = f"http://{HOST}:{service.port}{service.path}"
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise _ended(service.name, process.returncode)
-        try:
-            with opener.open(f"http://{HOST}:{service.port}{service.health}", timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(_LOOK_SECONDS)
-    raise RegistryUnreachable(
-        f"{service.name} did not answer within {START_SECONDS:.0f} seconds",
-        f"it answers at http://{HOST}:{service.port}{service.health}, as a rule in {service.takes}",
-        "try again, or type `bpeline doctor`",
-    )
+    while not answers(url):
+        _require_running(service.name, process)
+        if time.monotonic() > deadline:
+            raise RegistryUnreachable(
+                f"{service.name} did not answer within {START_SECONDS:.0f} seconds",
+                f"it answers at {url}/health, as a rule in 10 to 20 seconds",
+                "try again, or type `bpeline doctor`",
+            )
+        time.sleep(_LOOK_SECONDS)
 
 
-def _ended(name: str, code: int) -> RegistryUnreachable:
-    return RegistryUnreachable(
-        f"{name} ended by itself (exit code {code})",
-        "it runs until this command is stopped",
-        "type `bpeline doctor` to see what is wrong",
-    )
+def _require_running(name: str, process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        raise RegistryUnreachable(
+            f"{name} ended by itself (exit code {process.returncode})",
+            "it runs until this command is stopped",
+            "type `bpeline doctor` to see what is wrong",
+        )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +16,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from bpeline.flows.running import tell
+
+ROOT = Path(__file__).parents[2]
 Command = Callable[..., Result]
 
 
@@ -23,6 +30,7 @@ class Prefect(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
         self.events: list[dict[str, Any]] = []
+        self.authorized: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/api"
 
 
@@ -30,12 +38,14 @@ class Answers(BaseHTTPRequestHandler):
     server: Prefect
 
     def do_GET(self) -> None:
-        self.answer(200, b"true")
+        found = self.path == "/api/health"
+        self.answer(200 if found else 404, b"true" if found else b"")
 
     def do_POST(self) -> None:
         told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/api/events" and not self.server.refuses:
             self.server.events += told
+            self.server.authorized.append(self.headers.get("Authorization", ""))
         self.answer(500 if self.server.refuses else 204, b"")
 
     def answer(self, code: int, content: bytes) -> None:
@@ -92,3 +102,40 @@ def test_a_server_that_takes_no_event_keeps_no_alias_from_moving(
     assert "did not take the event bpeline.alias.moved" in moved.stderr
     prefect.shutdown()
     assert bpeline("promote", "news/1", "--to", "staging").exit_code == 0
+
+
+TELLS = "from bpeline.flows.running import tell; print(tell('news.of', 'it', {'a': 1}))"
+
+
+def told_elsewhere(folder: Path, **environment: str) -> str:
+    """What another process says that tells of something: it reads Prefect's settings anew."""
+    command = [sys.executable, "-c", TELLS]
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(folder), **environment}
+    ended = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    return ended.stdout.strip()
+
+
+def test_events_are_sent_with_the_keys_prefect_has_past_any_proxy(
+    tmp_path: Path, prefect: Prefect
+) -> None:
+    proxy = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+    password = {"PREFECT_API_URL": prefect.url, "PREFECT_API_AUTH_STRING": "ada:lovelace"}
+    assert told_elsewhere(tmp_path, **password, **proxy) == ""
+    profile = f'PREFECT_API_URL = "{prefect.url}"\nPREFECT_API_KEY = "pnu_1"\n'
+    (tmp_path / "profiles.toml").write_text(f'active = "mine"\n[profiles.mine]\n{profile}')
+    assert told_elsewhere(tmp_path) == ""
+    basic = base64.b64encode(b"ada:lovelace").decode()
+    assert prefect.authorized == [f"Basic {basic}", "Bearer pnu_1"]
+
+
+def test_what_a_server_did_not_take_is_said_without_its_password(
+    prefect: Prefect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefect.refuses = True
+    monkeypatch.setenv("PREFECT_API_URL", prefect.url.replace("//", "//ada:lovelace@"))
+    said = tell("news.of", "it", {})
+    assert "500" in said
+    assert "did not take the event news.of" in said
+    assert "lovelace" not in said
+    assert "\n" not in said

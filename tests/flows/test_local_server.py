@@ -7,32 +7,37 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 from loopback import free_ports, listens
 
-from bpeline import flows
-from bpeline.flows.serving.services import Service, running, wait_for_any
+from bpeline.flows.serving import services as looked_after
+from bpeline.flows.serving.services import Processes, Service, wait_for_any
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
-ROOT = Path(flows.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROGRAM = "from bpeline.flows.cli.main import main; main()"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def web_server(port: int, folder: Path, name: str = "a web server") -> Service:
+def web_server(port: int, name: str = "a web server") -> Service:
     command = (sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1")
-    return Service(name, command, ENVIRONMENT, folder, port, health="/")
+    return Service(name, command, port)
+
+
+def running(
+    services: list[Service], folder: Path, say: Callable[[str], object] = print
+) -> AbstractContextManager[Processes]:
+    return looked_after.running(services, ENVIRONMENT, folder, say)
 
 
 def test_services_start_in_order_and_leave_nothing_behind(tmp_path: Path) -> None:
     first, second = free_ports(2)
     said: list[str] = []
-    with running(
-        [web_server(first, tmp_path), web_server(second, tmp_path, "another")], said.append
-    ):
+    with running([web_server(first), web_server(second, "another")], tmp_path, said.append):
         assert listens(first)
         assert listens(second)
     assert not listens(first)
@@ -42,19 +47,18 @@ def test_services_start_in_order_and_leave_nothing_behind(tmp_path: Path) -> Non
 
 def test_a_service_that_fails_takes_the_others_along(tmp_path: Path) -> None:
     first, second = free_ports(2)
-    broken = Service("broken", (sys.executable, "-c", "raise SystemExit(3)"), ENVIRONMENT, tmp_path,
-                     second)  # fmt: skip
+    broken = Service("broken", (sys.executable, "-c", "raise SystemExit(3)"), second)
     with (
         pytest.raises(RegistryUnreachable, match=r"broken ended by itself \(exit code 3\)"),
-        running([web_server(first, tmp_path), broken], print),
+        running([web_server(first), broken], tmp_path),
     ):
         raise AssertionError("one of them does not run")
     assert not listens(first)
 
 
 def test_a_service_that_ends_later_is_noticed(tmp_path: Path) -> None:
-    brief = Service("brief", (sys.executable, "-c", "pass"), ENVIRONMENT, tmp_path)
-    with pytest.raises(RegistryUnreachable, match="brief"), running([brief], print) as processes:
+    brief = Service("brief", (sys.executable, "-c", "pass"))
+    with pytest.raises(RegistryUnreachable, match="brief"), running([brief], tmp_path) as processes:
         wait_for_any(processes)
 
 
@@ -63,8 +67,9 @@ def test_nothing_starts_when_a_port_is_taken(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", taken))
         other.listen()
-        services = [web_server(free, tmp_path), web_server(taken, tmp_path)]
-        with pytest.raises(InvalidOption, match=f"port {taken} is taken"), running(services, print):
+        services = [web_server(free), web_server(taken)]
+        refused = pytest.raises(InvalidOption, match=f"port {taken} is taken")
+        with refused, running(services, tmp_path):
             raise AssertionError("one of the ports is taken")
     assert not listens(free)
 
@@ -72,17 +77,14 @@ def test_nothing_starts_when_a_port_is_taken(tmp_path: Path) -> None:
 def test_a_service_that_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.flows.serving import services
-
-    monkeypatch.setattr(services, "STOP_SECONDS", 0.5)
+    monkeypatch.setattr(looked_after, "STOP_SECONDS", 0.5)
     (port,) = free_ports(1)
     program = (
         "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         f"subprocess.run([sys.executable, '-m', 'http.server', '{port}', '--bind', '127.0.0.1'])"
     )
-    stubborn = Service("stubborn", (sys.executable, "-c", program), ENVIRONMENT, tmp_path, port,
-                       health="/")  # fmt: skip
-    with running([stubborn], print):
+    stubborn = Service("stubborn", (sys.executable, "-c", program), port)
+    with running([stubborn], tmp_path):
         assert listens(port)
     for _ in range(50):
         if not listens(port):

@@ -135,6 +135,25 @@ def test_addresses_that_make_no_sense_do_not_answer(
     assert url in chosen.remark
 
 
+def test_a_server_that_speaks_something_else_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def speak() -> None:
+            for _ in range(2):
+                connection, _ = other.accept()
+                connection.sendall(b"-ERR unknown command\r\n")
+                connection.close()
+
+        speaking = threading.Thread(target=speak)
+        speaking.start()
+        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{other.getsockname()[1]}/api")
+        assert "does not answer" in runner.choose_runner().remark
+        socket.create_connection(other.getsockname()).close()
+        speaking.join()
+
+
 def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
