@@ -45,15 +45,10 @@ class PrefectListener(progress.Progress):
         self.total: int | None = None
         self.done = 0
         self.updated = time.monotonic()
-        self.artifact: Any = None
         self.answers = True
-        if self.shares:
-            self.artifact = self._told(
-                create_progress_artifact,
-                0.0,
-                key=f"{self.kind}-progress",
-                description="how far the run is",
-            )
+        what = "how far the run is"
+        make = create_progress_artifact
+        self.bar = self._told(make, 0.0, f"{self.kind}-progress", what) if self.shares else None
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
         self.total, self.done = total, 0
@@ -62,17 +57,18 @@ class PrefectListener(progress.Progress):
     def step_advanced(self, name: str, amount: int) -> None:
         with self.lock:
             self.done += amount
-            self._show(name, self.done)
+            self._advance(name)
 
     def merging(self, at: TrainingProgress) -> None:
         with self.lock:
-            if self._show(LEARN_MERGES.name, at.merges_done):
+            self.done = at.merges_done
+            if self._advance(LEARN_MERGES.name):
                 self.logger.info(progress.describe_merging(at))
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
         with self.lock:
             self.percent += self.shares.get(name, 0.0)
-            self._update(self.percent)
+            self._show(self.percent)
         self.logger.info(progress.step_line(name, seconds, outcome))
 
     def note(self, text: str) -> None:
@@ -81,7 +77,7 @@ class PrefectListener(progress.Progress):
     def summary(self, title: str, markdown: str) -> None:
         what = f"what came of it: {title}"
         self._told(create_markdown_artifact, markdown, key=f"{self.kind}-summary", description=what)
-        self._update(100.0)
+        self._show(100.0)
 
     def compared(self, title: str, markdown: str) -> None:
         what = f"{title} beside the champion"
@@ -92,24 +88,22 @@ class PrefectListener(progress.Progress):
         if remark := tell(DRIFT_DETECTED, name, event, alias=alias):
             self.note(remark)
 
-    def _show(self, name: str, done: int) -> bool:
-        """Update the artifact unless that was done a moment ago: one update costs about 40 ms."""
-        now = time.monotonic()
-        if not self.total or now - self.updated < SECONDS_BETWEEN_UPDATES:
-            return False
-        self._update(self.percent + self.shares.get(name, 0.0) * min(done / self.total, 1.0))
-        return True
-
-    def _update(self, percent: float) -> None:
-        self.updated = time.monotonic()
-        if self.artifact is not None:
-            self._told(update_progress_artifact, self.artifact, min(percent, 100.0))
-
     def name_run(self, name: str) -> None:
         """Call the flow run something else from now on."""
-        context = FlowRunContext.get()
-        if context is not None and context.flow_run is not None:
-            self._told(_rename, context.flow_run.id, name)
+        self._told(_rename, name)
+
+    def _advance(self, name: str) -> bool:
+        """Show the part of a step, unless that was done a moment ago: it takes about 40 ms."""
+        if not self.total or time.monotonic() - self.updated < SECONDS_BETWEEN_UPDATES:
+            return False
+        part = min(self.done / self.total, 1.0)
+        self._show(self.percent + self.shares.get(name, 0.0) * part)
+        return True
+
+    def _show(self, percent: float) -> None:
+        self.updated = time.monotonic()
+        if self.bar is not None:
+            self._told(update_progress_artifact, self.bar, min(percent, 100.0))
 
     def _told(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Tell the server something that no run depends on; None where that failed.
@@ -127,9 +121,11 @@ class PrefectListener(progress.Progress):
             return None
 
 
-def _rename(flow_run_id: Any, name: str) -> None:
-    with get_client(sync_client=True) as client:
-        client.update_flow_run(flow_run_id, name=name)
+def _rename(name: str) -> None:
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(context.flow_run.id, name=name)
 
 
 def runs_unattended() -> bool:

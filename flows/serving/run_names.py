@@ -11,8 +11,6 @@ from bpeline.flows.wording import counted
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import BpelineError
 
-_WILDCARDS = set("*?[")
-
 
 def training(parameters: Mapping[str, Any], reference: str = "") -> str:
     """``news-32000 from corpus/ (3 files)``, then ``news/3 (32000) from corpus/ (3 files)``."""
@@ -23,8 +21,8 @@ def training(parameters: Mapping[str, Any], reference: str = "") -> str:
 
 def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
     """``news@champion beside new/ (3 files)``, then ``news/3 (champion): no drift, beside …``."""
-    beside = f"beside {corpus([*parameters['paths'], *parameters['sources']])}"
-    return f"{outcome}, {beside}" if outcome else f"{_watched(parameters)} {beside}"
+    watched = f"{outcome}," if outcome else f"{parameters['name']}@{parameters['alias']}"
+    return f"{watched} beside {corpus([*parameters['paths'], *parameters['sources']])}"
 
 
 def encoding(parameters: Mapping[str, Any], reference: str = "") -> str:
@@ -38,26 +36,25 @@ def sweeping(parameters: Mapping[str, Any], outcome: str = "") -> str:
     return f"{asked}: {outcome}" if outcome else asked
 
 
-def _watched(parameters: Mapping[str, Any]) -> str:
-    return f"{parameters['name']}@{parameters['alias']}"
-
-
 def corpus(paths: Sequence[str]) -> str:
     """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``python:stdlib``."""
     if not paths:
         return "nothing"
+    named = paths[0] if _elsewhere(paths[0]) else _end_of(paths[0])
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{_shown(paths[0])}{more}{_number_of_files(paths)}"
+    return f"{named}{more}{_number_of_files(paths)}"
 
 
-def _shown(path: str) -> str:
+def _elsewhere(path: str) -> bool:
+    return path == DEMO or "://" in path
+
+
+def _end_of(path: str) -> str:
     """The end of a path, as far as it tells corpora apart."""
-    if _elsewhere(path):
-        return path
     parent, name = os.path.split(path.rstrip("/"))
     if os.path.isdir(path):
         return f"{name}/"
-    return os.path.join(os.path.basename(parent), name) if set(name) & _WILDCARDS else name
+    return os.path.join(os.path.basename(parent), name) if set(name) & set("*?[") else name
 
 
 def _number_of_files(paths: Sequence[str]) -> str:
@@ -68,7 +65,3 @@ def _number_of_files(paths: Sequence[str]) -> str:
         return f" ({counted(len(find_source_files(sources_of(paths))), 'file')})"
     except (BpelineError, OSError):
         return ""
-
-
-def _elsewhere(path: str) -> bool:
-    return path == DEMO or "://" in path
