@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bpeline.flows.running import tell_alias_moved
+from bpeline.flows.running import tell
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
     from bpeline.registry.gates import Rule
     from bpeline.registry.workspace import Workspace
+
+ALIAS_MOVED = "bpeline.alias.moved"
 
 
 def promote(
@@ -43,6 +45,18 @@ def rollback(
 
 
 def _told(change: AliasChange, say: Callable[[str], object]) -> AliasChange:
-    if remark := tell_alias_moved(change):
-        say(remark)
+    """Tell Prefect that an alias points to another version now; nothing when it stays.
+
+    The event is of the resource ``bpeline.tokenizer.NAME``, which is labelled with the alias.
+    """
+    if change.before != change.number:
+        payload = {
+            "alias": change.alias,
+            "from": change.before,
+            "to": change.number,
+            "reference": str(change.version),
+            "digest": change.version.digest,
+        }
+        if remark := tell(ALIAS_MOVED, change.name, payload, alias=change.alias):
+            say(remark)
     return change

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from . import progress as progress
     from . import runner as runner
     from . import settings as settings
-    from .events import DRIFT_DETECTED as DRIFT_DETECTED
     from .events import tell as tell
-    from .events import tell_alias_moved as tell_alias_moved
     from .progress import Progress as Progress
     from .progress import for_stream as for_stream
     from .progress import listening as listening

@@ -1,4 +1,4 @@
-"""What Prefect's automations are told: an alias was moved, a corpus drifted.
+"""What Prefect's automations are told of tokenizers; who tells what is said where it happens.
 
 An event goes to the server that would run a flow, by Prefect's own client, which knows its keys and
 certificates; where there is no server, nobody waits for events and Prefect is not imported.
@@ -7,39 +7,11 @@ certificates; where there is no server, nobody waits for events and Prefect is n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeline.flows.running import settings
 from bpeline.flows.running.runner import ANSWER_SECONDS, choose_runner
 from bpeline.tokenizer_core.urls import without_secrets
-
-if TYPE_CHECKING:
-    from bpeline.registry.aliases import AliasChange
-
-ALIAS_MOVED = "bpeline.alias.moved"
-DRIFT_DETECTED = "bpeline.drift.detected"
-
-
-def tell_alias_moved(change: AliasChange) -> str:
-    """Tell Prefect that an alias points to another version now; nothing when it stays.
-
-    The event is ``bpeline.alias.moved`` of the resource ``bpeline.tokenizer.NAME``, which is
-    labelled with the alias; its payload says ``alias``, ``from``, ``to`` (numbers), ``reference``
-    (``news/3``) and ``digest``.
-
-    Returns:
-        Why a server that is there did not take it; else empty. The alias is moved in any case.
-    """
-    if change.before == change.number:
-        return ""
-    payload = {
-        "alias": change.alias,
-        "from": change.before,
-        "to": change.number,
-        "reference": str(change.version),
-        "digest": change.version.digest,
-    }
-    return tell(ALIAS_MOVED, change.name, payload, alias=change.alias)
 
 
 def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> str:
@@ -66,7 +38,7 @@ def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> st
     try:
         _send(api, event, resource, dict(payload))
     except Exception as error:  # whatever it is: what the event tells of has been done
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0] or type(error).__name__
         return without_secrets(
             f"the Prefect server at {api} did not take the event {event}: {reason}"
         )

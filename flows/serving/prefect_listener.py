@@ -20,11 +20,12 @@ from prefect.artifacts import (
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
-from bpeline.flows.running import DRIFT_DETECTED, LEARN_MERGES, FlowKind, progress, tell
+from bpeline.flows.running import LEARN_MERGES, FlowKind, progress, tell
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.trainers import TrainingProgress
 
+DRIFT_DETECTED = "bpeline.drift.detected"
 SECONDS_BETWEEN_UPDATES = 2.0
 
 
