@@ -40,6 +40,10 @@ KNOWN_GOOD: dict[str, tuple[str, str | None]] = {
     "click": ("8.1", None),
     "rich": ("13", None),
     "matplotlib": ("3.9", None),
+    "pydantic": ("2.11", None),
+    "httpx": ("0.27", None),
+    "jinja2": ("3.1", None),
+    "markupsafe": ("2.1", None),
 }
 LOWEST_PYTHON = (3, 11)
 SCARCE_BYTES = 1 << 30

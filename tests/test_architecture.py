@@ -21,6 +21,7 @@ from house import (
     homes_of,
     imports,
     is_package,
+    picture,
     room_of,
     text_of,
     tree_of,
@@ -398,3 +399,16 @@ def test_the_index_of_what_tests_share_names_every_file() -> None:
     support = ROOT / "tests/support"
     named = set(re.findall(r"`(\w+\.py)`", (support / "README.md").read_text(encoding="utf-8")))
     assert named == {path.name for path in support.glob("*.py")}
+
+
+def test_the_picture_of_the_architecture_is_that_of_the_code() -> None:
+    drawn = (ROOT / "docs/architecture.svg").read_text(encoding="utf-8")
+    assert drawn == picture(FLOORS), "python tests/support/house.py docs/architecture.svg"
+
+
+def test_what_the_page_on_architecture_names_is_there() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    folders = "|".join([*PACKAGES, "tests", "benchmarks", "docs"])
+    named = set(re.findall(rf"`((?:{folders})/[\w./]+)`", page))
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -9,6 +9,7 @@ they have folders.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -131,3 +132,80 @@ def circles(edges: set[tuple[str, str]]) -> list[list[str]]:
         if node not in number:
             visit(node)
     return sorted(found)
+
+
+Floors = dict[str, tuple[tuple[str, ...], ...]]
+
+_WIDTH, _BOX, _GAP, _LEFT, _COLUMN = 1180, 26, 6, 14, 380
+
+
+def picture(floors: Floors) -> str:
+    """The packages side by side as SVG, the roof on top; each room with how many others use it."""
+    users: dict[str, set[str]] = {}
+    for one in imports():
+        here, there = one.rooms
+        if here != there:
+            users.setdefault(there, set()).add(here)
+    parts, heights = [], []
+    for number, package in enumerate(reversed(PACKAGES)):
+        left, top = _LEFT + number * (_COLUMN + 10), 44
+        parts.append(f'<text class="package" x="{left}" y="28">{package}</text>')
+        for floor in reversed(floors[package]):
+            top = _floor(parts, floor, package, users, left, top) + _GAP
+        heights.append(top)
+    height = max(heights) + 10
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="{_WIDTH}" font-family="sans-serif" font-size="12">\n'
+        "<style>.package{font-size:17px;font-weight:bold}.room{fill:#eef2f7;stroke:#8aa0b8}"
+        ".used{fill:#5b6b7c;font-size:10px}text{fill:#1d2733}"
+        "rect.floor{fill:none;stroke:#d5dde6}</style>\n"
+        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def _floor(
+    parts: list[str],
+    floor: tuple[str, ...],
+    package: str,
+    users: dict[str, set[str]],
+    left: int,
+    top: int,
+) -> int:
+    """Draw one floor, in as many rows as it takes; where it ends."""
+    at, row = left + 6, top + 4
+    for room in floor:
+        used = f"{len(users.get(f'{package}.{room}', ()))}"
+        width = round(7.1 * len(room) + 7 * len(used) + 26)
+        if at + width > left + _COLUMN - 6:
+            at, row = left + 6, row + _BOX + 4
+        parts.append(
+            f'<rect class="room" x="{at}" y="{row}" width="{width}" height="{_BOX}" rx="4"/>'
+            f'<text x="{at + 7}" y="{row + 17}">{room}</text>'
+            f'<text class="used" x="{at + width - 7}" y="{row + 17}" '
+            f'text-anchor="end">{used}</text>'
+        )
+        at += width + 6
+    end = row + _BOX + 4
+    parts.append(
+        f'<rect class="floor" x="{left}" y="{top}" width="{_COLUMN}" height="{end - top}" rx="5"/>'
+    )
+    return end
+
+
+def main() -> None:
+    """Draw the floors that tests/test_architecture.py lists."""
+    assigned = {
+        target.id: node.value
+        for node in tree_of(ROOT / "tests/test_architecture.py").body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    Path(sys.argv[1]).write_text(picture(ast.literal_eval(assigned["FLOORS"])), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
