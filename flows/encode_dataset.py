@@ -2,110 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bpeline.flows.requests import DatasetRequest, asks, with_demo
-from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, step, tries
-from bpeline.flows.wording import counted, megabytes
-from bpeline.registry.loading import ResolvedVersion, load_tokenizer, resolve
+from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, tries
+from bpeline.flows.steps import EncodedDataset, encode, record
+from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import CorpusInput, DatasetRecord
 from bpeline.registry.references import parse_registered, split_size
-from bpeline.registry.token_parquet import PARQUET
-from bpeline.registry.tracking import run_link
-from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
-from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import UnknownVersion
-from bpeline.tokenizer_core.formats import MANIFEST
-from bpeline.tokenizer_core.shards import read_manifest, sha256_of
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedDataset:
-    """A dataset as token shards.
-
-    Attributes:
-        reference: the version whose ids they hold (``news/3``, ``news/3:8000``).
-        digest, vocab_size: of its tokenizer.
-        output: the directory of the shards.
-        manifest_digest: SHA-256 of their manifest.
-        documents, tokens, bytes, shards: what they hold; bytes of documents.
-        encoded_bytes, encoded_tokens: of the shards that this run wrote; the others were there.
-        seconds: that encoding took, finding and verifying those that were there included.
-        link: the run in the MLflow UI.
-        newly_recorded: False when nothing had changed since an earlier run, whose link this is.
-    """
-
-    reference: str
-    digest: str
-    vocab_size: int
-    output: str
-    manifest_digest: str
-    documents: int
-    tokens: int
-    bytes: int
-    shards: int
-    encoded_bytes: int
-    encoded_tokens: int
-    seconds: float
-    link: str = ""
-    newly_recorded: bool = True
-
-    @property
-    def outcome(self) -> str:
-        said = f"{counted(self.tokens, 'token')} of {counted(self.documents, 'document')}"
-        if not self.encoded_bytes:
-            return f"{said}, all encoded before"
-        kept = self.bytes - self.encoded_bytes
-        return said + (f", {megabytes(kept)} of them encoded before" if kept else "")
-
-    def metrics(self) -> dict[str, float]:
-        """What MLflow shows; how fast it was only where something was encoded."""
-        found: dict[str, float] = {
-            "dataset/documents": self.documents,
-            "dataset/tokens": self.tokens,
-            "dataset/bytes": self.bytes,
-            "dataset/shards": self.shards,
-            "encode/bytes": self.encoded_bytes,
-            "encode/seconds": self.seconds,
-        }
-        if self.tokens:
-            found["dataset/bytes_per_token"] = self.bytes / self.tokens
-        if self.encoded_bytes:
-            found["encode/megabytes_per_second"] = self.encoded_bytes / 1e6 / self.seconds
-            found["encode/tokens_per_second"] = self.encoded_tokens / self.seconds
-        return found
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
-    def as_markdown(self) -> str:
-        """What it is and how fast it went, for Prefect and MLflow."""
-        speed = "nothing was encoded: neither files nor version had changed"
-        if self.encoded_bytes:
-            speed = (
-                f"{megabytes(self.encoded_bytes)} in {self.seconds:.1f} s: "
-                f"{self.encoded_bytes / 1e6 / self.seconds:,.1f} MB/s, "
-                f"{self.encoded_tokens / self.seconds:,.0f} tokens/s"
-            )
-        rows = {
-            "tokenizer": f"{self.reference} ({self.digest})",
-            "dataset": f"{counted(self.documents, 'document')}, {megabytes(self.bytes)}",
-            "tokens": f"{self.tokens:,} in {counted(self.shards, 'shard')}",
-            "encoded": speed,
-            "shards": f"`{self.output}`",
-            "manifest": f"SHA-256 {self.manifest_digest}",
-        }
-        if self.link:
-            rows["MLflow"] = self.link
-        lines = [f"# Tokens of {self.reference}", "", "| | |", "|---|---|"]
-        return "\n".join([*lines, *(f"| {key} | {value} |" for key, value in rows.items())]) + "\n"
 
 
 @asks(DatasetRequest)
@@ -149,110 +55,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
             encoded = encode(exact, sources, place, asked, registry.workspace)
             said.append(encoded.outcome)
     with progress.telling(RECORD) as said:
-        recorded = record(encoded, version, paths, asked, registry.workspace)
+        recorded = record(encoded, version, paths, asked, registry)
         said.append(recorded.link if recorded.newly_recorded else "recorded before")
     progress.current().summary(recorded.reference, recorded.as_markdown())
     return recorded
-
-
-@step(ENCODE)
-def encode(
-    reference: str,
-    paths: Sequence[str],
-    place: Path,
-    asked: Mapping[str, Any],
-    workspace: Workspace,
-) -> EncodedDataset:
-    """Write the shards that are not there yet, in parallel, each published when it is complete.
-
-    Raises:
-        CorpusChanged: files were written to while they were read; trying again reads them anew.
-        BpelineError: as for `Tokenizer.encode_files`.
-    """
-    tokenizer = load_tokenizer(reference, workspace)
-    options = dict(asked)
-    if options["format"] == "parquet":
-        options["format"] = PARQUET
-    listener = progress.current()
-    begin = time.perf_counter()
-    before = _written_at(place)
-    shards = tokenizer.encode_files(
-        list(paths),
-        place,
-        on_progress=lambda amount: listener.step_advanced(ENCODE.name, amount),
-        **options,
-    )
-    seconds = time.perf_counter() - begin
-    now = _written_at(place)
-    new = [one for one in shards.records if now[one.name] != before.get(one.name)]
-    counts = shards.manifest
-    return EncodedDataset(
-        reference=reference,
-        digest=tokenizer.digest,
-        vocab_size=tokenizer.vocab_size,
-        output=str(place),
-        manifest_digest=sha256_of(place / MANIFEST),
-        documents=counts["documents"],
-        tokens=counts["tokens"],
-        bytes=counts["bytes"],
-        shards=len(shards.records),
-        encoded_bytes=sum(one.bytes for one in new),
-        encoded_tokens=sum(one.tokens for one in new),
-        seconds=seconds,
-    )
-
-
-def _written_at(place: Path) -> dict[str, int]:
-    """When the record of each shard was written, in nanoseconds."""
-    return {path.stem: path.stat().st_mtime_ns for path in place.glob("shard-*.json")}
-
-
-@step(RECORD)
-def record(
-    encoded: EncodedDataset,
-    version: ResolvedVersion,
-    paths: Sequence[str],
-    asked: Mapping[str, Any],
-    workspace: Workspace,
-) -> EncodedDataset:
-    """Tell MLflow, unless it knows: nothing was encoded, and a run shows this very manifest.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer; the shards stay.
-    """
-    registry = open_registry(workspace)
-    run = None
-    if not encoded.encoded_bytes:
-        run = registry.tracker.dataset_run(version.name, encoded.manifest_digest, encoded.output)
-    known = run is not None
-    if run is None:
-        run = registry.tracker.record_dataset(_as_record(encoded, version, paths, asked))
-    base = registry.tracker.settings.ui
-    link = run_link(base, run.experiment_id, run.run_id)
-    return replace(encoded, link=link, newly_recorded=not known)
-
-
-def _as_record(
-    encoded: EncodedDataset,
-    version: ResolvedVersion,
-    paths: Sequence[str],
-    asked: Mapping[str, Any],
-) -> DatasetRecord:
-    place = Path(encoded.output)
-    shards = read_manifest(place)["shards"]
-    ids = digest_of([file["sha256"] for shard in shards for file in shard["files"]])
-    given = {key: value for key, value in asked.items() if value is not None}
-    return DatasetRecord(
-        name=version.name,
-        version=encoded.reference,
-        digest=version.digest,
-        manifest=place / MANIFEST,
-        manifest_digest=encoded.manifest_digest,
-        output=encoded.output,
-        step=encoded.vocab_size,
-        params={"reference": encoded.reference, "paths": ", ".join(paths), **given},
-        metrics=encoded.metrics(),
-        # Its tokens tell one text from another, and files are not read a second time.
-        source=CorpusInput(Path(paths[0]).name or paths[0], ", ".join(paths), ids, "encoding"),
-        note=encoded.as_markdown(),
-    )

@@ -8,6 +8,10 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .drift_report import DriftReport as DriftReport
+    from .measuring import check_slices as check_slices
+    from .measuring import gathered as gathered
+    from .measuring import measure_drift as measure_drift
+    from .measuring import too_little as too_little
     from .new_text import CountedSlice as CountedSlice
     from .new_text import NewText as NewText
     from .new_text import combine_slices as combine_slices

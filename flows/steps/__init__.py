@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .counting import CountedCorpus as CountedCorpus
     from .counting import count_chunks as count_chunks
     from .counting import count_words as count_words
+    from .dataset_encoding import EncodedDataset as EncodedDataset
+    from .dataset_encoding import encode as encode
+    from .dataset_encoding import record as record
     from .evaluating import Evaluated as Evaluated
     from .evaluating import evaluate as evaluate
     from .evaluation_metrics import curves_of as curves_of

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bpeline.flows.encode_dataset import EncodedDataset, encode_dataset
+from bpeline.flows.encode_dataset import encode_dataset
+from bpeline.flows.steps.dataset_encoding import EncodedDataset
 from bpeline.registry import load_tokenizer, open_registry
 from bpeline.tokenizer_core.errors import (
     InvalidOption,

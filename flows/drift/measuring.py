@@ -1,0 +1,118 @@
+"""New text counted, sampled and measured beside what is known of a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bpeline.flows.drift.new_text import CountedSlice, NewText, combine_slices, sample_slices
+from bpeline.flows.drift.own_text import KnownText, own_request, own_texts
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    MEASURE_DRIFT,
+    PLAN_CHUNKS,
+    RECALL_VERSION,
+    SAMPLE_TEXT,
+    WATCH_DRIFT,
+    progress,
+    step,
+    telling,
+    tries,
+)
+from bpeline.flows.steps import count_words, plan_chunks
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.opening import Registry
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import ALL, TextDrift, TextSample, drift_of
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from bpeline.registry.gates import Rule
+
+
+def gathered(
+    text: NewText,
+    lineage: Lineage,
+    tokenizer: Tokenizer,
+    registry: Registry,
+    workers: int | None,
+) -> tuple[dict[str, CountedSlice], dict[str, TextSample], dict[str, KnownText], list[str]]:
+    """Count and sample the new text, and find what is known of the version's own."""
+    workspace = registry.workspace
+    request = own_request(lineage, tokenizer, text.paths)
+    if workers is not None:
+        request = request.model_copy(update={"workers": workers})
+    for one in tries(WATCH_DRIFT, progress.current().note):
+        with one:
+            with telling(PLAN_CHUNKS) as said:
+                plan = plan_chunks(request, registry)
+                said.append(plan.outcome)
+            with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+                corpus = count_words(plan, request, registry)
+                said.append(corpus.outcome)
+            with telling(COMBINE_COUNTS) as said:
+                counts = combine_slices(text, plan, corpus, request, workspace)
+                said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
+    with telling(SAMPLE_TEXT) as said:
+        samples = sample_slices(counts, request)
+        said.append(f"{counted(samples[ALL].documents, 'document')}, "
+                    f"{megabytes(samples[ALL].bytes)}")  # fmt: skip
+    with telling(RECALL_VERSION) as said:
+        known, notes = own_texts(lineage, request.evaluation_reading, list(counts))
+        said.append(f"{counted(known[ALL].documents, 'document')} of its own, "
+                    f"{megabytes(known[ALL].bytes)}")  # fmt: skip
+    return counts, samples, known, notes
+
+
+@step(MEASURE_DRIFT)
+def measure_drift(
+    counts: Mapping[str, CountedSlice],
+    samples: Mapping[str, TextSample],
+    known: Mapping[str, KnownText],
+    tokenizer: Tokenizer,
+    registry: Registry,
+) -> dict[str, TextDrift]:
+    """Measure every slice."""
+    store = WordCountStore(registry.workspace)
+    return {
+        name: drift_of(
+            tokenizer, known[name].text, store.open_table(one.table), one.bytes, samples[name]
+        )
+        for name, one in counts.items()
+    }
+
+
+def too_little(
+    measured: Mapping[str, TextDrift],
+    known: Mapping[str, KnownText],
+    least_documents: int,
+    least_bytes: int,
+) -> dict[str, str]:
+    """slice → why nothing can be concluded of it."""
+    found = {}
+    for name, one in measured.items():
+        own = known[name]
+        if one.documents < least_documents or one.bytes < least_bytes:
+            whose, documents, size = "new text", one.documents, one.bytes
+        elif own.origin and (own.documents < least_documents or own.bytes < least_bytes):
+            whose, documents, size = "the version's own text", own.documents, own.bytes
+        else:
+            continue
+        found[name] = (
+            f"{counted(documents, 'document')}, {megabytes(size)} of {whose}; something can be "
+            f"said from {least_documents} and {megabytes(least_bytes)} on"
+        )
+    return found
+
+
+def check_slices(rules: Sequence[Rule], slices: list[str], path: str) -> None:
+    for rule in rules:
+        if rule.slice not in slices:
+            raise InvalidOption(
+                f"{path} has a rule for the slice {rule.slice}, which no text belongs to",
+                f"slices of this text are {', '.join(slices)}",
+                "name its text: `--source 'NAME=FILES'`",
+            )
