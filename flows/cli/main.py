@@ -12,33 +12,12 @@ import os
 import signal
 import sys
 import warnings
+from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
 import click
 
-from bpeline.flows.cli.aliases import history, promote, rollback
-from bpeline.flows.cli.compare import compare
-from bpeline.flows.cli.compress import compress, expand
-from bpeline.flows.cli.count import count
-from bpeline.flows.cli.decode import decode
-from bpeline.flows.cli.doctor import doctor
-from bpeline.flows.cli.drift import drift
-from bpeline.flows.cli.encode import encode
-from bpeline.flows.cli.explain import explain
-from bpeline.flows.cli.export import export
-from bpeline.flows.cli.extend import extend
-from bpeline.flows.cli.gc import gc
-from bpeline.flows.cli.mixtures import mixtures
-from bpeline.flows.cli.prune import prune
-from bpeline.flows.cli.report import report
-from bpeline.flows.cli.server import deploy, server
-from bpeline.flows.cli.steps import steps
-from bpeline.flows.cli.sweep import sweep
-from bpeline.flows.cli.train import resume, train
-from bpeline.flows.cli.ui import ui
-from bpeline.flows.cli.verify import verify
-from bpeline.flows.cli.versions import show, versions
 from bpeline.flows.running import Terminated, terminable
 from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
 
@@ -47,8 +26,46 @@ DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 
 
+# File of this room → its commands; imported when one is asked for.
+COMMANDS = {
+    "aliases": ("promote", "rollback", "history"),
+    "compare": ("compare",),
+    "compress": ("compress", "expand"),
+    "count": ("count",),
+    "decode": ("decode",),
+    "doctor": ("doctor",),
+    "drift": ("drift",),
+    "encode": ("encode",),
+    "explain": ("explain",),
+    "export": ("export",),
+    "extend": ("extend",),
+    "gc": ("gc",),
+    "mixtures": ("mixtures",),
+    "prune": ("prune",),
+    "report": ("report",),
+    "server": ("server", "deploy"),
+    "steps": ("steps",),
+    "sweep": ("sweep",),
+    "train": ("train", "resume"),
+    "ui": ("ui",),
+    "verify": ("verify",),
+    "versions": ("versions", "show"),
+}
+FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
+
+
 class Commands(click.Group):
     """A group that turns our errors into three lines on stderr, without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(FILE_OF)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in FILE_OF:
+            return None
+        file = import_module(f"bpeline.flows.cli.{FILE_OF[cmd_name]}")
+        command: click.Command = getattr(file, cmd_name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -141,39 +158,6 @@ def say_version(context: click.Context) -> None:
 )
 def cli() -> None:
     """Turn text corpora into registered, comparable, reproducible tokenizers."""
-
-
-for command in (
-    train,
-    resume,
-    extend,
-    sweep,
-    mixtures,
-    versions,
-    show,
-    report,
-    compare,
-    verify,
-    drift,
-    promote,
-    rollback,
-    history,
-    encode,
-    decode,
-    count,
-    explain,
-    export,
-    prune,
-    compress,
-    expand,
-    steps,
-    ui,
-    server,
-    deploy,
-    gc,
-    doctor,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

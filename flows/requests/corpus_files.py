@@ -24,8 +24,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bpeline.flows.requests.source_spelling import NamedSource, SourceKind, is_file
-from bpeline.tokenizer_core.counting import millionths, weights_at
+from bpeline.flows.requests.source_spelling import (
+    NamedSource,
+    SourceKind,
+    check_weight,
+    is_file,
+)
 from bpeline.tokenizer_core.errors import InvalidOption
 
 CORPUS = SourceKind(
@@ -80,7 +84,7 @@ def with_weights(
                 f"the sources are {', '.join(names)}",
                 f"type `--weights {names[0]}=2`",
             )
-        millionths(weight)
+        check_weight(weight)
     return tuple(replace(one, weight=weights.get(one.name, one.weight)) for one in sources)
 
 
@@ -90,6 +94,8 @@ def check_temperature(temperature: float, sources: Sequence[NamedSource]) -> Non
     Raises:
         InvalidOption: such a temperature.
     """
+    from bpeline.tokenizer_core.counting import weights_at
+
     weights_at([], [], temperature)
     if temperature != 1 and len(sources) < 2:
         raise InvalidOption(

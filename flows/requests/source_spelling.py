@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files
-from bpeline.tokenizer_core.counting import millionths
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL
 from bpeline.tokenizer_core.urls import absolute_name, is_url
@@ -114,7 +113,7 @@ class SourceKind:
         labels: dict[str, Any] = dict(one.split("=") for one in matched["labels"].split(":")[1:])
         if "weight" in labels:
             labels["weight"] = float(labels["weight"])
-            millionths(labels["weight"])
+            check_weight(labels["weight"])
         return NamedSource(matched["name"], (matched["files"],), **labels)
 
     def from_file(self, path: Path, others: Iterable[str]) -> tuple[list[NamedSource], Any]:
@@ -186,7 +185,7 @@ class SourceKind:
         weight = labels.pop("weight", 1.0)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             raise self.unusable(path, f"the weight of {table['name']!r} is {weight!r}")
-        millionths(weight)
+        check_weight(weight)
         texts = {"name": table["name"], **labels}
         if not all(
             isinstance(text, str) and re.fullmatch(_VALUES.get(label, _WORD), text)
@@ -209,3 +208,10 @@ def is_file(spelling: str) -> bool:
 def decimal(weight: float) -> str:
     """A weight as people type it: ``2``, ``0.5``, ``0.000001``."""
     return f"{weight:.6f}".rstrip("0").rstrip(".")
+
+
+def check_weight(weight: float) -> None:
+    """Refuse a weight that counts cannot have; NumPy is loaded when there is one."""
+    from bpeline.tokenizer_core.counting import millionths
+
+    millionths(weight)

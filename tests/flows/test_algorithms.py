@@ -14,6 +14,7 @@ from click.testing import Result
 from segmented_texts import CHINESE, text_of
 
 from bpeline import flows
+from bpeline.flows.running import EVALUATE, StepKind
 from bpeline.flows.steps.runs import TrainingRun
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer, count_words
@@ -142,10 +143,10 @@ def test_a_training_goes_on_behind_the_step_it_finished(
                "--vocab-size", "400"]  # fmt: skip
     begun = TrainingRun.step
 
-    def killed_at_evaluation(run: TrainingRun, name: str, *more: object) -> object:
-        if name == "evaluate":
+    def killed_at_evaluation(run: TrainingRun, kind: StepKind, *more: object) -> object:
+        if kind == EVALUATE:
             raise KeyboardInterrupt
-        return begun(run, name, *more)  # type: ignore[arg-type]
+        return begun(run, kind, *more)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(TrainingRun, "step", killed_at_evaluation)

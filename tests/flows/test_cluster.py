@@ -248,7 +248,7 @@ def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -
     workspace = Workspace.open(root)
     with working(engine, 2, workspace.temporary) as at_work, progress.listening(heard):
         plan = plan_reading(find_source_files([Source(str(folder))]), {}, at_work)
-        corpus = count_chunks(plan, workspace, request)
+        corpus = count_chunks(plan, request, workspace)
         words = add_up(corpus, request, workspace)
     assert list(workspace.temporary.iterdir()) == []
     return words.table, placed_shards(corpus), words.seen, WordCountStore(workspace), corpus
@@ -342,6 +342,7 @@ def test_token_shards_are_the_same_byte_for_byte(
 SLOWLY = r"\p{L}+(?=\s)|\p{L}+|\s+|[^\s\p{L}]+"  # without a kernel: looks ahead
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     tmp_path: Path, english_and_code: str, bpeline: Callable[..., Result]

@@ -16,7 +16,8 @@ import pytest
 from click.testing import Result
 
 from bpeline import flows
-from bpeline.flows.cli.main import cli
+from bpeline.flows.cli.main import FILE_OF
+from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
@@ -33,7 +34,7 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return folder_after({"corpus.txt": english_and_code[:60_000]}, [(*train, 300), (*train, 400)])
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands))
+@pytest.mark.parametrize("name", sorted(FILE_OF))
 def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> None:
     shown = bpeline(name, "--help")
     assert shown.exit_code == 0
@@ -41,7 +42,7 @@ def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> 
 
 
 def test_the_options_of_train_are_those_of_the_flow() -> None:
-    options = {option.name: option for option in cli.commands["train"].params}
+    options = {option.name: option for option in train.params}
     signature = inspect.signature(train_tokenizer).parameters
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)

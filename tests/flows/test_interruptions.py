@@ -127,6 +127,7 @@ def test_every_algorithm_continues_where_it_was_killed(
     assert first.vocab == second.vocab
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_killed_while_merging_resume_continues(
     corpus: Path, tmp_path: Path, bpeline: Command
@@ -151,6 +152,7 @@ def test_killed_while_merging_resume_continues(
     assert "is finished" in finished.stderr
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_killed_while_counting_no_chunk_is_counted_twice(
     corpus: Path, tmp_path: Path, bpeline: Command

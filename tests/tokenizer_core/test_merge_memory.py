@@ -68,6 +68,7 @@ print(json.dumps(peaks))
 """
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's peak marks")
 def test_merging_takes_at_most_forty_bytes_per_symbol() -> None:

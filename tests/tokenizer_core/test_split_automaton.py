@@ -97,6 +97,7 @@ def assert_alike(pattern: str, automaton: SplitAutomaton, texts: list[str]) -> N
     assert marked(texts, automaton, with_gaps=False) == (expected[0], [])
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_regexes_find_what_regex_finds(seed: int) -> None:
     generator = random.Random(seed)

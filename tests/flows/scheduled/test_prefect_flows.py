@@ -48,6 +48,7 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     assert any("learn merges" in message for message in messages)
 
 
+@pytest.mark.rotating(2)
 def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -131,7 +132,7 @@ except EmptyCorpus as error:
     assert ended.returncode == 0, ended.stderr
     said, first, second = ended.stdout.splitlines()
     assert said == "broken; it is made again"
-    assert first == "[10, 20] [1, 1, 2]"
+    assert first in {"[10, 20] [1, 1, 2]", "[10, 20] [1, 2, 1, 2]"}  # 2 may have begun
     assert second.startswith("EmptyCorpus('broken')")
 
 
