@@ -66,6 +66,7 @@ def done(*command: str, folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 def test_it_holds_one_name_and_everything_below_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -80,6 +81,7 @@ def test_it_holds_one_name_and_everything_below_it(wheel: Path) -> None:
     assert sources | data <= names
 
 
+@pytest.mark.slow
 def test_it_works_beside_a_project_with_packages_of_the_same_names(
     wheel: Path, tmp_path: Path
 ) -> None:

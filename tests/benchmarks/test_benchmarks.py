@@ -50,6 +50,7 @@ def run(seconds: float, merges: list[tuple[bytes, ...]] | None = None) -> Run:
     return Run(measured, merges or [A])
 
 
+@pytest.mark.slow
 def test_huggingface_learns_what_we_learn_in_processes_of_their_own(corpus: Path) -> None:
     from benchmarks.__main__ import compare
 
@@ -91,6 +92,7 @@ def naive_merges_by_value(words: dict[bytes, int], wanted: int) -> list[tuple[by
     return merges
 
 
+@pytest.mark.slow
 def test_documents_are_cut_without_losing_or_splitting_anything(tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
     long = "it's  a\n\n word é of 12 kinds. " * (3 * LONGEST // 29)

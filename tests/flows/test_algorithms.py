@@ -76,6 +76,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_command_line_trains_what_the_library_trains(
     case: str, corpus: Path, bpeline: Command, tmp_path: Path
@@ -119,6 +120,7 @@ def test_the_command_line_trains_what_the_library_trains(
         assert len(read.encode(text)) == len(expected.encode(text))
 
 
+@pytest.mark.slow
 def test_versions_of_two_algorithms_are_compared(corpus: Path, bpeline: Command) -> None:
     begin = ["train", "corpus", "--name", "news", "--held-out", "0"]
     for options in (
@@ -136,6 +138,7 @@ def test_versions_of_two_algorithms_are_compared(corpus: Path, bpeline: Command)
         assert json.loads(compared.stdout)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_behind_the_step_it_finished(
     corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +224,7 @@ def test_the_examples_of_the_documentation_run(corpus: Path, bpeline: Command) -
             assert shown.exit_code == 0, shown.output
 
 
+@pytest.mark.slow
 def test_files_are_encoded_sentence_by_sentence(
     corpus: Path, bpeline: Command, tmp_path: Path
 ) -> None:

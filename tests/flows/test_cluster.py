@@ -93,6 +93,7 @@ class Heard(progress.Progress):
 # ---- parcels -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_come_in_order_from_several_processes_with_their_progress(
     engine: DaskEngine,
 ) -> None:
@@ -107,11 +108,13 @@ def test_results_come_in_order_from_several_processes_with_their_progress(
     assert engine.parcels(10**9) == 8 * WORKERS
 
 
+@pytest.mark.slow
 def test_a_function_that_is_no_step_is_mapped_too(engine: DaskEngine) -> None:
     assert engine.mapper(cluster_steps.square, range(5), "square", str) == [0, 1, 4, 9, 16]
     assert engine.mapper(cluster_steps.square, [], "square", str) == []
 
 
+@pytest.mark.slow
 def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
     engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -146,6 +149,7 @@ def test_workers_with_another_program_are_refused_before_they_count(
         mapped(engine, cluster_steps.tell, [1])
 
 
+@pytest.mark.slow
 def test_workers_that_join_later_are_prepared_too(
     cluster: Any, engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -172,6 +176,7 @@ def test_parcels_of_a_worker_that_dies_are_done_by_others(
     assert len(list(tmp_path.glob("[0-9]"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
     with pytest.raises(WorkerLost, match="4 workers died one after the other at item 7") as error:
@@ -179,6 +184,7 @@ def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
     assert "--table-memory" in error.value.next_step
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine) -> None:
     engine._patience = 1.0
     leave = Heard(at_first=lambda: cluster.scale(0))
@@ -254,6 +260,7 @@ def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -
     return words.table, placed_shards(corpus), words.seen, WordCountStore(workspace), corpus
 
 
+@pytest.mark.slow
 def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     cluster: Any,
     engine: DaskEngine,
@@ -286,6 +293,7 @@ def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     assert again[4].reused == len(places)
 
 
+@pytest.mark.slow
 def test_words_fall_into_partitions_evenly_and_always_the_same() -> None:
     words = WordCounts.from_mapping({b"word %d" % number: 1 for number in range(4000)})
     found = partitions.partition_of(words, 4)
@@ -301,6 +309,7 @@ def tokenizer(english_and_code: str) -> Tokenizer:
     return train_bpe(WordCounts.from_mapping(words), 600, special_tokens=[END])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["bin", "parquet"])
 def test_token_shards_are_the_same_byte_for_byte(
     format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path

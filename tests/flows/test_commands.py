@@ -58,6 +58,7 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
         assert f"{name}: {said}" in (train_tokenizer.__doc__ or "")
 
 
+@pytest.mark.slow
 def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None:
     shown = bpeline("versions")
     assert shown.exit_code == 0
@@ -70,6 +71,7 @@ def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None
     assert bpeline("versions", "other").stdout.startswith("no version of other")
 
 
+@pytest.mark.slow
 def test_show_tells_everything_about_a_version(here: Path, bpeline: Command) -> None:
     details = json.loads(bpeline("show", "news@candidate", "--json").stdout)
     tokenizer = load_tokenizer("news/2")
@@ -122,6 +124,7 @@ def test_an_unknown_id_is_named(here: Path, bpeline: Command) -> None:
     assert "400" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_name", "output"),
     [("hf", "out.json"), ("tiktoken", "out.tiktoken"), ("gpt2", "gpt2"), ("bpeline", "ours")],
@@ -144,6 +147,7 @@ def test_an_unknown_format_is_refused(here: Path, bpeline: Command) -> None:
     assert "tokenmonster" in result.stderr
 
 
+@pytest.mark.slow
 def test_train_prints_json_for_scripts_and_progress_aside(here: Path, bpeline: Command) -> None:
     result = bpeline(
         "train", "corpus.txt", "--name", "news", "--merges", "43", "--json",
@@ -156,6 +160,7 @@ def test_train_prints_json_for_scripts_and_progress_aside(here: Path, bpeline: C
     assert "learn merges" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["versions"]])
 def test_quick_commands_import_nothing_slow(
     arguments: list[str], here: Path, monkeypatch: pytest.MonkeyPatch
@@ -225,6 +230,7 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
         assert probe.connect_ex(("127.0.0.1", port)) != 0, "the server is still there"
 
 
+@pytest.mark.slow
 def test_a_prefect_server_that_is_down_costs_one_line(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +254,7 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     assert ended.stdout.endswith("PREFECT False\n")
 
 
+@pytest.mark.slow
 def test_a_pattern_without_a_kernel_is_named_once(here: Path, bpeline: Command) -> None:
     arguments = ("train", "corpus.txt", "--name", "slow", "--merges", "5", "--json")
     slow = bpeline(*arguments, "--pattern", r"\b\w+|\W")

@@ -32,6 +32,7 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return folder_after(files, [("train", name, *options) for name in ("old.txt", "new.txt")])
 
 
+@pytest.mark.slow
 def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> None:
     answer = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--json")
     assert answer.exit_code == 0, answer.output
@@ -56,6 +57,7 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
     assert worst["cost"] == worst["count"] * (len(worst["second"]) - len(worst["first"]))
 
 
+@pytest.mark.slow
 def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Command) -> None:
     first = load_tokenizer("news/1")
     Tokenizer(
@@ -89,6 +91,7 @@ def test_any_tokenizer_file_can_be_the_other_side(here: Path, bpeline: Command) 
     assert "merges     the same" in shown.stdout
 
 
+@pytest.mark.slow
 def test_named_sources_are_slices_with_figures_and_intervals(here: Path, bpeline: Command) -> None:
     pieces = (here / "fresh.txt").read_text(encoding="utf-8").split("<|end|>")
     halves = {"code": pieces[::2], "text": pieces[1::2]}
@@ -204,6 +207,7 @@ def test_words_of_a_corpus_cannot_become_markup(
     assert not set("\u202e\u2028") & set(page.text)
 
 
+@pytest.mark.slow
 def test_without_files_the_held_out_documents_are_compared(here: Path, bpeline: Command) -> None:
     compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
     metrics = {one["key"]: one["second"] for one in compared["metrics"]}

@@ -123,6 +123,7 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
         assert not any("not judged" in one.said for one in verdicts)
 
 
+@pytest.mark.slow
 def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     place: Path, pieces: list[str]
 ) -> None:
@@ -150,6 +151,7 @@ def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     assert report.slices["all"].new_words[0].count > 200
 
 
+@pytest.mark.slow
 def test_too_little_text_is_no_alarm(place: Path) -> None:
     small = write(place / "new" / "small.txt", other_language(100))
     report = watch_drift("news", [str(small)])
@@ -159,6 +161,7 @@ def test_too_little_text_is_no_alarm(place: Path) -> None:
     assert report.slices["all"].figures[BYTES_PER_TOKEN].new < 2, "it is told all the same"
 
 
+@pytest.mark.slow
 def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     place: Path, trained: Path, pieces: list[str]
 ) -> None:
@@ -190,6 +193,7 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     assert report.origins["docs"] == "recorded when the version was evaluated"
 
 
+@pytest.mark.slow
 def test_an_evaluation_text_that_was_rewritten_since_is_not_measured_again(
     place: Path, trained: Path, pieces: list[str]
 ) -> None:
@@ -213,6 +217,7 @@ def own_bytes_per_token(workspace: Path) -> float:
     return metrics[BYTES_PER_TOKEN]
 
 
+@pytest.mark.slow
 def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str]) -> None:
     texts = {
         "monday": pieces[500:700], "tuesday": pieces[600:800], "wednesday": other_language(100)
@@ -268,6 +273,7 @@ class Listener(progress.Progress):
         self.heard.append(("drifted", str(event["reference"])))
 
 
+@pytest.mark.slow
 def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -> None:
     new = write(place / "new" / "new.txt", pieces[500:900])
     for expected in ("1 chunk", "counts reused: 1 of 1 chunks, nothing read"):
@@ -282,6 +288,7 @@ def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -
     assert (summary.chunks, summary.chunks_reused) == (1, 1)
 
 
+@pytest.mark.slow
 def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: list[str]) -> None:
     same = write(place / "new" / "same.txt", pieces[500:900])
     other = write(place / "new" / "other.txt", other_language(100))
@@ -296,6 +303,7 @@ def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: l
     assert len(event["rules"]) == len(reports[1].broken)
 
 
+@pytest.mark.slow
 def test_a_version_whose_counts_are_gone_still_says_what_it_can(
     place: Path, pieces: list[str]
 ) -> None:
@@ -311,6 +319,7 @@ def test_a_version_whose_counts_are_gone_still_says_what_it_can(
     assert broken_metrics(report) == {BYTES_PER_TOKEN}
 
 
+@pytest.mark.slow
 def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
     place: Path, pieces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +360,7 @@ def test_errors_name_what_is_missing(place: Path) -> None:
         watch_drift("news", ["new/empty.txt"])
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_or_a_page_and_can_fail(
     place: Path, pieces: list[str], bpeline: Command
 ) -> None:
@@ -373,6 +383,7 @@ def test_the_command_prints_json_or_a_page_and_can_fail(
     assert "bpeline drift news@champion" in bpeline("drift", "--help").output
 
 
+@pytest.mark.slow
 def test_compressed_and_json_files_are_sampled_as_plain_ones(
     place: Path, pieces: list[str]
 ) -> None:
@@ -395,6 +406,7 @@ def test_compressed_and_json_files_are_sampled_as_plain_ones(
         assert value == pytest.approx(figures[0][metric], rel=0.2, abs=0.01)
 
 
+@pytest.mark.slow
 def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ def mlflow_run(dataset: EncodedDataset) -> Any:
     return open_registry().tracker._client.get_run(run_id)
 
 
+@pytest.mark.slow
 def test_every_version_has_a_directory_and_a_run_that_says_how_fast_it_was(
     registered: Path,
 ) -> None:
@@ -70,6 +71,7 @@ def test_every_version_has_a_directory_and_a_run_that_says_how_fast_it_was(
     assert file.path == f"dataset/{MANIFEST}"
 
 
+@pytest.mark.slow
 def test_nothing_is_done_for_an_unchanged_dataset_and_version(registered: Path) -> None:
     first = encode_dataset("news/1", [str(registered)])
     files = {path: path.stat().st_mtime_ns for path in Path(first.output).glob("shard-*")}
@@ -81,6 +83,7 @@ def test_nothing_is_done_for_an_unchanged_dataset_and_version(registered: Path) 
     assert "neither files nor version had changed" in again.as_markdown()
 
 
+@pytest.mark.slow
 def test_added_files_are_encoded_and_damaged_shards_made_again(registered: Path) -> None:
     options: dict[str, Any] = {"output": "tokens", "shard_megabytes": 1}
     for name in ("b", "c"):
@@ -99,6 +102,7 @@ def test_added_files_are_encoded_and_damaged_shards_made_again(registered: Path)
     assert 0 < mended.encoded_bytes < mended.bytes
 
 
+@pytest.mark.slow
 def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +125,7 @@ def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
     assert resumed.manifest_digest == whole.manifest_digest
 
 
+@pytest.mark.slow
 def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +145,7 @@ def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     assert "encode/megabytes_per_second" not in mlflow_run(recorded).data.metrics
 
 
+@pytest.mark.slow
 def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: Path) -> None:
     made = encode_dataset("news/1:280", [str(registered)], format="parquet")
     assert made.output.endswith("/tokens/news-1-280")
@@ -147,6 +153,7 @@ def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: P
     assert json.loads((Path(made.output) / MANIFEST).read_text())["shard_format"] == "parquet"
 
 
+@pytest.mark.slow
 def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None:
     documents = ["one document", "another, with <|end|> in it", "the last"]
     path = registered.with_name("dataset.txt")
@@ -157,6 +164,7 @@ def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None
     assert mlflow_run(made).data.params["separator"] == "<|next|>"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
     for reference, paths, error in (
         ("news@nobody", [str(registered)], UnknownVersion),
@@ -168,6 +176,7 @@ def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
             encode_dataset(reference, paths)
 
 
+@pytest.mark.slow
 def test_two_do_not_write_one_directory(registered: Path, tmp_path: Path) -> None:
     with (
         shard_job._alone_in(tmp_path / "tokens" / "news-1"),

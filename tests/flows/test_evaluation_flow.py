@@ -66,6 +66,7 @@ def tokens_of(reference: str, documents: list[str]) -> int:
     return sum(len(load_tokenizer(reference).encode(one)) for one in documents)
 
 
+@pytest.mark.slow
 def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     train: Callable[..., Any], texts: dict[str, list[str]], bpeline: Command, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     assert [[one.step, one.value] for one in history] == record["slices"]["docs"]["curve"]
 
 
+@pytest.mark.slow
 def test_rules_decide_who_becomes_champion(
     train: Callable[..., Any], bpeline: Command, tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_rule_of_a_slice_that_is_not_evaluated_is_refused_before_training(
     assert (ended.exit_code, "slice language:en" in ended.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_sources_come_from_a_file_too(
     bpeline: Command, corpus: Path, texts: dict[str, list[str]], tmp_path: Path
 ) -> None:
@@ -230,6 +233,7 @@ def test_other_files_of_sources_are_refused_by_name(
     assert (ended.exit_code, "sources.toml cannot be used" in ended.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_sweep_measures_every_combination_and_registers_none(
     bpeline: Command, corpus: Path, texts: dict[str, list[str]]
 ) -> None:
@@ -285,6 +289,7 @@ def test_sizes_that_are_none_are_refused(sizes: str, bpeline: Command, corpus: P
     assert ended.stderr.startswith("error: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["char-bpe", "wordpiece", "frequency-bpe"])
 def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorithm: str) -> None:
     options = ["--name", "words", "--algorithm", algorithm]
@@ -307,6 +312,7 @@ def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus:
     assert "nothing to resume" in bpeline("resume").stdout
 
 
+@pytest.mark.slow
 def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     train: Callable[..., Any], bpeline: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -324,6 +330,7 @@ def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     assert "not measured on the same documents" in second["promotion"]["refusal"]
 
 
+@pytest.mark.slow
 def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path: Path) -> None:
     for size in (500, 600):
         bpeline("train", corpus, "--name", "news", "--vocab-size", size)

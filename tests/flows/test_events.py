@@ -69,6 +69,7 @@ def prefect() -> Iterator[Prefect]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_promotion_and_rollback_are_told_and_what_stays_is_not(
     corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_promotion_and_rollback_are_told_and_what_stays_is_not(
     assert event["id"] != prefect.events[0]["id"]
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_no_event_keeps_no_alias_from_moving(
     corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +118,7 @@ def told_elsewhere(folder: Path, **environment: str) -> str:
     return ended.stdout.strip()
 
 
+@pytest.mark.slow
 def test_events_are_sent_with_the_keys_prefect_has_past_any_proxy(
     tmp_path: Path, prefect: Prefect
 ) -> None:
@@ -129,6 +132,7 @@ def test_events_are_sent_with_the_keys_prefect_has_past_any_proxy(
     assert prefect.authorized == [f"Basic {basic}", "Bearer pnu_1"]
 
 
+@pytest.mark.slow
 def test_what_a_server_did_not_take_is_said_without_its_password(
     prefect: Prefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

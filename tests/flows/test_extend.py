@@ -30,6 +30,7 @@ def base(corpus: Path, bpeline: Command) -> dict[str, Any]:
     )
 
 
+@pytest.mark.slow
 def test_on_the_recorded_corpus_it_is_what_training_more_makes(
     base: dict[str, Any], bpeline: Command
 ) -> None:
@@ -51,6 +52,7 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--reuse-counts",)])
 def test_an_extension_can_be_made_again(
     base: dict[str, Any], bpeline: Command, options: tuple[str, ...]
@@ -61,6 +63,7 @@ def test_an_extension_can_be_made_again(
     assert json.loads(verified.stdout)["verdict"] == "identical"
 
 
+@pytest.mark.slow
 def test_on_another_corpus_old_ids_stay(
     base: dict[str, Any], tmp_path: Path, bpeline: Command
 ) -> None:
@@ -73,6 +76,7 @@ def test_on_another_corpus_old_ids_stay(
     assert larger["vocab_size"] == after.vocab_size > 400
 
 
+@pytest.mark.slow
 def test_what_cannot_be_extended_says_why(base: dict[str, Any], bpeline: Command) -> None:
     for arguments, said in (
         (("news/1", "--vocab-size", "400"), "401 or more"),

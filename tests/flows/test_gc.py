@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 
+@pytest.mark.slow
 def test_what_could_go_is_said_and_then_removed(
     corpus: Path, bpeline: Callable[..., Result]
 ) -> None:

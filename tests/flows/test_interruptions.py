@@ -229,6 +229,7 @@ def mlflow_is_down(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return mend
 
 
+@pytest.mark.slow
 def test_without_mlflow_the_result_waits_in_the_outbox(
     corpus: Path, bpeline: Command, mlflow_is_down: Callable[[], None]
 ) -> None:
@@ -252,6 +253,7 @@ def test_without_mlflow_the_result_waits_in_the_outbox(
     assert load_tokenizer("news@candidate").vocab_size == 500
 
 
+@pytest.mark.slow
 def test_without_mlflow_the_same_command_publishes_later(
     corpus: Path, mlflow_is_down: Callable[[], None]
 ) -> None:
@@ -265,6 +267,7 @@ def test_without_mlflow_the_same_command_publishes_later(
     assert list(registry.workspace.outbox.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("corpus")
 def test_a_run_at_work_is_named_and_not_started_again() -> None:
     open_registry().catalogue.start_run("busy", {})
@@ -299,6 +302,7 @@ def test_ctrl_c_inside_duckdb_is_an_interruption() -> None:
     raise_if_interrupted(RuntimeError("something else"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("corpus")
 def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) -> None:
     workspace = open_registry().workspace
@@ -314,6 +318,7 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
     assert list(workspace.temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("corpus")
 def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: Command) -> None:
     publish = ("bpeline.registry.publishing.registration", "register_once")

@@ -34,6 +34,7 @@ def running(
     return looked_after.running(services, ENVIRONMENT, folder, say)
 
 
+@pytest.mark.slow
 def test_services_start_in_order_and_leave_nothing_behind(tmp_path: Path) -> None:
     first, second = free_ports(2)
     said: list[str] = []
@@ -74,6 +75,7 @@ def test_nothing_starts_when_a_port_is_taken(tmp_path: Path) -> None:
     assert not listens(free)
 
 
+@pytest.mark.slow
 def test_a_service_that_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

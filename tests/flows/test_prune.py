@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 from bpeline.registry import load_tokenizer
@@ -13,6 +14,7 @@ from bpeline.registry import load_tokenizer
 Command = Callable[..., Result]
 
 
+@pytest.mark.slow
 def test_a_version_is_pruned_by_the_words_it_was_trained_on(
     corpus: Path, bpeline: Command, tmp_path: Path
 ) -> None:
@@ -42,6 +44,7 @@ def test_a_version_is_pruned_by_the_words_it_was_trained_on(
     assert counted["digest"] != plan["counted_in"]["digest"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_pruned_says_why(corpus: Path, bpeline: Command) -> None:
     assert bpeline("train", "corpus", "--name", "news", "--vocab-size", "300").exit_code == 0
     assert bpeline("export", "news/1", "--output", "tokenizer.json").exit_code == 0

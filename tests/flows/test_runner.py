@@ -64,6 +64,7 @@ def test_nothing_configured_and_nothing_there_means_this_process_at_once() -> No
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.slow
 def test_a_configured_server_that_answers_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with server(PREFECT) as url:
         monkeypatch.setenv("PREFECT_API_URL", url)
@@ -82,6 +83,7 @@ def test_a_configured_server_that_is_down_is_named_in_one_line(
     assert "\n" not in chosen.remark
 
 
+@pytest.mark.slow
 def test_a_configured_server_with_an_inner_error_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_configured_server_with_an_inner_error_is_not_used(
         assert runner.choose_runner().prefect_api is None
 
 
+@pytest.mark.slow
 def test_the_active_profile_counts_as_configured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_broken_profile_is_no_profile(content: str, tmp_path: Path) -> None:
     assert settings.configured_prefect() is None
 
 
+@pytest.mark.slow
 def test_a_server_at_the_usual_place_is_used_only_if_it_is_prefect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

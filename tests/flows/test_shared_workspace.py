@@ -173,6 +173,7 @@ def test_a_file_that_is_written_anew_is_counted_anew(
     assert digests[0] != digests[1]
 
 
+@pytest.mark.slow
 def test_a_password_in_a_url_is_refused_before_anything_is_kept(
     machine: Machine, s3: S3Server
 ) -> None:

@@ -67,6 +67,7 @@ def counts_of(path: Path) -> dict[bytes, int]:
         return dict(connection.execute("SELECT word, count FROM word_counts").fetchall())
 
 
+@pytest.mark.slow
 def test_a_corpus_file_is_trained_told_of_and_verified(
     bpeline: Command, lines: Path, tmp_path: Path
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_corpus_file_is_trained_told_of_and_verified(
     assert bpeline("verify", "two/1", "--reuse-counts").exit_code == 0
 
 
+@pytest.mark.slow
 def test_changing_weights_counts_nothing_again(
     bpeline: Command, lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +137,7 @@ def test_changing_weights_counts_nothing_again(
     assert [one["weight"] for one in cooler["sources"]] == [1, 1.5]
 
 
+@pytest.mark.slow
 def test_weights_of_one_train_what_paths_train(bpeline: Command, corpus: Path) -> None:
     plain = trained(bpeline, corpus)
     named = trained(
@@ -147,6 +150,7 @@ def test_weights_of_one_train_what_paths_train(bpeline: Command, corpus: Path) -
     assert bpeline("verify", "two/1").exit_code == 0
 
 
+@pytest.mark.slow
 def test_weights_hide_no_token_of_one_document_alone(
     bpeline: Command, tmp_path: Path, fresh_workspace: Path, english_and_code: str
 ) -> None:
@@ -173,6 +177,7 @@ def test_weights_hide_no_token_of_one_document_alone(
     assert b" zqxjvk" not in found[2, 1]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_is_resumed_with_its_weights(
     bpeline: Command, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +195,7 @@ def test_an_interrupted_run_is_resumed_with_its_weights(
     assert [one["source"] for one in json.loads(resumed.stdout)["sources"]] == ["docs", "lines"]
 
 
+@pytest.mark.slow
 def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     bpeline: Command, lines: Path, tmp_path: Path
 ) -> None:
@@ -227,6 +233,7 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

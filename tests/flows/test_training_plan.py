@@ -51,6 +51,7 @@ def test_nothing_is_made_where_there_is_no_workspace(corpus: Path, bpeline: Comm
     assert everything_below(corpus.parent) == before
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -> None:
     bpeline("train", corpus, *ASKED)
     (corpus / "part-3.txt").write_text("more words than there were")
@@ -65,6 +66,7 @@ def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -
     assert "another training" in plan["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Command) -> None:
     bpeline("train", corpus, *ASKED)
     result = bpeline("train", corpus, *ASKED, "--plan")
@@ -76,6 +78,7 @@ def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Comma
     assert "continues behind the first 344" in larger["steps"][3]["said"]
 
 
+@pytest.mark.slow
 def test_a_grown_file_is_expected_to_begin_as_it_did(
     corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +116,7 @@ def test_what_cannot_be_trained_cannot_be_planned(corpus: Path, bpeline: Command
     assert bpeline("train", corpus, "--name", "A!", "--plan").exit_code == 2
 
 
+@pytest.mark.slow
 def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> None:
     asked = ("train", corpus, "--name", "chars", "--algorithm", "char-bpe", "--merges", "50")
     before = planned(bpeline(*asked, "--plan", "--json"))
@@ -123,6 +127,7 @@ def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> Non
     assert (after["merges_reused"], after["version"]) == (50, "chars/1")
 
 
+@pytest.mark.slow
 def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> None:
     request = TrainingRequest.checked(paths=[str(corpus)], name="news")
     usual = StepSeconds(request, [])
@@ -143,6 +148,7 @@ def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> No
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_plan_loads_neither_prefect_nor_mlflow(corpus: Path) -> None:
     program = (
         "import sys; from bpeline.flows.cli.main import cli; "

@@ -21,6 +21,7 @@ def three(registry: Registry, made: Callable[..., Publication]) -> list[str]:
     return [publication.digest for publication in publications]
 
 
+@pytest.mark.slow
 def test_rollback_goes_back_through_the_promotions(registry: Registry, three: list[str]) -> None:
     for number in (1, 2, 3):
         promote(f"news/{number}", by="a person", reason=f"because {number}")
@@ -38,6 +39,7 @@ def test_rollback_goes_back_through_the_promotions(registry: Registry, three: li
     assert rollback("news").number == 1
 
 
+@pytest.mark.slow
 def test_promoting_what_is_there_already_is_no_step(registry: Registry, three: list[str]) -> None:
     promote("news/1")
     promote("news/2")
@@ -45,6 +47,7 @@ def test_promoting_what_is_there_already_is_no_step(registry: Registry, three: l
     assert rollback("news").number == 1
 
 
+@pytest.mark.slow
 def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[str]) -> None:
     promote("news/1")
     registry.tracker.move_alias("news", "champion", 3)  # in its UI
@@ -57,6 +60,7 @@ def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[
     ]
 
 
+@pytest.mark.slow
 def test_an_alias_moves_to_the_version_that_mlflow_counts_otherwise(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -81,6 +85,7 @@ def test_an_alias_moves_to_the_version_that_mlflow_counts_otherwise(
     assert load_tokenizer("news@champion").digest == of_word[b"the"][1]
 
 
+@pytest.mark.slow
 def test_history_is_newest_first_and_of_one_alias_or_all(
     registry: Registry, three: list[str]
 ) -> None:
@@ -95,6 +100,7 @@ def test_history_is_newest_first_and_of_one_alias_or_all(
         alias_history("news", "nobody")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_rolled_back_is_refused(registry: Registry, three: list[str]) -> None:
     with pytest.raises(UnknownVersion):
         rollback("news")  # no champion yet
@@ -104,6 +110,7 @@ def test_what_cannot_be_rolled_back_is_refused(registry: Registry, three: list[s
         rollback("news", "v3")
 
 
+@pytest.mark.slow
 def test_nothing_moves_when_mlflow_does_not_answer(
     registry: Registry, three: list[str], disconnected: Registry
 ) -> None:

@@ -75,6 +75,7 @@ for k in range(10):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_register_the_same_contents_make_one_row_each(url: str) -> None:
     # They also make the tables at once: the file does not exist yet.
     writers = [

@@ -63,6 +63,7 @@ PATTERNS = ["gpt2", "cl100k", "llama3", r"\p{L}+|\s+|."]
 NAMED_BY_LLAMA_CPP = ["gpt2", "llama3"]  # of these
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_", "pattern"),
     [
@@ -161,6 +162,7 @@ def test_llama_cpp_cuts_where_the_pattern_does(
     assert [what for what in otherwise if not any(one in what for one in known)] == []
 
 
+@pytest.mark.slow
 def test_what_is_said_to_be_read_otherwise_is(tmp_path: Path) -> None:
     needs("gguf", "cyllama")
     vocab = {i: bytes([i]) for i in range(256)} | {256: "ſ".encode(), 257: "ſa".encode()}
@@ -189,6 +191,7 @@ def test_a_file_that_llama_cpp_does_not_read_is_not_checked(
     assert "within 0 seconds" in str(certify(trained, "gguf", path))
 
 
+@pytest.mark.slow
 def test_a_file_that_its_program_reads_otherwise_is_not_written(
     news: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +219,7 @@ def test_a_file_that_its_program_reads_otherwise_is_not_written(
     assert record["difference"]["ours"] != record["difference"]["theirs"]
 
 
+@pytest.mark.slow
 def test_the_certificate_lies_beside_the_export_and_with_the_version(
     registry: Registry, news: str, tmp_path: Path
 ) -> None:
@@ -237,6 +241,7 @@ def test_the_certificate_lies_beside_the_export_and_with_the_version(
     assert Tokenizer.load(tmp_path / "copy").digest == news
 
 
+@pytest.mark.slow
 def test_mlflow_shows_the_certificate_of_a_later_export_once(
     registry: Registry, news: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ assert refused > 20 and loaded > 0, (loaded, refused)
 Made = Callable[..., Publication]
 
 
+@pytest.mark.slow
 def test_loading_a_folder_executes_nothing_and_opens_nothing_else(
     made: Made, tmp_path: Path
 ) -> None:

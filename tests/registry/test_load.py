@@ -84,6 +84,7 @@ def forget_files(registry: Registry) -> None:
     shutil.rmtree(registry.workspace.versions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["kept files", "fetched files"])
 def test_a_version_is_loaded_by_each_of_its_names(
     registry: Registry, news: list[str], elsewhere: bool
@@ -102,6 +103,7 @@ def test_a_version_is_loaded_by_each_of_its_names(
         assert load_tokenizer(reference, expect_digest=digest).digest == digest
 
 
+@pytest.mark.slow
 def test_a_version_of_another_machine_is_found_through_mlflow(
     registry: Registry, news: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +291,7 @@ def test_misspelt_references_say_what_is_accepted(text: str) -> None:
     assert caught.value.next_step
 
 
+@pytest.mark.slow
 def test_a_script_needs_nothing_but_the_environment(
     registry: Registry, home: Path, news: list[str], tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_published_version_is_known_everywhere(registry: Registry, made: Made)
     assert waiting_records(registry.workspace) == []
 
 
+@pytest.mark.slow
 def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -> None:
     first = publish(registry, made(b"the", run_id="monday"))
     publish(registry, made(b"and", run_id="tuesday"))
@@ -106,6 +107,7 @@ def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -
     assert registry.catalogue.aliases("news") == {"candidate": 1}
 
 
+@pytest.mark.slow
 def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
     assert publish(registry, made(b"the")).newly_registered
     other = publish(registry, made(b"the", name="code"))
@@ -113,6 +115,7 @@ def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
     assert other.reference == "code/1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LosingReplies, Stuttering])
 def test_lost_and_repeated_replies_make_one_version(
     registry: Registry, made: Made, kind: type[MlflowTracker]
@@ -157,6 +160,7 @@ def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, m
     assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
 
 
+@pytest.mark.slow
 def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     registry: Registry, made: Made
 ) -> None:
@@ -180,6 +184,7 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     assert [one.number for one in registry.catalogue.versions("news")] == [1]
 
 
+@pytest.mark.slow
 def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     registry: Registry, made: Made
 ) -> None:
@@ -194,6 +199,7 @@ def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     assert publish(registry, made(b"and")).number == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     ["find_versions", "record_run", "ensure_registered_model", "log_model", "create_version",
@@ -253,6 +259,7 @@ def test_a_dead_server_leaves_a_record_and_answers_soon(
     assert not record.exists()
 
 
+@pytest.mark.slow
 def test_the_outbox_is_delivered_in_the_order_of_training(
     registry: Registry, disconnected: Registry, made: Made
 ) -> None:

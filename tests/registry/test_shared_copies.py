@@ -150,6 +150,7 @@ class FailingWrite:
         self.plain(url, content)
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_at_any_request_loses_nothing(
     machine: Machine, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def loaded_elsewhere(registry: Registry, *references: str) -> tuple[list[str], l
     return digests.split(), imported.split()
 
 
+@pytest.mark.slow
 def test_a_fresh_process_that_loads_again_imports_no_registry_library(
     registry: Registry, news: list[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_fresh_process_that_loads_again_imports_no_registry_library(
     assert digests == [news[1]], "moved by somebody else, and not taken from memory"
 
 
+@pytest.mark.slow
 def test_mlflows_database_is_read_as_its_client_reads_it(
     registry: Registry, news: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_mlflows_database_is_read_as_its_client_reads_it(
     assert tracked_alias(uri, "news", "candidate") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -118,6 +121,7 @@ def test_a_damaged_memory_is_none(
     assert recall(registry.place, ByNumber("news", 1)) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "down", [(MlflowTracker, "version_of_alias"), (Catalogue, "__init__")], ids=["MLflow", "both"]
 )
@@ -160,6 +164,7 @@ def test_nothing_is_made_where_there_is_no_workspace(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_smaller_size_is_served_from_one_version(registry: Registry, news: list[str]) -> None:
     whole = load_tokenizer("news/1")
     for reference in ("news@champion:257", "models:/news/1:257", f"{news[0]}:257"):

@@ -65,6 +65,7 @@ WORDS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @both_ways
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -114,6 +115,7 @@ def test_a_chunk_that_was_counted_in_several_parts_is_added_up(store: WordCountS
     assert store.statistics(keys).total == 16
 
 
+@pytest.mark.slow
 @both_ways
 def test_counts_are_exact_from_shards_to_merges_beyond_32_and_53_bits(
     store: WordCountStore,

@@ -47,6 +47,7 @@ def tempting_text(seed: int, pieces: int) -> str:
     return "".join(source.choices(alphabet, k=pieces))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 @pytest.mark.parametrize("pattern", [GPT2, ANY], ids=["gpt2", "regex"])
 def test_counts_do_not_depend_on_the_grid(

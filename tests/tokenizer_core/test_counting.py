@@ -201,6 +201,7 @@ print(len(counts), {key: after for key, after in compiled().items() if after != 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "whitespace", "[a-z]+|[^a-z]+"])
 def test_nothing_is_left_to_compile_when_counting_begins(tmp_path: Path, pattern: str) -> None:
     source = random.Random(3)

@@ -53,6 +53,7 @@ def threads_that_encode(tokenizer: Tokenizer, texts: list[str], number: int) -> 
             thread.join()
 
 
+@pytest.mark.slow
 def test_many_threads_on_one_tokenizer_give_the_ids_of_one(
     crowded: Tokenizer, texts: list[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_many_threads_on_one_tokenizer_give_the_ids_of_one(
     assert 1 <= len(crowded.encoder._idle) <= 9
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_encodes_while_threads_of_the_parent_do(

@@ -255,6 +255,7 @@ def test_a_file_that_changes_while_it_is_read_gives_its_words_or_an_error(
     assert sum(ended.values()) == 25, ended
 
 
+@pytest.mark.slow
 def test_every_refusal_is_one_of_ours(tmp_path: Path) -> None:
     """Random bytes under every name that is read, and nothing but words or our errors."""
     random_ = random.Random(5)

@@ -80,6 +80,7 @@ def assert_ours_or_loaded(load: Callable[[], Tokenizer], reproduction: str) -> b
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_", "name"),
     [("hf", "tokenizer.json"), ("bpeline", "manifest.json"), ("bpeline", "vocab.json"),
@@ -119,6 +120,7 @@ def over_characters(format_: str) -> Tokenizer:
             return Tokenizer(known, [], algorithm=frequencies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "format_",
     ["hf", "bpeline", "gpt2", "tiktoken", "subword-nmt", "wordpiece", "frequency-bpe"],
@@ -171,6 +173,7 @@ except InvalidTokenizer as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs_of_structure_are_refused_in_bounded_memory(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
@@ -194,6 +197,7 @@ def hf_document(small: Tokenizer, tmp_path: Path, change: Callable[[Any], object
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tokens",
     [["x" * 60_000, "y" * 60_000], [f"<{n}>" for n in range(200_000)]],
@@ -293,6 +297,7 @@ for event, arguments in seen:
 """
 
 
+@pytest.mark.slow
 def test_nothing_but_the_named_files_is_touched(small: Tokenizer, tmp_path: Path) -> None:
     """What Python's audit hook sees while hostile files are loaded: no code, no other file."""
     good, hostile = tmp_path / "good", tmp_path / "hostile"

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from audited import events_outside
 
 from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, FrequencyBpe, WordPiece
@@ -116,6 +117,7 @@ def hostile_folders(root: Path, format_: str, number: int) -> None:
                 (folder / name).write_text(content)
 
 
+@pytest.mark.slow
 def test_loading_executes_nothing_and_opens_nothing_else(tmp_path: Path) -> None:
     good, hostile = tmp_path / "good", tmp_path / "hostile"
     for format_ in READ:

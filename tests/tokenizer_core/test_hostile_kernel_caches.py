@@ -52,6 +52,7 @@ def files_of(home: Path) -> list[Path]:
     return [path for path in home.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "another pickle"])
 def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
@@ -65,6 +66,7 @@ def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
     assert scrambled(home) == (value, True, True), "and kept again"
 
 
+@pytest.mark.slow
 def test_what_others_could_write_to_is_emptied_before_anything_is_read(
     home: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +83,7 @@ def test_what_others_could_write_to_is_emptied_before_anything_is_read(
     assert directory.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_what_cannot_be_a_private_directory_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert scrambled(tmp_path / "file")[1:] == (False, False)

@@ -87,6 +87,7 @@ SPLITS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPLITS)
 def test_published_pre_tokenizers_are_read(
     kind: str, tmp_path: Path, fuzz_texts: list[str]
@@ -111,6 +112,7 @@ def test_what_is_unknown_does_not_matter_where_every_byte_is_known(
     assert_same_ids(Tokenizer.load(saved(peer, tmp_path)), peer, fuzz_texts[:5_000])
 
 
+@pytest.mark.slow
 def test_a_normalization_is_refused_or_left_to_the_caller(
     tmp_path: Path, fuzz_texts: list[str]
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_normalization_is_refused_or_left_to_the_caller(
     assert_same_ids(ours, peer, composed)
 
 
+@pytest.mark.slow
 def test_added_tokens_that_are_not_special_are_made_special_on_demand(
     tmp_path: Path, fuzz_texts: list[str]
 ) -> None:
@@ -295,6 +298,7 @@ OWN_REGEXES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("regex", OWN_REGEXES)
 def test_a_users_regex_is_exported_exactly(

@@ -53,6 +53,7 @@ def tempting_words(source: random.Random) -> dict[bytes, int]:
     return words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
 def test_the_merges_are_those_of_the_reference(tie_break: str) -> None:
     for seed in range(1500):

@@ -62,6 +62,7 @@ def names(*patterns: str) -> list[str]:
     return [file.path.split("/", 4)[-1] for file in found(*patterns)]
 
 
+@pytest.mark.slow
 def test_a_url_names_a_file_a_folder_or_a_glob(put: Put) -> None:
     for key in ("a.txt", "b.jsonl.gz", "deep/er/c.txt", "d.csv", ".hidden.txt", ".git/e.txt"):
         one = put(key, b"x")
@@ -90,6 +91,7 @@ def vars_of(file: SourceFile) -> dict[str, object]:
     return {name: getattr(file, name) for name in SourceFile.__slots__}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["txt", "txt.gz", "txt.zst"])
 def test_counts_are_those_of_the_local_file(put: Put, tmp_path: Path, suffix: str) -> None:
     content = {
@@ -126,6 +128,7 @@ def test_a_file_url_is_a_local_file(tmp_path: Path) -> None:
 # ---- identity ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_identity_follows_the_content(put: Put) -> None:
     url = put("a.txt", b"one")
     place = url.removesuffix("/a.txt")
@@ -245,6 +248,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_a_web_server_that_knows_no_ranges_gives_no_wrong_bytes(
     web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def documents() -> list[str]:
     return ["\ufefflow", "   ", "\n", *made, "low\n\ufefflower\n", " "]
 
 
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("piece_bytes", [1, 40, 700, 1 << 20])
 @pytest.mark.parametrize("kind", KINDS)

@@ -35,6 +35,7 @@ def words_of(seed: int) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_words", [1, 1_000, 1 << 16])
 def test_threads_that_learn_the_same_words_at_once_agree(cache_words: int) -> None:
     words = words_of(1)

@@ -98,6 +98,7 @@ def test_more_occurrences_than_any_buffer_are_all_found() -> None:
     assert (occurrences[1:, 0] >= occurrences[:-1, 1]).all()
 
 
+@pytest.mark.slow
 def test_tempting_random_texts_agree_with_regex() -> None:
     generator = random.Random(5)
     total = 0

@@ -97,6 +97,7 @@ def assert_alike(pattern: str, automaton: SplitAutomaton, texts: list[str]) -> N
     assert marked(texts, automaton, with_gaps=False) == (expected[0], [])
 
 
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_regexes_find_what_regex_finds(seed: int) -> None:
@@ -234,6 +235,7 @@ def test_a_memo_is_for_one_span_alone() -> None:
     assert_alike(pattern, automaton, texts)
 
 
+@pytest.mark.slow
 def test_equal_columns_are_one_and_known_sizes_stay() -> None:
     sizes = {name: SplitPattern.named(name).automaton for name in ("gpt2", "o200k", "deepseek-v3")}
     assert all(automaton is not None for automaton in sizes.values())
@@ -307,6 +309,7 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.process_time() - before
 
 
+@pytest.mark.slow
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_every_regex_has_an_automaton_or_a_reason_within_bounds(name: str) -> None:

@@ -38,6 +38,7 @@ print(sorted(f"{function.__module__}.{function.__name__}" for function in set(fo
 """
 
 
+@pytest.mark.slow
 def test_no_kernel_is_left_out() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WARM_UP_EVERYTHING], capture_output=True, text=True, check=True
