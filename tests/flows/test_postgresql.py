@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
+from loopback import free_ports
 from postgres import PostgresServer
 
 from bpeline import flows
@@ -37,16 +37,6 @@ def on_postgres(postgres: PostgresServer, home: Path) -> dict[str, str]:
         "PREFECT_API_DATABASE_CONNECTION_URL": postgres.new_url("asyncpg"),
         "PREFECT_HOME": str(home.with_name("prefect")),
     }
-
-
-def free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def python(program: str, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -135,7 +135,7 @@ def numbers(seed: int, many: int, point: int) -> range:
 
 
 def not_today(items: Iterable[pytest.Item], seed: int) -> Iterator[pytest.Item]:
-    """Tests that a run by day leaves out: all that are marked ``night``, most ``rotating`` ones.
+    """Tests that a run by day leaves out: most of those that are marked ``rotating``.
 
     Of the cases of a test that is marked ``rotating(one_of)`` one in so many is taken; of a test
     without cases, one day in so many.
@@ -146,8 +146,7 @@ def not_today(items: Iterable[pytest.Item], seed: int) -> Iterator[pytest.Item]:
         function = item.nodeid.partition("[")[0]
         case = crc32(function.encode()) + cases[function]
         cases[function] += 1
-        today = rotating is None or (case + seed) % rotating.args[0] == 0
-        if item.get_closest_marker("night") or not today:
+        if rotating is not None and (case + seed) % rotating.args[0]:
             yield item
 
 
