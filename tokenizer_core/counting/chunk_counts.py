@@ -64,7 +64,7 @@ def count_chunk(
     parts = _count_in_parts(text.text, training, reading.pattern, table_bytes, text.anchors)
     return ChunkCounts(
         chunk=chunk,
-        counts=_together(parts),
+        counts=concatenated(parts),
         held_out=[text.text.bytes(begin, end) for begin, end in held_out.tolist()],
         documents=len(documents),
         bytes_counted=int((training[:, 1] - training[:, 0]).sum()),
@@ -119,7 +119,7 @@ def count_spans(
     Returns:
         Rows in order of first position (within each part).
     """
-    return _together(_count_in_parts(text, spans, pattern, table_bytes, anchors))
+    return concatenated(_count_in_parts(text, spans, pattern, table_bytes, anchors))
 
 
 def _count_in_parts(
@@ -138,7 +138,3 @@ def _count_in_parts(
     counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
     take_rows(counter.table)
     return parts
-
-
-def _together(parts: list[WordCounts]) -> WordCounts:
-    return parts[0] if len(parts) == 1 else concatenated(parts)

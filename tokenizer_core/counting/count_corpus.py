@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import (
     AnyPath,
-    ChunkGroup,
     Reading,
     SourceFile,
     find_source_files,
@@ -86,10 +84,8 @@ def count_words(
             f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
         )
     files = find_source_files(sources)
-    share = sum(file.size for file in files) // workers
     compile_counting(reading.pattern)
-    settings = _Settings(reading, chunk_bytes, table_bytes, share)
-    counts = _count_files(files, settings, workers)
+    counts = _Counting(files, reading, chunk_bytes, table_bytes).words(workers)
     if not len(counts):
         raise EmptyCorpus(
             f"{', '.join(source.label for source in sources)} holds no words",
@@ -118,128 +114,93 @@ def compile_counting(pattern: SplitPattern) -> None:
     compile_sorting()
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """What all workers share and nobody changes."""
-
-    reading: Reading
-    chunk_bytes: int
-    table_bytes: int
-    text_bytes: int  # about what one worker will read
-
-
-class _Corpus:
-    """The groups of a corpus, handed out in order, and the places of their words.
+class _Counting:
+    """A corpus being counted: its groups, handed out in order, and the words of all workers.
 
     While workers count, nobody knows how long the text of a compressed file is. So the bits of a
     position are shared out between the number of the file and the byte in it, and become bytes
     of the corpus in the end.
     """
 
-    def __init__(self, files: Sequence[SourceFile], groups: Sequence[ChunkGroup]) -> None:
+    def __init__(
+        self, files: Sequence[SourceFile], reading: Reading, chunk_bytes: int, table_bytes: int
+    ) -> None:
         number = {id(file): index for index, file in enumerate(files)}
+        groups = plan_chunk_groups(files, chunk_bytes)
         self._groups = [(number[id(group.file)], group) for group in groups]
+        self._reading, self._chunk_bytes, self._table_bytes = reading, chunk_bytes, table_bytes
+        self._size = sum(file.size for file in files)
         self._lengths = np.array([0 if file.compression else file.size for file in files], np.int64)
         self._byte_bits = 62 - len(files).bit_length()
         self._next = 0
         self._failed = len(groups)  # the first group with an error
-        self._lock = threading.Lock()
+        self._errors: dict[int, Exception] = {}
+        self._total: WordTable | None = None
+        self._handing_out, self._adding = threading.Lock(), threading.Lock()
 
-    def take(self) -> int | None:
+    def words(self, workers: int) -> WordCounts:
+        """The words of the corpus, counted by so many threads."""
+        with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
+            try:
+                text_bytes = self._size // workers
+                shares = [threads.submit(self._count_share, text_bytes) for _ in range(workers)]
+                for share in shares:
+                    share.result()
+            except BaseException:  # interrupted
+                self._fail(0)
+                abandon_matching()
+                raise
+        if self._errors:
+            raise self._errors[min(self._errors)]
+        table = self._total or WordTable()
+        moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
+        return table.rows(self._reading.pattern, moved)
+
+    def _count_share(self, text_bytes: int) -> None:
+        """What one worker does: count one group after the other into a table of its own."""
+        reading = self._reading
+        counter = TextCounter(reading.pattern, self._add, text_bytes, self._table_bytes)
+        while (number := self._take()) is not None:
+            file, group = self._groups[number]
+            origin = file << self._byte_bits
+            chunks = read_chunks(group, reading, self._chunk_bytes, with_digests=False)
+            try:
+                for chunk, text in chunks:
+                    if number >= self._failed:
+                        return
+                    documents, _ = documents_between(text, reading.special_bytes)
+                    counter.count(text.text, documents, text.anchors, origin + chunk.begin)
+                    if group.file.compression is not None:
+                        self._lengths[file] = chunk.end
+            except Exception as error:
+                self._errors[number] = error
+                self._fail(number)
+        self._add(counter.table)
+
+    def _take(self) -> int | None:
         """The number of the next group; None when there is no more, or no more is wanted."""
-        with self._lock:
+        with self._handing_out:
             if self._next >= self._failed:
                 return None
             self._next += 1
             return self._next - 1
 
-    def group(self, number: int) -> tuple[ChunkGroup, int]:
-        """A group, and the position of its file's first byte."""
-        file, group = self._groups[number]
-        return group, file << self._byte_bits
-
-    def is_wanted(self, number: int) -> bool:
-        """Whether a group must be counted to its end: no earlier one has failed."""
-        return number < self._failed
-
-    def counted(self, number: int, end: int) -> None:
-        """A group was counted up to byte ``end`` of its file."""
-        file, group = self._groups[number]
-        if group.file.compression is not None:
-            self._lengths[file] = end
-
-    def fail(self, number: int = 0) -> None:
+    def _fail(self, number: int) -> None:
         """End the work, but for groups before this one: the first error is the one to tell."""
-        with self._lock:
+        with self._handing_out:
             self._failed = min(self._failed, number)
 
-    def bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _add(self, table: WordTable) -> None:
+        """Add a table, which belongs to the total from now on."""
+        with self._adding:
+            if self._total is None:
+                self._total = table.unbounded()
+            else:
+                self._total.absorb(table)
+
+    def _bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions as bytes of all files one after the other, in the same order."""
         begins = np.cumsum(self._lengths) - self._lengths
         byte = positions & np.int64((1 << self._byte_bits) - 1)
         byte += begins[positions >> np.int64(self._byte_bits)]
         return byte
-
-
-class _Total:
-    """The words of all workers."""
-
-    def __init__(self) -> None:
-        self._table: WordTable | None = None
-        self._lock = threading.Lock()
-
-    def add(self, table: WordTable) -> None:
-        """Add a table, which belongs to the total from now on."""
-        with self._lock:
-            if self._table is None:
-                self._table = table.unbounded()
-            else:
-                self._table.absorb(table)
-
-    def table(self) -> WordTable:
-        return self._table or WordTable()
-
-
-def _count_files(files: Sequence[SourceFile], settings: _Settings, workers: int) -> WordCounts:
-    groups = plan_chunk_groups(files, settings.chunk_bytes)
-    corpus, total = _Corpus(files, groups), _Total()
-    errors: list[tuple[int, Exception]] = []
-    with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
-        try:
-            shares = [
-                threads.submit(_count_share, corpus, settings, total, errors)
-                for _ in range(workers)
-            ]
-            for share in shares:
-                share.result()
-        except BaseException:  # interrupted
-            corpus.fail()
-            abandon_matching()
-            raise
-    if errors:
-        raise min(errors, key=lambda error: error[0])[1]
-    pattern = settings.reading.pattern
-    return total.table().rows(pattern, corpus.bytes_of_corpus if len(files) > 1 else None)
-
-
-def _count_share(
-    corpus: _Corpus, settings: _Settings, total: _Total, errors: list[tuple[int, Exception]]
-) -> None:
-    """What one worker does: count one group after the other into a table of its own."""
-    reading = settings.reading
-    counter = TextCounter(reading.pattern, total.add, settings.text_bytes, settings.table_bytes)
-    while (number := corpus.take()) is not None:
-        group, origin = corpus.group(number)
-        try:
-            for chunk, text in read_chunks(
-                group, reading, settings.chunk_bytes, with_digests=False
-            ):
-                if not corpus.is_wanted(number):
-                    return
-                documents, _ = documents_between(text, reading.special_bytes)
-                counter.count(text.text, documents, text.anchors, origin + chunk.begin)
-                corpus.counted(number, chunk.end)
-        except Exception as error:
-            errors.append((number, error))
-            corpus.fail(number)
-    total.add(counter.table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +56,7 @@ def weighted(counts: WordCounts, weight: float) -> WordCounts:
     if factor == 0:
         return counts.take(np.zeros(0, np.int64))
     largest = int(counts.counts.max()) if len(counts) else 0
-    if round_half_even(largest * factor) > COUNT_LIMIT:
+    if round(Fraction(largest * factor, MILLION)) > COUNT_LIMIT:  # half to even, as below
         raise InvalidOption(
             f"counts multiplied by {weight} exceed {COUNT_LIMIT}",
             "counts are 64-bit integers",
@@ -67,12 +68,6 @@ def weighted(counts: WordCounts, weight: float) -> WordCounts:
     whole += high * factor
     whole += (rest > MILLION // 2) | ((rest == MILLION // 2) & (whole % 2 == 1))
     return replace(counts, counts=np.maximum(whole, 1))
-
-
-def round_half_even(product: int) -> int:
-    """A number of millionths as a whole number."""
-    whole, rest = divmod(product, MILLION)
-    return whole + (rest > MILLION // 2 or (rest == MILLION // 2 and whole % 2 == 1))
 
 
 def weights_at(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:

@@ -15,11 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting.source_weights import COUNT_LIMIT, weighted
-from bpeline.tokenizer_core.counting.word_order import (
-    gather_words,
-    order_of_positions,
-    order_of_words,
-)
+from bpeline.tokenizer_core.counting.word_order import gather_words, order_of_positions
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -31,10 +27,10 @@ __all__ = ["COUNT_LIMIT", "WordCounts", "combine_word_counts", "concatenated"]
 _ROWS_AT_A_TIME = 1 << 16
 
 
-def _gpt2() -> SplitPattern:
+def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
     from bpeline.tokenizer_core.splitting import SplitPattern
 
-    return SplitPattern.named("gpt2")
+    return SplitPattern.parse("gpt2" if pattern is None else pattern)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +50,7 @@ class WordCounts:
     offsets: NDArray[np.int64]
     counts: NDArray[np.int64]
     first_positions: NDArray[np.int64]
-    pattern: SplitPattern = field(default_factory=_gpt2)
+    pattern: SplitPattern = field(default_factory=_parsed)
 
     @classmethod
     def from_mapping(
@@ -122,7 +118,9 @@ class WordCounts:
     @property
     def total(self) -> int:
         """Occurrences of all words together; exact beyond 2⁶³."""
-        return _exact_sum(self.counts)
+        if int(self.counts.max(initial=0)) * len(self) <= COUNT_LIMIT:
+            return int(self.counts.sum())
+        return sum(self.counts.tolist())
 
     @property
     def total_bytes(self) -> int:
@@ -157,7 +155,8 @@ class WordCounts:
 
     def sorted(self) -> WordCounts:
         """The same counts with rows sorted by the bytes of the words."""
-        return self.take(order_of_words(self.word_bytes, self.offsets))
+        order = sorted(range(len(self)), key=self.words().__getitem__)
+        return self.take(np.array(order, np.int64))
 
     def in_order_of_sight(self) -> WordCounts:
         """The same counts with rows sorted by first position."""
@@ -197,6 +196,8 @@ class WordCounts:
 
 def concatenated(parts: Sequence[WordCounts]) -> WordCounts:
     """The rows of all parts (at least one, of one pattern) one after the other, nothing added."""
+    if len(parts) == 1:
+        return parts[0]
     ends = np.cumsum([len(part.word_bytes) for part in parts])
     shifts = ends - [len(part.word_bytes) for part in parts]
     zero = np.zeros(1, np.int64)
@@ -242,21 +243,3 @@ def combine_word_counts(
     for part, weight in zip(parts, weights or [1.0] * len(parts), strict=True):
         words.add(weighted(part, weight))
     return words.result()
-
-
-def _parsed(pattern: SplitPattern | str | None) -> SplitPattern:
-    if pattern is None:
-        return _gpt2()
-    if isinstance(pattern, str):
-        from bpeline.tokenizer_core.splitting import SplitPattern
-
-        return SplitPattern.parse(pattern)
-    return pattern
-
-
-def _exact_sum(numbers: NDArray[np.int64]) -> int:
-    if not len(numbers):
-        return 0
-    if int(numbers.max()) * len(numbers) <= COUNT_LIMIT:
-        return int(numbers.sum())
-    return sum(numbers.tolist())
