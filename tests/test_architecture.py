@@ -84,7 +84,7 @@ UPWARD = {
     ),
     "corpus": ("encoding.text_encoding", "encoding.truncation"),
     "counting": (
-        "corpus.document_sample", "corpus.document_stream", "encoding.merge_encoding",
+        "corpus.document_stream", "encoding.merge_encoding",
         "encoding.restricted_encoding", "model.pruning",
     ),
     "encoding": ("model.reachability", "model.tokenizer_model"),

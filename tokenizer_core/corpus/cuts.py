@@ -49,9 +49,7 @@ class Cuts:
         Positions nearer to the end of a file are never cuts: what is appended later could join
         them to a special token, and chunks that are finished must stay as they are.
         """
-        if self.at_line_feeds:
-            return 0
-        return max(CutPairs.LOOK, *map(len, self.special_tokens), 1)
+        return 0 if self.at_line_feeds else self.behind
 
     def first(self, content: bytes, begin: int, end: int) -> int:
         """The first legal cut at a position in [begin, end), or -1.

@@ -1,20 +1,18 @@
-"""The documents of some files, one after the other, as training would see them; counts nothing."""
+"""Documents of some files as training would see them, all or an even sample; counts nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
 from bpeline.tokenizer_core.corpus.held_out import sections_of
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting import documents_between
-from bpeline.tokenizer_core.text import Text
 
 LONG = 64 << 10  # bytes; longer documents come in sections
+CELL_BYTES = 16 << 10  # of a sample
 
 
 def documents_of(
@@ -36,18 +34,60 @@ def documents_of(
         for chunk, text in chunks:
             if digests is not None:
                 digests.append(chunk.digest)
-            spans = documents_between(text, reading.special_bytes)[0]
-            for begin, end in _sections(text.text, spans, reading):
+            documents = documents_between(text, reading.special_bytes)[0]
+            for place, document in enumerate(documents.tolist()):
+                spans = [document]
+                if document[1] - document[0] > LONG:
+                    alone = documents[place : place + 1]
+                    spans = sections_of(text.text, alone, reading.pattern.cut_pairs).tolist()
+                for begin, end in spans:
+                    yield text.text.bytes(begin, end)
+
+
+def sample_documents(
+    files: Sequence[tuple[SourceFile, int]], reading: Reading, limit: int
+) -> Iterator[bytes]:
+    """Documents of evenly spaced places, in order; all of them where they fit.
+
+    Places are cells of 16 KiB of a file's grid, so every file has its share, and what is read of a
+    plain file is little more than what is taken. Long documents come in sections of about 4 KiB,
+    as held-out ones do.
+
+    Args:
+        files: each with the bytes of its text, decompressed.
+        reading: how bytes become documents.
+        limit: bytes, about.
+
+    Raises:
+        CorpusError: a file that cannot be read as declared.
+    """
+    cells = [
+        -(-size // CELL_BYTES) if reading.cuts(file.format).possible else min(size, 1)
+        for file, size in files
+    ]
+    total, wanted = sum(cells), max(1, limit // CELL_BYTES)
+    bounds = pairwise(accumulate(cells, initial=0))
+    for (file, _), (first, end) in zip(files, bounds, strict=True):
+        chosen = [
+            cell - first
+            for cell in range(first, end)
+            if total <= wanted or cell * wanted // total != (cell + 1) * wanted // total
+        ]
+        if chosen:
+            yield from _documents_in(file, chosen, reading)
+
+
+def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> Iterator[bytes]:
+    if file.compression is not None:
+        groups, wanted = [ChunkGroup(file)], set(cells)  # a stream: read through, kept in part
+    else:
+        begins = [cell * CELL_BYTES for cell in cells]
+        groups, wanted = [ChunkGroup(file, at, at + CELL_BYTES) for at in begins], set()
+    for group in groups:
+        for chunk, text in read_chunks(group, reading, CELL_BYTES, with_digests=False):
+            if wanted and chunk.ordinal not in wanted:
+                continue
+            documents = documents_between(text, reading.special_bytes)[0]
+            sections = sections_of(text.text, documents, reading.pattern.cut_pairs)
+            for begin, end in sections.tolist():
                 yield text.text.bytes(begin, end)
-
-
-def _sections(
-    text: Text, documents: NDArray[np.int64], reading: Reading
-) -> Iterator[tuple[int, int]]:
-    for place, (begin, end) in enumerate(documents.tolist()):
-        if end - begin <= LONG:
-            yield begin, end
-            continue
-        document = documents[place : place + 1]
-        for section in sections_of(text, document, reading.pattern.cut_pairs).tolist():
-            yield section[0], section[1]

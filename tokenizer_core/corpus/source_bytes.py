@@ -52,19 +52,6 @@ class SourceBytes(Protocol):
         """Release the file."""
 
 
-class OpenSource(Protocol):
-    """What is asked of a file that is being read, wherever it lies."""
-
-    def seek(self, offset: int, /) -> int: ...
-    def tell(self) -> int: ...
-    def read(self, size: int = -1, /) -> bytes | None: ...
-    def readinto(self, buffer: memoryview, /) -> int | None: ...
-    def close(self) -> None: ...
-
-    def refuse_change(self) -> None:
-        """Raise `CorpusChanged` unless the file is in the state in which it was found."""
-
-
 def open_source(file: SourceFile, look_back: int) -> SourceBytes:
     """Open a source file for reading, provided it still is the file that was found.
 
@@ -110,6 +97,7 @@ class LocalSource(FileIO):
         self._file = file
 
     def refuse_change(self) -> None:
+        """Raise `CorpusChanged` unless the file is in the state in which it was found."""
         file, now = self._file, os.fstat(self.fileno())
         if not stat.S_ISREG(now.st_mode):
             raise not_a_regular_file(file.path, now.st_mode)
@@ -129,6 +117,7 @@ class RemoteSource(RangeReader):
         self._file = file
 
     def refuse_change(self) -> None:
+        """The same, as far as its store tells."""
         file = self._file
         try:
             now = describe(file.path)
@@ -144,6 +133,9 @@ class RemoteSource(RangeReader):
             raise changed(file, f"it had {file.size} bytes and now has {now.size}")
         if now.fingerprint not in (None, file.inode):
             raise changed(file, "it was written anew")
+
+
+OpenSource = LocalSource | RemoteSource
 
 
 def changed(file: SourceFile, how: str) -> CorpusChanged:
