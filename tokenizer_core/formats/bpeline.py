@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTo
 from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.formats.plain_tokens import (
     merges_json,
+    nothing_left_out,
     read_plain_merges,
     read_plain_vocab,
     vocab_json_of_text,
@@ -35,6 +36,7 @@ from bpeline.tokenizer_core.model import shown
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+left_out = nothing_left_out
 FORMAT = "bpeline"
 FORMAT_VERSION = 1
 VOCAB = "vocab.json"
@@ -161,11 +163,6 @@ def load(path: Path) -> Tokenizer:
         if ids != entry["ids"]:
             _corrupt(path, _changed(entry, ids))
     return tokenizer
-
-
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Nothing."""
-    return {}
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ all others, so that every token that can come about has an id.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from bpeline.tokenizer_core.algorithms import FrequencyBpe, Sentences
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.formats.plain_tokens import (
+    json_text,
     pattern_left_out,
     read_plain_vocab,
     refuse_other_algorithms,
@@ -40,8 +40,8 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     algorithm = tokenizer.algorithm
     assert isinstance(algorithm, FrequencyBpe)
     tokens = {str(id_): tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab)}
-    DURABLE.write(path / FREQUENCIES, _lines(dict(algorithm.frequencies)))
-    DURABLE.write(path / TOKENS, _lines(tokens))
+    DURABLE.write(path / FREQUENCIES, json_text(dict(algorithm.frequencies), indent=0))
+    DURABLE.write(path / TOKENS, json_text(tokens, indent=0))
     DURABLE.write(path / IDS, vocab_json_of_text(tokenizer))
 
 
@@ -97,14 +97,7 @@ def load(
         vocab,
         [],
         pattern=pattern,
-        algorithm=FrequencyBpe(
-            marks.end_of_word,
-            marks.unknown,
-            marks.line_begin,
-            marks.line_end,
-            marks.sentences,
-            tuple(in_order),
-        ),
+        algorithm=replace(marks, frequencies=tuple(in_order)),
     )
 
 
@@ -120,7 +113,3 @@ def _frequencies(given: Any, end: str, reserved: set[str], path: Path) -> dict[s
         for token, frequency in given.items()
         if token not in reserved and len(token.removesuffix(end)) + token.endswith(end) > 1
     }
-
-
-def _lines(entries: dict[str, Any]) -> bytes:
-    return (json.dumps(entries, ensure_ascii=False, indent=0) + "\n").encode()

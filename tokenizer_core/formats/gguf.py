@@ -15,12 +15,17 @@ from typing import Any
 from bpeline.tokenizer_core.algorithms import ByteBpe
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
-from bpeline.tokenizer_core.formats.printable import named_vocab, printable_tokens
+from bpeline.tokenizer_core.formats.plain_tokens import (
+    nothing_left_out,
+    pattern_left_out,
+    refuse_other_algorithms,
+)
+from bpeline.tokenizer_core.formats.printable import named_vocab, printable_merges
 from bpeline.tokenizer_core.formats.special_roles import roles_of
 from bpeline.tokenizer_core.model import shown, tokens_not_made_by_merges
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+left_out = nothing_left_out
 # The split pattern here → its name there.
 PATTERNS = {
     "gpt2": "gpt-2",
@@ -53,11 +58,6 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         DiskFull: no space left.
     """
     DURABLE.write(path, _file(metadata(tokenizer)))
-
-
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Nothing."""
-    return {}
 
 
 def differences(tokenizer: Tokenizer) -> list[str]:
@@ -93,9 +93,6 @@ def metadata(tokenizer: Tokenizer) -> dict[str, Any]:
     specials = tokenizer.special_tokens
     names = {id_: name for name, id_ in named.items()}
     size = max(names) + 1
-    merges = tokenizer.merges
-    first = printable_tokens(left for left, _ in merges)
-    second = printable_tokens(right for _, right in merges)
     special_ids = set(specials.values())
     roles = roles_of(specials)
     return {
@@ -108,7 +105,7 @@ def metadata(tokenizer: Tokenizer) -> dict[str, Any]:
             CONTROL if id_ in special_ids else NORMAL if id_ in names else UNUSED
             for id_ in range(size)
         ],
-        "tokenizer.ggml.merges": [f"{a} {b}" for a, b in zip(first, second, strict=True)],
+        "tokenizer.ggml.merges": [f"{a} {b}" for a, b in printable_merges(tokenizer)],
         **{
             f"tokenizer.ggml.{key}_token_id": specials[roles[role]]
             for role, key in _ROLES.items()

@@ -9,7 +9,7 @@ from typing import Any
 from bpeline.tokenizer_core.algorithms import ByteBpe
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
-from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms, require_names
 from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
@@ -71,8 +71,7 @@ def load(
     vocab_path, merges_path = path / "vocab.json", path / "merges.txt"
     named = json_of(read_bounded(vocab_path), vocab_path)
     text = merges_text(read_bounded(merges_path), merges_path)
-    if not isinstance(named, dict):
-        refuse(vocab_path, "holds no vocab", "the vocab is an object of token → id")
+    require_names(named, vocab_path)
     if special_tokens is None:
         unmade = named.keys() - text.replace(" ", "").split("\n")
         special_tokens = [name for name in named if len(name) > 1 and name in unmade]

@@ -6,7 +6,6 @@ Mind the difference in use: ``tokenizers`` recognizes special tokens in every te
 
 from __future__ import annotations
 
-import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,16 @@ from typing import Any
 from bpeline.tokenizer_core.algorithms import ByteBpe, WordPiece
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
-from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.formats.plain_tokens import (
+    add_names,
+    json_text,
+    nothing_left_out,
+    refuse_other_algorithms,
+)
 from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     named_vocab,
-    printable_tokens,
+    printable_merges,
     read_merges,
     read_merges_txt,
     read_vocab,
@@ -28,6 +32,7 @@ from bpeline.tokenizer_core.model import MergeList, shown
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+left_out = nothing_left_out
 _SUPPORTED = "byte-level BPE with a ByteLevel or Split(Regex) pre-tokenizer is supported"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
 # Cut one after the other, as DeepSeek-V3 publishes them: together `deepseek-v3`.
@@ -39,6 +44,9 @@ _DEEPSEEK_V3 = [
 ]
 _MOST_TO_COMPARE = 1 << 30  # characters; 3,000 added tokens of 20 characters are far below
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+# All that `save` writes.
+_PARTS = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+          "post_processor", "decoder", "model")  # fmt: skip
 # What each added token must say for us to treat it as HuggingFace does.
 _PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 _ADDED_TOKEN = {**_PLAIN, "special": True}
@@ -71,13 +79,10 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         "decoder": parts["decoder"],
         "model": parts["model"],
     }
-    DURABLE.write(path, (json.dumps(document, ensure_ascii=False) + "\n").encode())
+    DURABLE.write(path, json_text(document))
 
 
 def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
-    merges = tokenizer.merges
-    first = printable_tokens(left for left, _ in merges)
-    second = printable_tokens(right for _, right in merges)
     return {
         "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
         "decoder": {**_BYTE_LEVEL, "use_regex": True},
@@ -91,7 +96,7 @@ def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
             "byte_fallback": False,
             "ignore_merges": tokenizer.ignore_merges,
             "vocab": named_vocab(tokenizer),
-            "merges": list(zip(first, second, strict=True)),
+            "merges": printable_merges(tokenizer),
         },
     }
 
@@ -128,7 +133,7 @@ def load(
     if not isinstance(document, dict):
         refuse(path, "is not a tokenizer.json", "an object with a model")
     for part in document:
-        if part not in _READERS and document[part] is not None:
+        if part not in _PARTS and document[part] is not None:
             refuse(path, f"has the part {part!r}", _SUPPORTED)
     for part in ("truncation", "padding"):
         if document.get(part) is not None:
@@ -147,33 +152,11 @@ def load(
     model = _read_model(document.get("model"), path)
     specials = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
     named = model["vocab"]
-    if not isinstance(named, dict):
-        refuse(path, "holds no vocab", "the vocab is an object of token → id")
-    for token, id_ in specials.items():
-        if named.setdefault(token, id_) != id_:
-            refuse(path, f"gives {token!r} two ids", "one id in vocab and added_tokens")
+    add_names(named, specials, path)
     vocab = read_vocab(named, specials, path)
     merges = _read_merges(model["merges"], vocab, path)
     ignore_merges = model.get("ignore_merges", False)
     return Tokenizer(vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges))
-
-
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Nothing."""
-    return {}
-
-
-_READERS = {
-    "version",
-    "truncation",
-    "padding",
-    "added_tokens",
-    "normalizer",
-    "pre_tokenizer",
-    "post_processor",
-    "decoder",
-    "model",
-}
 
 
 def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:

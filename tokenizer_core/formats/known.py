@@ -25,8 +25,16 @@ FORMATS = {
     "sentencepiece": "bpeline.tokenizer_core.formats.sentencepiece",
     "gguf": "bpeline.tokenizer_core.formats.gguf",
 }
-
 WRITTEN_ONLY = {".model": "sentencepiece", ".gguf": "gguf"}
+
+# What tells them: files of a directory, in this order; endings of a file's name.
+_DIRECTORIES = {
+    "bpeline": ("manifest.json",),
+    "transformers": ("tokenizer.json",),
+    "gpt2": ("vocab.json", "merges.txt"),
+    "frequency-bpe": ("freqs.json", "vocab_to_idx.json"),
+}
+_SUFFIXES = {".json": "hf", ".tiktoken": "tiktoken", ".codes": "subword-nmt", **WRITTEN_ONLY}
 
 
 def format_named(name: str) -> Any:
@@ -63,30 +71,19 @@ def format_of(path: Path) -> str:
         InvalidOption: no format looks like this.
     """
     if path.is_dir():
-        if (path / "manifest.json").exists():
-            return "bpeline"
-        if (path / "tokenizer.json").exists():
-            return "transformers"
-        if (path / "vocab.json").exists() and (path / "merges.txt").exists():
-            return "gpt2"
-        if (path / "freqs.json").exists() and (path / "vocab_to_idx.json").exists():
-            return "frequency-bpe"
+        for name, files in _DIRECTORIES.items():
+            if all((path / file).exists() for file in files):
+                return name
     elif not path.exists():
         raise MissingSource(
             f"there is no tokenizer at {path}",
             "a directory or file that Tokenizer.save wrote, or other tools did",
             "check the path",
         )
-    elif path.suffix == ".json":
-        return "hf"
-    elif path.suffix == ".tiktoken":
-        return "tiktoken"
-    elif path.suffix == ".codes":
-        return "subword-nmt"
     elif path.name == "vocab.txt":
         return "wordpiece"
-    elif path.suffix in WRITTEN_ONLY:
-        return WRITTEN_ONLY[path.suffix]
+    elif path.suffix in _SUFFIXES:
+        return _SUFFIXES[path.suffix]
     raise InvalidOption(
         f"the format of {path} cannot be told from its name",
         "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ from bpeline.tokenizer_core.model import shown
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+def json_text(value: Any, indent: int | None = None) -> bytes:
+    """A JSON file with every character as it is, ended by a line feed."""
+    return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
+
+
 def vocab_json_of_text(tokenizer: Tokenizer) -> bytes:
     """token → id, in order of id."""
     named = {tokenizer.vocab[id_].decode(): id_ for id_ in sorted(tokenizer.vocab)}
-    return (json.dumps(named, ensure_ascii=False, indent=0) + "\n").encode()
+    return json_text(named, indent=0)
 
 
 def merges_json(tokenizer: Tokenizer) -> bytes:
@@ -27,14 +33,31 @@ def merges_json(tokenizer: Tokenizer) -> bytes:
     return ("[\n" + ",\n".join(lines) + "\n]\n").encode()
 
 
+def require_names(named: Any, path: Path) -> None:
+    """Raise `InvalidTokenizer` unless a vocab is an object."""
+    if not isinstance(named, dict):
+        refuse(path, "holds no vocab", "the vocab is an object of token → id")
+
+
+def add_names(named: Any, specials: Mapping[str, int], path: Path) -> None:
+    """Put added tokens into a vocab, where they may stand already.
+
+    Raises:
+        InvalidTokenizer: not an object, or a token stands there with another id.
+    """
+    require_names(named, path)
+    for token, id_ in specials.items():
+        if named.setdefault(token, id_) != id_:
+            refuse(path, f"gives {token!r} two ids", "one id in vocab and added_tokens")
+
+
 def read_plain_vocab(named: Any, path: Path) -> dict[int, bytes]:
     """The vocab of a JSON object token → id.
 
     Raises:
         InvalidTokenizer: not an object of distinct whole numbers, or no UTF-8.
     """
-    if not isinstance(named, dict):
-        refuse(path, "holds no vocab", "the vocab is an object of token → id")
+    require_names(named, path)
     vocab: dict[int, bytes] = {}
     for token, id_ in named.items():
         if type(id_) is not int or id_ in vocab:
@@ -67,6 +90,11 @@ def plain_bytes(token: str, path: Path) -> bytes:
         return token.encode()
     except UnicodeEncodeError:
         refuse(path, f"holds {shown(token)}, which is not UTF-8")
+
+
+def nothing_left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+    """``left_out`` of a format that holds everything a reader could be told."""
+    return {}
 
 
 def pattern_left_out(tokenizer: Tokenizer) -> str:

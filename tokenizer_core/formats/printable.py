@@ -5,7 +5,6 @@ Special tokens stand in such a vocab as they are; all other tokens one character
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.bounded_files import refuse, text_of
+from bpeline.tokenizer_core.formats.plain_tokens import json_text, require_names
 from bpeline.tokenizer_core.model import (
     MergeList,
     find_merges,
@@ -87,15 +87,20 @@ def named_vocab(tokenizer: Tokenizer) -> dict[str, int]:
 
 def vocab_json(tokenizer: Tokenizer) -> bytes:
     """vocab.json: printable token → id."""
-    return (json.dumps(named_vocab(tokenizer), ensure_ascii=False, indent=0) + "\n").encode()
+    return json_text(named_vocab(tokenizer), indent=0)
+
+
+def printable_merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    """Both sides of each merge in printable characters, by rank."""
+    merges = tokenizer.merges
+    first = printable_tokens(left for left, _ in merges)
+    second = printable_tokens(right for _, right in merges)
+    return list(zip(first, second, strict=True))
 
 
 def merges_txt(tokenizer: Tokenizer) -> bytes:
     """merges.txt: a header, then one merge per line."""
-    merges = tokenizer.merges
-    first = printable_tokens(left for left, _ in merges)
-    second = printable_tokens(right for _, right in merges)
-    lines = [f"{left} {right}" for left, right in zip(first, second, strict=True)]
+    lines = [f"{left} {right}" for left, right in printable_merges(tokenizer)]
     return "\n".join([_HEADER, *lines, ""]).encode()
 
 
@@ -111,8 +116,7 @@ def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[
         InvalidSpecialToken: an empty special token, or one with a lone surrogate.
     """
     validate_special_tokens(list(special_tokens))
-    if not isinstance(named, dict):
-        refuse(path, "holds no vocab", "the vocab is an object of token → id")
+    require_names(named, path)
     if set(map(type, named.values())) - {int}:
         name = next(name for name, id_ in named.items() if type(id_) is not int)
         refuse(path, f"gives {shown(name)} the id {shown(named[name])}", "ids are whole numbers")

@@ -12,15 +12,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from bpeline.tokenizer_core.algorithms import CharacterBpe
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.formats.plain_tokens import nothing_left_out
 from bpeline.tokenizer_core.formats.special_roles import roles_of
 from bpeline.tokenizer_core.model import shown
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+left_out = nothing_left_out
 SPACE = "▁"
 
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
@@ -60,19 +61,10 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         kind = _CONTROL if token in specials else _NORMAL
         kind = _UNKNOWN if token == algorithm.unknown else kind
         score = -float(ranks.get(token, len(tokens)))
-        pieces.append(
-            _text(_PIECE, piece)
-            + _number(_SCORE, 5)
-            + struct.pack("<f", score)
-            + _whole(_TYPE, kind)
-        )
+        scored = _number(_SCORE, 5) + struct.pack("<f", score)
+        pieces.append(_text(_PIECE, piece) + scored + _whole(_TYPE, kind))
     unknown = tokens.index(algorithm.unknown)
     DURABLE.write(path, _model(pieces, unknown, algorithm.unknown, specials))
-
-
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Nothing that a reader could be told."""
-    return {}
 
 
 def differences(tokenizer: Tokenizer) -> list[str]:

@@ -6,15 +6,16 @@ It holds HuggingFace's tokenizer.json and two small files about it. Mind the dif
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.formats import huggingface
+from bpeline.tokenizer_core.formats.plain_tokens import json_text, nothing_left_out
 from bpeline.tokenizer_core.formats.special_roles import roles_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+left_out = nothing_left_out
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
@@ -33,10 +34,7 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         "added_tokens_decoder": {
             str(id_): {
                 "content": token,
-                "lstrip": False,
-                "normalized": False,
-                "rstrip": False,
-                "single_word": False,
+                **dict.fromkeys(("lstrip", "normalized", "rstrip", "single_word"), False),
                 "special": True,
             }
             for token, id_ in sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
@@ -47,8 +45,8 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         **roles,
     }
     huggingface.save(tokenizer, path / TOKENIZER)
-    DURABLE.write(path / SPECIAL_TOKENS, _lines(roles))
-    DURABLE.write(path / CONFIG, _lines(config))
+    DURABLE.write(path / SPECIAL_TOKENS, json_text(roles, indent=2))
+    DURABLE.write(path / CONFIG, json_text(config, indent=2))
 
 
 def load(path: Path, **details: Any) -> Tokenizer:
@@ -58,12 +56,3 @@ def load(path: Path, **details: Any) -> Tokenizer:
         MissingSource, InvalidTokenizer, InvalidPattern: as there.
     """
     return huggingface.load(path / TOKENIZER, **details)
-
-
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Nothing."""
-    return {}
-
-
-def _lines(entries: dict[str, Any]) -> bytes:
-    return (json.dumps(entries, ensure_ascii=False, indent=2) + "\n").encode()

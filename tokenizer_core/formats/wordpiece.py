@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.formats.plain_tokens import (
+    add_names,
     pattern_left_out,
     read_plain_vocab,
     refuse_other_algorithms,
@@ -138,9 +139,6 @@ def from_huggingface(document: dict[str, Any], specials: dict[str, int], path: P
     if types != [str, str] or type(algorithm.max_word_characters) is not int:
         refuse(path, "has a model with properties of another type", _SUPPORTED)
     named = model.get("vocab")
-    if isinstance(named, dict):
-        for token, id_ in specials.items():
-            if named.setdefault(token, id_) != id_:
-                refuse(path, f"gives {token!r} two ids", "one id in vocab and added_tokens")
+    add_names(named, specials, path)
     vocab = read_plain_vocab(named, path)
     return Tokenizer(vocab, [], specials, patterns[kind], algorithm=algorithm)
