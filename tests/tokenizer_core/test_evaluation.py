@@ -10,7 +10,7 @@ import regex
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.bootstrap import relative_change
+from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
 from bpeline.tokenizer_core.evaluation.metric_names import (
     BYTES_PER_TOKEN,
     CONFIDENCES,
@@ -109,7 +109,7 @@ def test_changes_compare_document_by_document(
             assert change.mean_ratio == pytest.approx((after / before).mean())
             assert tuple(change.intervals) == CONFIDENCES
             for confidence, (low, high) in change.intervals.items():
-                expected = relative_change(before, after, confidence)
+                expected = resampled_change(before, after).interval(confidence)
                 assert (low, high) == (expected.low, expected.high)
     few = found.opponents["champion"].changes["greek"]
     assert (few.documents, dict(few.intervals)) == (5, {})

@@ -38,6 +38,14 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
+def percentile_interval(
+    value: float, draws: NDArray[np.float64], confidence: float, documents: int
+) -> Interval:
+    """The percentile interval (Efron 1979) of a value, of which there are draws."""
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(value, float(low), float(high), confidence, documents)
+
+
 @dataclass(frozen=True, slots=True)
 class ResampledChange:
     """Σ second / Σ first − 1 of documents, and of many draws of them.
@@ -53,16 +61,8 @@ class ResampledChange:
     documents: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The percentile interval (Efron 1979)."""
-        low, high = np.quantile(self.draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-        return Interval(self.value, float(low), float(high), confidence, self.documents)
-
-
-def relative_change(
-    first: NDArray[np.int64], second: NDArray[np.int64], confidence: float = CONFIDENCE
-) -> Interval:
-    """`resampled_change` with one interval."""
-    return resampled_change(first, second).interval(confidence)
+        """See `percentile_interval`."""
+        return percentile_interval(self.value, self.draws, confidence, self.documents)
 
 
 def resampled_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> ResampledChange:

@@ -5,8 +5,9 @@ Knows nothing of versions, metrics or where documents come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.algorithms import WordEncoder
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.bootstrap import Interval, relative_change
+from bpeline.tokenizer_core.evaluation.bootstrap import Interval, resampled_change
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -125,8 +126,8 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
     both = [token for token in ids[0] if token in ids[1]]
     moved = ((token, ids[0][token], ids[1][token]) for token in both)
     return VocabDifference(
-        added=tuple(_by_id(ids[1], ids[1].keys() - ids[0].keys())),
-        removed=tuple(_by_id(ids[0], ids[0].keys() - ids[1].keys())),
+        added=tuple(sorted(ids[1].keys() - ids[0].keys(), key=ids[1].__getitem__)),
+        removed=tuple(sorted(ids[0].keys() - ids[1].keys(), key=ids[0].__getitem__)),
         moved=tuple(sorted((one for one in moved if one[1] != one[2]), key=lambda one: one[1])),
         shared=len(both),
     )
@@ -134,15 +135,10 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
 
 def first_diverging_merge(first: Tokenizer, second: Tokenizer) -> DivergingMerge | None:
     """Where the merges part; None when they are the same."""
-    merges = first.merges, second.merges
-    shorter = min(map(len, merges))
-    for rank in range(shorter):
-        if merges[0][rank] != merges[1][rank]:
-            return DivergingMerge(rank, merges[0][rank], merges[1][rank])
-    if len(merges[0]) == len(merges[1]):
-        return None
-    at_end = [one[shorter] if len(one) > shorter else None for one in merges]
-    return DivergingMerge(shorter, at_end[0], at_end[1])
+    for rank, (mine, theirs) in enumerate(zip_longest(first.merges, second.merges)):
+        if mine != theirs:
+            return DivergingMerge(rank, mine, theirs)
+    return None
 
 
 def compare_on(
@@ -183,7 +179,7 @@ def compare_measured(
         bytes=before.text.bytes,
         first_tokens=before.tokens,
         second_tokens=after.tokens,
-        change=relative_change(before.document_tokens, after.document_tokens),
+        change=resampled_change(before.document_tokens, after.document_tokens).interval(),
         segmentation=compare_words(first, second, before.words, shown),
     )
 
@@ -202,14 +198,14 @@ def compare_words(
     either = both = 0
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
         rows = slice(begin, begin + _WORDS_AT_A_TIME)
-        part = words.take(np.arange(len(words))[rows])
+        part = words.between(rows.start, rows.stop)
         mine, my_tokens = _boundaries(first, part, first)
         theirs, their_tokens = _boundaries(second, part, first)
-        ends, kept = part.offsets[1:], _among(mine, theirs)
+        ends, kept = part.offsets[1:], np.isin(mine, theirs)
         first_cuts, second_cuts, shared = (_cuts(one, part) for one in (mine, theirs, mine[kept]))
         either += first_cuts + second_cuts - shared
         both += shared
-        other = np.concatenate((mine[~kept], theirs[~_among(theirs, mine)]))
+        other = np.concatenate((mine[~kept], theirs[~np.isin(theirs, mine)]))
         changed[rows][np.searchsorted(ends, other)] = True
         costs[rows] = part.counts * (their_tokens - my_tokens)
     rows_changed = np.flatnonzero(changed)
@@ -245,17 +241,8 @@ def _boundaries(
 def _cuts(places: NDArray[np.int64], words: WordCounts) -> int:
     """How many of some places lie inside words, over all occurrences of these."""
     ends = words.offsets[1:]
-    inside = places[~_among(places, ends)]
+    inside = places[~np.isin(places, ends)]
     return int(words.counts[np.searchsorted(ends, inside)].sum())
-
-
-def _among(places: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of some ascending places are among others, ascending too."""
-    if not len(others):
-        return np.zeros(len(places), np.bool_)
-    at = np.minimum(np.searchsorted(others, places), len(others) - 1)
-    found: NDArray[np.bool_] = others[at] == places
-    return found
 
 
 def _encoded(
@@ -289,15 +276,9 @@ def _changes(
     for tokenizer in (first, second):
         ids, ends = _encoded(tokenizer, chosen, first)
         vocab, listed = tokenizer.vocab, ids.tolist()
-        tokens.append([
-            tuple(vocab[id_] for id_ in listed[begin:end])
-            for begin, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)
-        ])  # fmt: skip
+        bounds = pairwise([0, *ends.tolist()])
+        tokens.append([tuple(vocab[id_] for id_ in listed[a:b]) for a, b in bounds])
     return tuple(
         WordChange(word, count, mine, theirs)
         for (word, count), mine, theirs in zip(chosen.items(), *tokens, strict=True)
     )
-
-
-def _by_id(ids: dict[bytes, int], tokens: Iterable[bytes]) -> Sequence[bytes]:
-    return sorted(tokens, key=ids.__getitem__)

@@ -6,15 +6,20 @@ pre-tokens of the version's own split pattern. Knows no files, no versions and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.bootstrap import CONFIDENCE, Interval, resampled_change
+from bpeline.tokenizer_core.evaluation.bootstrap import (
+    CONFIDENCE,
+    Interval,
+    percentile_interval,
+    resampled_change,
+)
 from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, FEWEST_RESAMPLED
 from bpeline.tokenizer_core.evaluation.word_drift import (
     NewWord,
@@ -29,6 +34,8 @@ from bpeline.tokenizer_core.evaluation.word_drift import (
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+Sum = TypeVar("Sum", int, NDArray[np.int64])  # of everything, or of each block
 
 MANY_TOKENS = 4  # a word of so many is one the vocab has no good tokens for
 _DRAWS = 200  # of halves; each draw adds up some hundred thousand counts
@@ -90,9 +97,8 @@ class Figure:
         if not len(self.new_draws):
             return None
         differences = self.new_draws - self._own_or(0.0)
-        low, high = np.quantile(differences, [(1 - confidence) / 2, (1 + confidence) / 2])
         value = self.new - (self.own or 0.0)
-        return Interval(value, float(low), float(high), confidence, self.documents)
+        return percentile_interval(value, differences, confidence, self.documents)
 
     def margin(
         self,
@@ -190,46 +196,51 @@ def drift_of(
             "name files that hold text",
         )
     tokens = tokens_of_words(tokenizer, words)
-    total = int(np.dot(words.counts, tokens))
-    trained, known = own.trained, own.trained is not None and len(own.trained) > 0
-    in_training = counts_in(trained, words) if trained is not None and known else None
-    found: tuple[NewWord, ...] = ()
-    if trained is not None and in_training is not None:
-        found = new_frequent_words(words, in_training, trained.total, tokens, sample)
-    values = _values(words.counts, tokens, in_training, size)
-    if known:
+    trained = own.trained if own.trained is not None and len(own.trained) else None
+    seen, found = None, tuple[NewWord, ...]()
+    if trained is not None:
+        seen = counts_in(trained, words)
+        found = new_frequent_words(words, seen, trained.total, tokens, sample)
+    sums = _fractions(size, tokens, seen, lambda values: int(np.dot(words.counts, values)))
+    total = sums[TOKENS_PER_WORD][0]
+    values = {metric: part / whole for metric, (part, whole) in sums.items()}
+    if trained is not None:
         values[NEW_FREQUENT] = sum(one.count for one in found) / words.total
         values[NEW_COST] = sum(one.saved for one in found) / total
-    new = _Side.of(tokenizer, trained if known else None, sample, found)
-    before = None
-    if own.sample is not None:
-        before = _Side.of(tokenizer, trained if known else None, own.sample)
+    new = _Side.of(tokenizer, trained, sample, found)
+    before = None if own.sample is None else _Side.of(tokenizer, trained, own.sample)
     figures = {
         metric: _figure(metric, value, new, before, own.recorded)
         for metric, value in values.items()
     }
-    if trained is not None and known:
+    if trained is not None:
         figures |= _divergences(trained, words, sample, own.sample)
     return TextDrift(figures, found, sample.documents, size, total, words.total, len(words))
 
 
-def _values(
-    counts: NDArray[np.int64],
+def _fractions(
+    size: Sum,
     tokens: NDArray[np.int64],
-    in_training: NDArray[np.int64] | None,
-    size: int,
-) -> dict[str, float]:
-    """What all words say."""
-    total, words = int(np.dot(counts, tokens)), int(counts.sum())
-    values = {
-        BYTES_PER_TOKEN: size / total,
-        TOKENS_PER_WORD: total / words,
-        CONTINUED: int(counts[tokens >= 2].sum()) / words,
-        MANY: int(counts[tokens >= MANY_TOKENS].sum()) / words,
+    seen: NDArray[np.int64] | None,
+    add: Callable[[NDArray[Any]], Sum],
+) -> dict[str, tuple[Sum, Sum]]:
+    """metric → what is shared, and what it is a share of.
+
+    Args:
+        size: bytes of the text.
+        tokens, seen: of each word: how many it takes, how often it occurs in training if known.
+        add: sums values of words up, over all their occurrences.
+    """
+    total, words = add(tokens), add(np.ones_like(tokens))
+    found = {
+        BYTES_PER_TOKEN: (size, total),
+        TOKENS_PER_WORD: (total, words),
+        CONTINUED: (add(tokens >= 2), words),
+        MANY: (add(tokens >= MANY_TOKENS), words),
     }
-    if in_training is not None:
-        values[UNSEEN] = int(counts[in_training == 0].sum()) / words
-    return values
+    if seen is not None:
+        found[UNSEEN] = add(seen == 0), words
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,25 +270,17 @@ class _Side:
             new_words: frequent and new; None looks for them in the sample itself.
         """
         tokens = tokens_of_words(tokenizer, sample.words)
-        total, words = sample.sums(tokens), sample.sums()
-        sums = {
-            BYTES_PER_TOKEN: (sample.block_bytes, total),
-            TOKENS_PER_WORD: (total, words),
-            CONTINUED: (sample.sums((tokens >= 2).astype(np.int64)), words),
-            MANY: (sample.sums((tokens >= MANY_TOKENS).astype(np.int64)), words),
-        }
-        if trained is not None:
-            seen = counts_in(trained, sample.words)
+        seen = None if trained is None else counts_in(trained, sample.words)
+        sums = _fractions(sample.block_bytes, tokens, seen, sample.sums)
+        if trained is not None and seen is not None:
             if new_words is None:
                 new_words = new_frequent_words(sample.words, seen, trained.total, tokens, sample)
             among = {one.word for one in new_words}
             every = sample.words.words()
             new = np.fromiter((word in among for word in every), np.int64, len(every))
-            sums |= {
-                UNSEEN: (sample.sums((seen == 0).astype(np.int64)), words),
-                NEW_FREQUENT: (sample.sums(new), words),
-                NEW_COST: (sample.sums(new * (tokens - 1)), total),
-            }
+            total, words = sums[TOKENS_PER_WORD]
+            sums[NEW_FREQUENT] = sample.sums(new), words
+            sums[NEW_COST] = sample.sums(new * (tokens - 1)), total
         return cls(sample.documents, sums)
 
     def value(self, metric: str) -> float:

@@ -73,29 +73,22 @@ class LanguageChoices:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """What the table shows: title, joint, separate."""
-        rows = [("ids in all", _whole(self.joint.ids), _whole(self.separate.ids))]
-        for name, joint in self.joint.languages.items():
-            apart = self.separate.languages[name]
-            rows += [
-                (f"{name}: tokens", _whole(joint.tokens), _whole(apart.tokens)),
-                (f"{name}: used in its words", _whole(joint.used), _whole(apart.used)),
-                (f"{name}: unseen in its words", _whole(joint.unseen), _whole(apart.unseen)),
-                (
-                    f"{name}: tokens per word",
-                    f"{joint.tokens_per_word:.4f}",
-                    f"{apart.tokens_per_word:.4f}",
-                ),
+        joint, apart = self.joint, self.separate
+        figures: list[tuple[str, float, float]] = [("ids in all", joint.ids, apart.ids)]
+        for name, mine in joint.languages.items():
+            theirs = apart.languages[name]
+            figures += [
+                (f"{name}: tokens", mine.tokens, theirs.tokens),
+                (f"{name}: used in its words", mine.used, theirs.used),
+                (f"{name}: unseen in its words", mine.unseen, theirs.unseen),
+                (f"{name}: tokens per word", mine.tokens_per_word, theirs.tokens_per_word),
             ]
-        shared = f"of {self.shared_words:,} shared words"
-        return [
-            *rows,
-            ("used in every language", _whole(self.joint.overlap), _whole(self.separate.overlap)),
-            (
-                f"{shared}, cut alike",
-                _whole(self.joint.split_alike),
-                _whole(self.separate.split_alike),
-            ),
+        alike = f"of {self.shared_words:,} shared words, cut alike"
+        figures += [
+            ("used in every language", joint.overlap, apart.overlap),
+            (alike, joint.split_alike, apart.split_alike),
         ]
+        return [(title, _shown(first), _shown(second)) for title, first, second in figures]
 
     def as_text(self) -> str:
         """The table for a terminal."""
@@ -170,5 +163,5 @@ def _cuts(tokenizer: Tokenizer, words: list[bytes]) -> list[list[bytes]]:
     return [tokens[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
 
 
-def _whole(number: int) -> str:
-    return f"{number:,}"
+def _shown(figure: float) -> str:
+    return f"{figure:,}" if isinstance(figure, int) else f"{figure:.4f}"

@@ -44,26 +44,16 @@ class MergeTree:
         for level in np.split(columns, np.flatnonzero(np.diff(lengths)) + 1, axis=1):
             self._levels.append((level[0], level[1], level[2]))
 
-    def spread(self, values: NDArray[np.int64], smallest: bool = True) -> None:
-        """Give every token the smallest (or largest) value of all tokens it is a part of, too.
+    def pass_down(self, values: NDArray[np.int64], joined: np.ufunc) -> None:
+        """Join the value of every token to those of its parts, from the longest tokens down.
 
         Args:
             values: int64 ``[size]``, changed in place.
-        """
-        extreme = np.minimum if smallest else np.maximum
-        for left, right, results in self._levels:
-            extreme.at(values, left, values[results])
-            extreme.at(values, right, values[results])
-
-    def add_to_parts(self, values: NDArray[np.int64]) -> None:
-        """Add the value of every token to those of its parts, from the longest tokens down.
-
-        Args:
-            values: int64 ``[size]``, changed in place.
+            joined: `np.minimum`, `np.maximum` or `np.add`.
         """
         for left, right, results in self._levels:
-            np.add.at(values, left, values[results])
-            np.add.at(values, right, values[results])
+            joined.at(values, left, values[results])
+            joined.at(values, right, values[results])
 
     def made_of(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
         """By id: whether a token is one of these or has one of them among its parts."""
@@ -94,18 +84,13 @@ class MadeTokens:
 
         def encoded(begin: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
             some = words.between(begin, begin + _WORDS_AT_A_TIME)
-            return tokenizer.encoder.encode_words(some.words())
+            ids, ends = tokenizer.encoder.encode_words(some.words())
+            return ids, np.diff(ends, prepend=0)
 
-        begins = range(0, len(words), _WORDS_AT_A_TIME)
+        begins = range(0, max(len(words), 1), _WORDS_AT_A_TIME)
         with ThreadPoolExecutor(available_processors(), "encode words") as threads:
-            parts = list(threads.map(encoded, begins))
-        ids = [np.zeros(0, np.uint32), *(some for some, _ in parts)]
-        ends = [np.zeros(0, np.int64)]
-        before = 0
-        for some, of_these in parts:
-            ends.append(of_these + before)
-            before += len(some)
-        return cls(MergeTree(tokenizer), np.concatenate(ids), np.concatenate(ends))
+            ids, lengths = zip(*threads.map(encoded, begins), strict=True)
+        return cls(MergeTree(tokenizer), np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
 
     def smallest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """By id: the smallest value of a word in which the token comes about, or `NOWHERE`.
@@ -113,16 +98,14 @@ class MadeTokens:
         Args:
             values: int64 ``[words]``, not negative.
         """
-        smallest = np.full(self.tree.size, NOWHERE, np.int64)
-        np.minimum.at(smallest, self.ids, self._of_ids(values))
-        self.tree.spread(smallest)
+        smallest = self._joined(np.minimum, values, NOWHERE)
+        self.tree.pass_down(smallest, np.minimum)
         return smallest
 
     def largest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """By id: the largest value of a word in which the token comes about, or −1."""
-        largest = np.full(self.tree.size, -1, np.int64)
-        np.maximum.at(largest, self.ids, self._of_ids(values))
-        self.tree.spread(largest, smallest=False)
+        largest = self._joined(np.maximum, values, -1)
+        self.tree.pass_down(largest, np.maximum)
         return largest
 
     def totals(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -131,9 +114,7 @@ class MadeTokens:
         Args:
             values: int64 ``[words]``; one that is left with a token twice adds twice.
         """
-        totals = np.zeros(self.tree.size, np.int64)
-        np.add.at(totals, self.ids, self._of_ids(values))
-        return totals
+        return self._joined(np.add, values, 0)
 
     def rows_making(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The words in which some token of these comes about, ascending (int64)."""
@@ -146,10 +127,11 @@ class MadeTokens:
         begins = np.concatenate((np.zeros(1, np.int64), self.ends[:-1]))[rows]
         lengths = self.ends[rows] - begins
         ends = np.cumsum(lengths)
-        places = np.arange(int(ends[-1]) if len(rows) else 0) + np.repeat(
-            begins - (ends - lengths), lengths
-        )
+        places = np.arange(lengths.sum()) + np.repeat(begins - (ends - lengths), lengths)
         return MadeTokens(self.tree, self.ids[places], ends)
 
-    def _of_ids(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.repeat(values, np.diff(self.ends, prepend=0))
+    def _joined(self, join: np.ufunc, values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
+        """By id: the values of all words that are left with the token, joined."""
+        found = np.full(self.tree.size, none, np.int64)
+        join.at(found, self.ids, np.repeat(values, np.diff(self.ends, prepend=0)))
+        return found

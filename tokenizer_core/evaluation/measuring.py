@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from bpeline.tokenizer_core.encoding import (
     spans_of_lengths,
 )
 from bpeline.tokenizer_core.kernels.measure_text import CHARS, LINES, SUMS, WORDS, measure_spans
-from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -47,13 +46,7 @@ class TextSize:
     lines: int = 0
 
     def __add__(self, other: TextSize) -> TextSize:
-        return TextSize(
-            self.documents + other.documents,
-            self.bytes + other.bytes,
-            self.chars + other.chars,
-            self.words + other.words,
-            self.lines + other.lines,
-        )
+        return TextSize(*map(int.__add__, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,16 +90,19 @@ def measure(tokenizers: Sequence[Tokenizer], documents: Iterable[bytes]) -> list
     """
     size = TextSize()
     words = {one.pattern: WordSum(one.pattern) for one in tokenizers}
-    sums = [_Sum(one) for one in tokenizers]
+    made = [_Sum(one) for one in tokenizers]
     for part in in_batches(documents, PART_BYTES):
         text, spans = Text.of(b"".join(part)), spans_of_lengths(part)
         refuse_invalid_utf8(text)
-        _count_words(words, text, spans, size.bytes)
-        size += _size_of(text, spans)
-        for one in sums:
+        for pattern, counted in words.items():
+            counted.add(count_spans(text, spans, pattern).shifted(size.bytes))
+        sums = np.zeros(SUMS, np.int64)
+        measure_spans(text.data, spans, sums)
+        size += TextSize(len(spans), text.size, *sums[[CHARS, WORDS, LINES]].tolist())
+        for one in made:
             one.add(part)
-    counted = {pattern: one.result() for pattern, one in words.items()}
-    return [one.result(size, counted[one.tokenizer.pattern]) for one in sums]
+    found = {pattern: counted.result() for pattern, counted in words.items()}
+    return [one.result(size, found[one.tokenizer.pattern]) for one in made]
 
 
 def added(parts: Sequence[Measured]) -> Measured:
@@ -155,22 +151,3 @@ class _Sum:
     def result(self, text: TextSize, words: WordCounts) -> Measured:
         tokens = np.concatenate(self.tokens)
         return Measured(text, self.occurrences, tokens, words, self.failures, self.seconds)
-
-
-def _count_words(
-    sums: dict[SplitPattern, WordSum], text: Text, spans: NDArray[np.int64], begin: int
-) -> None:
-    for pattern, one in sums.items():
-        one.add(count_spans(text, spans, pattern).shifted(begin))
-
-
-def _size_of(text: Text, spans: NDArray[np.int64]) -> TextSize:
-    sums = np.zeros(SUMS, np.int64)
-    measure_spans(text.data, spans, sums)
-    return TextSize(
-        documents=len(spans),
-        bytes=text.size,
-        chars=int(sums[CHARS]),
-        words=int(sums[WORDS]),
-        lines=int(sums[LINES]),
-    )

@@ -198,8 +198,12 @@ def report(
     tokens_of = np.diff(tokenizer.encoder.encode_words(pre_tokens.words())[1], prepend=0)
     distribution = token_distribution(occurrences, tokenizer.vocab_size)
     lengths = vocab.lengths
-    bits = distribution.unigram_bits(tokens)
-    curve, merge_gain = _curves(tokenizer, measured, gains)
+    bits = tokens * distribution.shannon_entropy  # the length of their code
+    curve: Curve = ((tokenizer.vocab_size, size / tokens),)
+    merge_gain: Curve = ()
+    if gains is not None:
+        curve = compression_curve(tokenizer, size, gains)
+        merge_gain = merge_gain_curve(tokenizer, size, gains)
     return CompressionReport(
         bytes_per_token=size / tokens,
         chars_per_token=text.chars / tokens,
@@ -234,12 +238,3 @@ def report(
         distinct_pre_tokens=len(pre_tokens),
         vocab_size=tokenizer.vocab_size,
     )
-
-
-def _curves(
-    tokenizer: Tokenizer, measured: Measured, gains: NDArray[np.int64] | None
-) -> tuple[Curve, Curve]:
-    size = measured.text.bytes
-    if gains is None:
-        return ((tokenizer.vocab_size, size / measured.tokens),), ()
-    return compression_curve(tokenizer, size, gains), merge_gain_curve(tokenizer, size, gains)

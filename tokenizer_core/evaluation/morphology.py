@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,7 @@ class GoldWord:
     @property
     def boundaries(self) -> frozenset[int]:
         """Bytes of the word before which a morph ends and another begins."""
-        ends, at = set(), 0
-        for morph in self.morphs[:-1]:
-            at += len(morph.encode())
-            ends.add(at)
-        return frozenset(ends)
+        return frozenset(accumulate(len(morph.encode()) for morph in self.morphs[:-1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,7 @@ class Suspicion:
 
 def suspicious_tokens(tokens: Iterable[tuple[int, bytes]]) -> list[Suspicion]:
     """The tokens that look like personal data, in their order; one of several kinds is one."""
-    found = []
-    for id_, token in tokens:
-        kind = kind_of(token)
-        if kind is not None:
-            found.append(Suspicion(id_, token, kind))
-    return found
+    return [Suspicion(id_, token, kind) for id_, token in tokens if (kind := kind_of(token))]
 
 
 def kind_of(token: bytes) -> Kind | None:

@@ -154,13 +154,11 @@ def evaluate_texts(
     for text in texts:
         measured = measure([one.tokenizer for one in contestants.values()], text.documents)
         for contestant, found in zip(contestants.values(), measured, strict=True):
-            contestant.take(found)
+            contestant.take(text.name, found)
     parts = slices_of(texts)
-    on_texts = {
-        names: {label: one.on(_places(texts, names)) for label, one in contestants.items()}
-        for names in dict.fromkeys(
-            part.texts for part in parts
-        )  # the same texts are looked at once
+    on_texts = {  # the same texts are looked at once
+        names: {label: one.on(names) for label, one in contestants.items()}
+        for names in dict.fromkeys(part.texts for part in parts)
     }
     by_slice = {part.name: on_texts[part.texts] for part in parts}
     slices = {label: _measurements(by_slice, label) for label in contestants}
@@ -177,7 +175,11 @@ def evaluate_texts(
         )
         for label, other in others.items()
     }
-    languages = _by_language(texts, contestants[""].measured)
+    of_language: dict[str, list[Measured]] = {}
+    for text in texts:
+        if text.language is not None:
+            of_language.setdefault(text.language, []).append(contestants[""].measured[text.name])
+    languages = {language: added(found) for language, found in of_language.items()}
     evaluation = Evaluation(
         report=by_slice[ALL][""][1],
         parts=parts,
@@ -226,23 +228,19 @@ class _Contestant:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.vocab = vocab_figures(tokenizer)
-        self.measured: list[Measured] = []
-        self._gains: list[NDArray[np.int64] | None] = []
+        self.measured: dict[str, Measured] = {}
+        self._gains: dict[str, NDArray[np.int64] | None] = {}
 
-    def take(self, measured: Measured) -> None:
-        self.measured.append(measured)
-        self._gains.append(gains_on(self.tokenizer, measured.words))
+    def take(self, text: str, measured: Measured) -> None:
+        self.measured[text] = measured
+        self._gains[text] = gains_on(self.tokenizer, measured.words)
 
-    def on(self, places: Sequence[int]) -> tuple[Measured, CompressionReport]:
+    def on(self, texts: Sequence[str]) -> tuple[Measured, CompressionReport]:
         """What it made of some texts together, and the figures of that."""
-        measured = added([self.measured[place] for place in places])
-        known = [gains for place in places if (gains := self._gains[place]) is not None]
+        measured = added([self.measured[text] for text in texts])
+        known = [gains for text in texts if (gains := self._gains[text]) is not None]
         gains = np.sum(known, axis=0) if known else None
         return measured, report(self.tokenizer, measured, self.vocab, gains)
-
-
-def _places(texts: Sequence[EvaluationText], names: Sequence[str]) -> list[int]:
-    return [place for place, text in enumerate(texts) if text.name in names]
 
 
 def _measurements(
@@ -255,24 +253,11 @@ def _measurements(
     }
 
 
-def _by_language(
-    texts: Sequence[EvaluationText], measured: Sequence[Measured]
-) -> dict[str, Measured]:
-    parts: dict[str, list[Measured]] = {}
-    for text, found in zip(texts, measured, strict=True):
-        if text.language is not None:
-            parts.setdefault(text.language, []).append(found)
-    return {language: added(found) for language, found in parts.items()}
-
-
 def _parity(languages: Mapping[str, Measured], parallel: bool) -> Parity | None:
     if len(languages) < 2:
         return None
-    costs = {
-        language: found.tokens / (1 if parallel else found.text.bytes)
-        for language, found in languages.items()
-    }
-    return parity(costs)
+    sizes = {language: 1 if parallel else one.text.bytes for language, one in languages.items()}
+    return parity({language: one.tokens / sizes[language] for language, one in languages.items()})
 
 
 def _premiums(languages: Mapping[str, Measured]) -> dict[str, float]:

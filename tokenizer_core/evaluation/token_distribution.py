@@ -46,9 +46,11 @@ class TokenDistribution:
     percentile_frequency: float
     average_rank: float
 
-    def unigram_bits(self, tokens: int) -> float:
-        """Code length of ``tokens`` tokens under their own distribution, in bits."""
-        return tokens * self.shannon_entropy
+
+def f95(counts: NDArray[np.int64], vocab_size: int) -> int:
+    """The greatest count that at least 95 % of a vocab reach, of counts in descending order."""
+    common = math.ceil(_COMMON_SHARE * vocab_size)
+    return int(counts[common - 1]) if common <= len(counts) else 0
 
 
 def token_distribution(occurrences: NDArray[np.int64], vocab_size: int) -> TokenDistribution:
@@ -63,13 +65,12 @@ def token_distribution(occurrences: NDArray[np.int64], vocab_size: int) -> Token
     shares = counts / tokens
     shannon = max(0.0, float(-(shares * np.log2(shares)).sum()))
     renyi = float(np.log2((shares**RENYI_ORDER).sum()) / (1 - RENYI_ORDER))
-    common = math.ceil(_COMMON_SHARE * vocab_size)
     first, last = (int(distinct * share) for share in _MIDDLE)
     return TokenDistribution(
         distinct_tokens=distinct,
         unused_tokens=vocab_size - distinct,
         rare_tokens=int((counts < RARE).sum()),
-        f95=int(counts[common - 1]) if common <= distinct else 0,
+        f95=f95(counts, vocab_size),
         type_token_ratio=distinct / tokens,
         shannon_entropy=shannon,
         shannon_efficiency=shannon / math.log2(vocab_size),

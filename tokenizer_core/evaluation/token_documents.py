@@ -86,8 +86,8 @@ def made_in_one_document(
         np.minimum(first, here, out=first)
         last[ids] = documents
         begins, ends = first.copy(), last.copy()
-        tree.spread(begins)
-        tree.spread(ends, smallest=False)
+        tree.pass_down(begins, np.minimum)
+        tree.pass_down(ends, np.maximum)
         waiting = waiting[begins[waiting] >= ends[waiting]]
         if not len(waiting):
             return waiting

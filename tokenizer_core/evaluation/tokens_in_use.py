@@ -67,18 +67,16 @@ def token_use(
     if tokens is not None and tokens.tree.is_exact:
         left = tokens.totals(words.counts)
         made = left.copy()
-        tokens.tree.add_to_parts(made)
+        tokens.tree.pass_down(made, np.add)
         gains = made[results]
-        absorbed = _absorbed(made, first, second, gains)
-        absorbed[tokenizer.byte_pairs.byte_ids] = 0
-        return TokenUse(made, left, absorbed, gains, words.total_bytes)
-    gains = tokenizer.merge_gains(words)
-    made = np.zeros(size, np.int64)
-    made[tokenizer.byte_pairs.byte_ids] = byte_counts(words)
-    np.add.at(made, results, gains)
-    left = made.copy()
-    np.subtract.at(left, first, gains)
-    np.subtract.at(left, second, gains)
+    else:
+        gains = tokenizer.merge_gains(words)
+        made = np.zeros(size, np.int64)
+        made[tokenizer.byte_pairs.byte_ids] = byte_counts(words)
+        np.add.at(made, results, gains)
+        left = made.copy()
+        np.subtract.at(left, first, gains)
+        np.subtract.at(left, second, gains)
     absorbed = _absorbed(made, first, second, gains)
     absorbed[tokenizer.byte_pairs.byte_ids] = 0
     return TokenUse(made, left, absorbed, gains, words.total_bytes)
@@ -110,11 +108,6 @@ def byte_counts(words: WordCounts) -> NDArray[np.int64]:
     """int64 ``[256]``: how often each byte occurs in counted words."""
     sums = np.zeros(256, np.int64)
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
-        offsets = words.offsets[begin : begin + _WORDS_AT_A_TIME + 1]
-        content = words.word_bytes[offsets[0] : offsets[-1]]
-        weights = np.repeat(words.counts[begin : begin + _WORDS_AT_A_TIME], np.diff(offsets))
-        order = np.argsort(content, kind="stable")  # 2⁵³ is too little for sums of floats
-        starts = np.searchsorted(content[order], np.arange(257))
-        totals = np.concatenate((np.zeros(1, np.int64), np.cumsum(weights[order])))
-        sums += np.diff(totals[starts])
+        some = words.between(begin, begin + _WORDS_AT_A_TIME)
+        np.add.at(sums, some.word_bytes, np.repeat(some.counts, some.lengths))
     return sums

@@ -5,19 +5,16 @@ Everything follows from how often each merge fires on the words trained on; no w
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.evaluation.compression_curve import curve_sizes
-from bpeline.tokenizer_core.evaluation.token_distribution import RARE
+from bpeline.tokenizer_core.evaluation.token_distribution import RARE, f95
 from bpeline.tokenizer_core.evaluation.tokens_in_use import TokenUse
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 ENOUGH = 100  # occurrences that nearly every token should have (Gowda & May 2020)
-COMMON_SHARE = 0.95  # of the vocab
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +57,17 @@ def token_usage(tokenizer: Tokenizer, use: TokenUse) -> TokenUsage:
     ordinary = np.concatenate((tokenizer.byte_pairs.byte_ids, results))
     final = use.left[ordinary]
     before = len(tokenizer.byte_pairs.byte_ids) + len(tokenizer.special_tokens)
-    f95 = []
+    f95_by_size = []
     for size in curve_sizes(tokenizer):
         merged = max(size - before, 0)
         counts = use.made.copy()
         counts[results[merged:]] = 0
         np.subtract.at(counts, left[:merged], use.gains[:merged])
         np.subtract.at(counts, right[:merged], use.gains[:merged])
-        f95.append((size, _f95(counts, size)))
+        f95_by_size.append((size, f95(np.sort(counts[counts > 0])[::-1], size)))
     return TokenUsage(
         dead=int((final == 0).sum()),
         rare=int(((final > 0) & (final < RARE)).sum()),
         junk=len(use.junk),
-        f95_by_size=tuple(f95),
+        f95_by_size=tuple(f95_by_size),
     )
-
-
-def _f95(counts: NDArray[np.int64], vocab_size: int) -> int:
-    """The greatest count that at least 95 % of a vocab reach."""
-    used = np.sort(counts[counts > 0])[::-1]
-    common = math.ceil(COMMON_SHARE * vocab_size)
-    return int(used[common - 1]) if common <= len(used) else 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +60,11 @@ class TextSample:
         """int64: in how many blocks each word occurs."""
         return np.bincount(self.rows, minlength=len(self.words)).astype(np.int64)
 
-    def sums(self, values: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    def sums(self, values: NDArray[Any] | None = None) -> NDArray[np.int64]:
         """int64 ``[blocks]``: Σ count · value of the word, over the occurrences of each block.
 
         Args:
-            values: int64, by row of ``words``; None for 1.
+            values: whole numbers or bool, by row of ``words``; None for 1.
         """
         weights = self.counts if values is None else self.counts * values[self.rows]
         sums = np.bincount(self.blocks, weights, len(self.block_bytes))
