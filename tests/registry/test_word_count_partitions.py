@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from bpeline.registry.word_counts import ShardRef, WordCountStore, partitions
 from bpeline.registry.workspace.workspace import Workspace
-from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 WORDS = st.dictionaries(

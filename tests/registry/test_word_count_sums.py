@@ -16,11 +16,8 @@ from bpeline.registry.word_counts import store as word_count_store
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.counting.word_counts import (
-    WordCounts,
-    combine_word_counts,
-    concatenated,
-)
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
+from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, StorageError
 from bpeline.tokenizer_core.model.vocabulary import byte_order, token_bytes
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern

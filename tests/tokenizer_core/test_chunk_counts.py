@@ -18,7 +18,8 @@ from bpeline.tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sect
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, count_spans, documents_between
-from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.kernels.word_keys import find_entry, table_shift
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens

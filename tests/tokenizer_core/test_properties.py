@@ -20,7 +20,8 @@ from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.counting.word_counts import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.bpe import train_bpe

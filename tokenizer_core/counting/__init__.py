@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .source_weights import weights_at as weights_at
     from .word_counts import COUNT_LIMIT as COUNT_LIMIT
     from .word_counts import WordCounts as WordCounts
-    from .word_counts import combine_word_counts as combine_word_counts
     from .word_counts import concatenated as concatenated
     from .word_order import order_of_positions as order_of_positions
     from .word_samples import sample_texts as sample_texts
     from .word_sums import WordSum as WordSum
+    from .word_sums import combine_word_counts as combine_word_counts
     from .word_tables import FULL as FULL
     from .word_tables import empty_entries as empty_entries
 else:

@@ -10,18 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from bpeline.tokenizer_core.counting.word_counts import WordCounts
 
 MILLION = 1_000_000
 LARGEST_WEIGHT = 1_000_000
-COUNT_LIMIT = 2**63 - 1  # counts are int64
 
 
 def millionths(weight: float) -> int:

@@ -1,7 +1,6 @@
 """Word counts as a value: distinct words, how often each occurs, and where it occurred first.
 
-Knows nothing of files or of counting. Importing it costs nothing slow; native code is loaded
-when counts are combined.
+Knows nothing of files or of counting. Importing it costs nothing slow.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.counting.source_weights import COUNT_LIMIT, weighted
 from bpeline.tokenizer_core.counting.word_order import gather_words, order_of_positions
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -22,8 +20,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
 
-__all__ = ["COUNT_LIMIT", "WordCounts", "combine_word_counts", "concatenated"]
-
+COUNT_LIMIT = 2**63 - 1  # counts are int64
 _ROWS_AT_A_TIME = 1 << 16
 
 
@@ -210,36 +207,3 @@ def concatenated(parts: Sequence[WordCounts]) -> WordCounts:
         np.concatenate([part.first_positions for part in parts]),
         parts[0].pattern,
     )
-
-
-def combine_word_counts(
-    parts: Sequence[WordCounts], weights: Sequence[float] | None = None
-) -> WordCounts:
-    """Add up word counts in memory; the first position of a word is its smallest one.
-
-    Args:
-        parts: counts under one pattern, whose first positions are already positions in the whole
-            corpus. A part may also be given several times.
-        weights: a factor for each part, which is then all of one source: its counts are multiplied
-            and rounded as `source_weights.weighted` says before they are added to the others.
-
-    Returns:
-        Each word once, rows in order of first position; no part at all gives empty counts.
-
-    Raises:
-        InvalidOption: different patterns, an impossible weight, or a sum above 2⁶³ − 1.
-    """
-    from bpeline.tokenizer_core.counting.word_sums import WordSum
-
-    if not parts:
-        return WordCounts.empty()
-    if weights is not None and len(weights) != len(parts):
-        raise InvalidOption(
-            f"{len(weights)} weights for {len(parts)} word counts",
-            "one weight for each",
-            "leave out weights to count everything once",
-        )
-    words = WordSum(parts[0].pattern)
-    for part, weight in zip(parts, weights or [1.0] * len(parts), strict=True):
-        words.add(weighted(part, weight))
-    return words.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,6 @@ from bpeline.tokenizer_core.kernels.word_table import (
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
-
-Number = TypeVar("Number", bound=np.generic)
 
 FULL = 0.6  # of a table's entries; linear probing stays short below this
 FEWEST_BITS = 10
@@ -91,9 +89,10 @@ class WordTable:
         word_bytes = np.empty(size + PADDING, np.uint8)
         word_bytes[:size] = counts.word_bytes
         word_bytes[size:] = 0
-        offsets = _for_kernels(counts.offsets)
-        occurrences = _for_kernels(counts.counts)
-        positions = _for_kernels(counts.first_positions)
+        offsets, occurrences, positions = (
+            np.require(column, np.int64, ["C", "W"])  # as kernels are compiled for
+            for column in (counts.offsets, counts.counts, counts.first_positions)
+        )
         # Of a part that is not the first most words are there: room is made for few rows at a time.
         most = _ROWS_AT_ONCE if len(self) else max(len(counts), 1)
         for begin in range(0, len(counts), most):
@@ -150,11 +149,11 @@ class WordTable:
 
     def _grow_entries(self, words: int) -> bool:
         """Grow as far as needed, or as far as allowed: then the answer is False."""
-        wanted = bits_of(self.entries)
+        wanted = now = (self.entries.size // _ENTRY).bit_length() - 1
         while len(self) + words > FULL * (1 << wanted):
             wanted += 1
         bits = min(wanted, self._most_bits)
-        if bits > bits_of(self.entries):
+        if bits > now:
             larger = empty_entries(bits)
             move_words(self.entries, larger)
             self.entries = larger
@@ -186,13 +185,3 @@ def empty_entries(bits: int) -> NDArray[np.uint64]:
     memory = np.zeros(size + _LINE // 8, np.uint64)
     begin = -memory.ctypes.data % _LINE // 8
     return memory[begin : begin + size]
-
-
-def bits_of(entries: NDArray[np.uint64]) -> int:
-    """b of 2^b entries."""
-    return (entries.size // _ENTRY).bit_length() - 1
-
-
-def _for_kernels(array: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``array`` as kernels are compiled for: int64, contiguous, writable."""
-    return np.require(array, np.int64, ["C", "W"])
