@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from .held_out import hold_out as hold_out
     from .held_out import sections_of as sections_of
     from .reading import Reading as Reading
+    from .rereading import SingleDocuments as SingleDocuments
+    from .rereading import has_single_documents as has_single_documents
     from .rereading import read_again as read_again
     from .sentences import refuse_missing_library as refuse_missing_library
     from .sentences import sentence_spans as sentence_spans
-    from .single_documents import SingleDocuments as SingleDocuments
-    from .single_documents import has_single_documents as has_single_documents
     from .source_bytes import SourceBytes as SourceBytes
     from .source_bytes import open_source as open_source
     from .sources import AnyPath as AnyPath

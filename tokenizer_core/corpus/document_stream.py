@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.held_out import sections_of
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
@@ -34,14 +35,7 @@ def documents_of(
         for chunk, text in chunks:
             if digests is not None:
                 digests.append(chunk.digest)
-            documents = documents_between(text, reading.special_bytes)[0]
-            for place, document in enumerate(documents.tolist()):
-                spans = [document]
-                if document[1] - document[0] > LONG:
-                    alone = documents[place : place + 1]
-                    spans = sections_of(text.text, alone, reading.pattern.cut_pairs).tolist()
-                for begin, end in spans:
-                    yield text.text.bytes(begin, end)
+            yield from _documents_of(text, reading, LONG)
 
 
 def sample_documents(
@@ -85,9 +79,17 @@ def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> I
         groups, wanted = [ChunkGroup(file, at, at + CELL_BYTES) for at in begins], set()
     for group in groups:
         for chunk, text in read_chunks(group, reading, CELL_BYTES, with_digests=False):
-            if wanted and chunk.ordinal not in wanted:
-                continue
-            documents = documents_between(text, reading.special_bytes)[0]
-            sections = sections_of(text.text, documents, reading.pattern.cut_pairs)
-            for begin, end in sections.tolist():
-                yield text.text.bytes(begin, end)
+            if not wanted or chunk.ordinal in wanted:
+                yield from _documents_of(text, reading, 0)
+
+
+def _documents_of(text: ChunkText, reading: Reading, longest: int) -> Iterator[bytes]:
+    """The documents of a chunk; those that are longer in sections."""
+    documents = documents_between(text, reading.special_bytes)[0]
+    for place, document in enumerate(documents.tolist()):
+        spans = [document]
+        if document[1] - document[0] > longest:
+            alone = documents[place : place + 1]
+            spans = sections_of(text.text, alone, reading.pattern.cut_pairs).tolist()
+        for begin, end in spans:
+            yield text.text.bytes(begin, end)

@@ -1,14 +1,19 @@
-"""Chunks that were read before are read again, if they are still there; counts nothing."""
+"""Chunks, or single documents of them, are read again where they were before; counts nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from bpeline.tokenizer_core.corpus.chunking import CHUNK_BYTES, Chunk, ChunkGroup, read_chunks
-from bpeline.tokenizer_core.corpus.documents import ChunkText
+from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.errors import CorpusError
+
+_FIRST_LOOK = 1 << 14
+_WIDER = 4
 
 
 def read_again(
@@ -29,7 +34,9 @@ def read_again(
         return
     try:
         (file,) = find_source_files([Source(path)])
-        for group in _groups(file, wanted, chunk_bytes):
+        begins = [ordinal * chunk_bytes for ordinal in wanted]
+        groups = [ChunkGroup(file, begin, begin + chunk_bytes) for begin in begins]
+        for group in groups if file.compression is None else [ChunkGroup(file)]:
             for chunk, text in read_chunks(group, reading, chunk_bytes):
                 if chunk.ordinal in wanted:
                     yield chunk, text
@@ -39,8 +46,72 @@ def read_again(
         return
 
 
-def _groups(file: SourceFile, ordinals: list[int], chunk_bytes: int) -> list[ChunkGroup]:
-    if file.compression is not None:
-        return [ChunkGroup(file)]
-    cells = (ordinal * chunk_bytes for ordinal in ordinals)
-    return [ChunkGroup(file, begin, begin + chunk_bytes) for begin in cells]
+def has_single_documents(file: SourceFile, reading: Reading) -> bool:
+    """Whether the borders of a document can be seen from within it.
+
+    Not in compressed files, which are read from their beginning. And not where special tokens may
+    overlap: then it takes all of the text before to know which of them count.
+    """
+    return file.compression is None and not _may_overlap(_separators(file, reading))
+
+
+@dataclass(frozen=True, slots=True)
+class SingleDocuments:
+    """The documents of one chunk.
+
+    Attributes:
+        source: the open file, one that `has_single_documents`.
+        file: the same.
+        begin, end: of the chunk: a document that a border of it cuts is two.
+        reading: how the file was read.
+    """
+
+    source: SourceBytes
+    file: SourceFile
+    begin: int
+    end: int
+    reading: Reading
+
+    def around(self, position: int) -> tuple[int, int]:
+        """Where the document, or the line of JSON, begins and ends that a byte of text lies in."""
+        separators = _separators(self.file, self.reading)
+        return self._begin_before(position, separators), self._end_behind(position, separators)
+
+    def read(self, begin: int, end: int) -> ChunkText:
+        """The text between two such borders; errors as `read_documents`."""
+        return read_documents(self.source.take(begin, end), self.file, begin, self.reading)
+
+    def _begin_before(self, position: int, separators: Sequence[bytes]) -> int:
+        look = _FIRST_LOOK
+        while True:
+            begin = max(self.begin, position - look)
+            content = self.source.peek(begin, position - begin)
+            ends = [at + len(one) for one in separators if (at := content.rfind(one)) >= 0]
+            if ends or begin == self.begin:
+                return begin + max(ends, default=0)
+            look *= _WIDER
+
+    def _end_behind(self, position: int, separators: Sequence[bytes]) -> int:
+        look = _FIRST_LOOK
+        while True:
+            size = min(look, self.end - position)
+            content = self.source.peek(position, size)
+            begins = [at for one in separators if (at := content.find(one)) >= 0]
+            if begins or position + size == self.end:
+                return position + min(begins, default=size)
+            look *= _WIDER
+
+
+def _separators(file: SourceFile, reading: Reading) -> tuple[bytes, ...]:
+    return (b"\n",) if file.format == "jsonl" else reading.special_bytes
+
+
+def _may_overlap(separators: Sequence[bytes]) -> bool:
+    """Whether two of them, or one and itself, can share bytes of a text."""
+    for one in separators:
+        for other in separators:
+            if one is not other and one in other:
+                return True
+            if any(one.endswith(other[:size]) for size in range(1, len(other))):
+                return True
+    return False
