@@ -19,8 +19,9 @@ from bpeline.tokenizer_core.evaluation.metric_names import (
     figures_of,
 )
 from bpeline.tokenizer_core.evaluation.metrics import evaluate
-from bpeline.tokenizer_core.evaluation.parity import parity, token_divergence
+from bpeline.tokenizer_core.evaluation.parity import parity
 from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
+from bpeline.tokenizer_core.evaluation.word_drift import divergence
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 GREEK = "Η ζωή είναι ωραία, και η θάλασσα μπλε. " * 40
@@ -140,8 +141,8 @@ def test_languages_are_compared(
         ]
         for language, parts in (("en", ["news", "code"]), ("el", ["greek"]))
     }
-    counts = [np.bincount(one, minlength=tokenizer.vocab_size) for one in ids.values()]
-    assert found.divergences[("en", "el")] == pytest.approx(token_divergence(*counts))
+    en, el = (np.bincount(one, minlength=tokenizer.vocab_size) for one in ids.values())
+    assert found.divergences[("en", "el")] == pytest.approx(divergence(en, en.sum(), el))
     assert found.premiums == {}
     parallel, _ = evaluate_texts(tokenizer, {}, texts_of(documents), parallel=True)
     ratio = len(ids["en"]) / len(ids["el"])

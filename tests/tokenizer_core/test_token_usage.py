@@ -11,8 +11,7 @@ import regex
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.compression_curve import knee
-from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
-from bpeline.tokenizer_core.evaluation.usage_counts import token_usage
+from bpeline.tokenizer_core.evaluation.tokens_in_use import token_usage, token_use
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 SPECIALS = ["<|end|>", "<|pad|>"]

@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     from .token_words import making_words as making_words
     from .token_words import rows_holding as rows_holding
     from .tokens_in_use import JUNK_SHARE as JUNK_SHARE
+    from .tokens_in_use import TokenUsage as TokenUsage
     from .tokens_in_use import TokenUse as TokenUse
+    from .tokens_in_use import token_usage as token_usage
     from .tokens_in_use import token_use as token_use
-    from .usage_counts import TokenUsage as TokenUsage
-    from .usage_counts import token_usage as token_usage
     from .word_drift import NewWord as NewWord
     from .word_drift import TextSample as TextSample
     from .word_drift import sample_of as sample_of

@@ -1,7 +1,4 @@
-"""Two tokenizers side by side: vocabs, merges, and what both make of the same documents.
-
-Knows nothing of versions, metrics or where documents come from.
-"""
+"""Two tokenizers side by side: vocabs, merges, and what both make of the same documents."""
 
 from __future__ import annotations
 

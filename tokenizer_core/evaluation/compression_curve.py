@@ -38,31 +38,28 @@ def curve_sizes(tokenizer: Tokenizer) -> list[int]:
     return [size for size in sizes if without_merges <= size < full] + [full]
 
 
-def compression_curve(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> Curve:
-    """(vocab size, bytes per token) at `curve_sizes`, as if training had stopped there.
+def curves_of(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> tuple[Curve, Curve]:
+    """Compression, and what merges gain, at `curve_sizes`, as if training had stopped there.
 
     Args:
         tokenizer: whose vocab holds, besides the merges' results, bytes and special tokens.
         size: bytes of the text, in which nothing but merges shortens.
         gains: int64 ``[n_merges]`` on that text, from `Tokenizer.merge_gains`.
+
+    Returns:
+        (vocab size, bytes per token); and (vocab size, tokens one merge saves of a million): the
+        mean over the merges behind the size before, of a million tokens that the whole tokenizer
+        makes, for sizes with a smaller one.
     """
     sizes = curve_sizes(tokenizer)
-    tokens = _tokens_left(tokenizer, sizes, size, gains)
-    return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True))
-
-
-def merge_gain_curve(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> Curve:
-    """(vocab size, tokens one merge saves of a million), the mean of the merges up to that size.
-
-    The mean is over the merges behind the size before; the million is of the tokens that the whole
-    tokenizer makes. Sizes with a smaller one in `curve_sizes`; arguments as `compression_curve`.
-    """
-    sizes = curve_sizes(tokenizer)
-    tokens = _tokens_left(tokenizer, sizes, size, gains)
-    return tuple(
+    saved = np.concatenate(([0], np.cumsum(gains)))
+    merges = [at - tokenizer.vocab_size + len(gains) for at in sizes]
+    tokens = [size - int(saved[number]) for number in merges]
+    gain = (
         (sizes[i], 1e6 * (tokens[i - 1] - tokens[i]) / (sizes[i] - sizes[i - 1]) / tokens[-1])
         for i in range(1, len(sizes))
     )
+    return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True)), tuple(gain)
 
 
 def knee(curve: Sequence[tuple[int, float]]) -> int | None:
@@ -87,11 +84,3 @@ def knee(curve: Sequence[tuple[int, float]]) -> int | None:
     ]
     highest = max(range(len(heights)), key=heights.__getitem__)
     return curve[highest][0] if heights[highest] > 1e-9 else None
-
-
-def _tokens_left(
-    tokenizer: Tokenizer, sizes: Sequence[int], size: int, gains: NDArray[np.int64]
-) -> list[int]:
-    without_merges = tokenizer.vocab_size - len(gains)
-    saved = np.concatenate(([0], np.cumsum(gains)))
-    return [size - int(saved[at - without_merges]) for at in sizes]

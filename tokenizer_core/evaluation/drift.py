@@ -227,9 +227,8 @@ def _fractions(
     """metric → what is shared, and what it is a share of.
 
     Args:
-        size: bytes of the text.
-        tokens, seen: of each word: how many it takes, how often it occurs in training if known.
-        add: sums values of words up, over all their occurrences.
+        tokens, seen: by word: how many it takes, how often it occurs in training if known.
+        add: sums values of words over all their occurrences.
     """
     total, words = add(tokens), add(np.ones_like(tokens))
     found = {
@@ -263,12 +262,7 @@ class _Side:
         sample: TextSample,
         new_words: Sequence[NewWord] | None = None,
     ) -> _Side:
-        """Add up what each word of a sample is.
-
-        Args:
-            trained: the words of training, where they are known.
-            new_words: frequent and new; None looks for them in the sample itself.
-        """
+        """Add up what each word is; new words are looked for in the sample where None are given."""
         tokens = tokens_of_words(tokenizer, sample.words)
         seen = None if trained is None else counts_in(trained, sample.words)
         sums = _fractions(sample.block_bytes, tokens, seen, sample.sums)

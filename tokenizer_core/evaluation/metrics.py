@@ -1,7 +1,4 @@
-"""How well a tokenizer compresses held-out documents, in figures with their denominators.
-
-Knows nothing of how documents were held out or where the figures go.
-"""
+"""How well a tokenizer compresses held-out documents, in figures with their denominators."""
 
 from __future__ import annotations
 
@@ -13,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.compression_curve import (
-    Curve,
-    compression_curve,
-    gains_on,
-    merge_gain_curve,
-)
+from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.evaluation.token_distribution import (
     RARE,
@@ -77,7 +69,7 @@ class CompressionReport:
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
             training had stopped there (the size itself alone for one with ``ignore_merges``
             whose merges do not make every token, and for other algorithms).
-        merge_gain: see `merge_gain_curve`; empty where there is no curve.
+        merge_gain: see `compression_curve.curves_of`; empty where there is no curve.
         bytes, chars, words, lines, tokens, documents: the denominators.
         pre_tokens, distinct_pre_tokens: further denominators.
         vocab_size: |V|.
@@ -202,8 +194,7 @@ def report(
     curve: Curve = ((tokenizer.vocab_size, size / tokens),)
     merge_gain: Curve = ()
     if gains is not None:
-        curve = compression_curve(tokenizer, size, gains)
-        merge_gain = merge_gain_curve(tokenizer, size, gains)
+        curve, merge_gain = curves_of(tokenizer, size, gains)
     return CompressionReport(
         bytes_per_token=size / tokens,
         chars_per_token=text.chars / tokens,

@@ -1,15 +1,11 @@
-"""How equally a tokenizer treats languages or domains: what each pays, and which tokens it uses."""
+"""How equally a tokenizer treats languages or domains: what each of them pays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.word_drift import divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +48,3 @@ def parity(costs: Mapping[str, float]) -> Parity:
     # Of sorted values Σᵢ Σⱼ |cᵢ − cⱼ| = 2 Σ (2i − n − 1) cᵢ, i from 1.
     spread = sum((2 * place - number + 1) * value for place, value in enumerate(values))
     return Parity(spread / (number * total), values[-1] / values[0], ordered[-1], ordered[0])
-
-
-def token_divergence(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
-    """How differently two slices use one vocab: the Jensen–Shannon divergence of their tokens.
-
-    In bits: 0 when every token has the same share in both, 1 when no token occurs in both
-    (Limisiewicz 2023 reads it as the overlap of languages).
-
-    Args:
-        first, second: int64 ``[n]``: occurrences by id, at least one each.
-    """
-    return divergence(first, int(first.sum()), second)

@@ -24,7 +24,8 @@ from bpeline.tokenizer_core.evaluation.metric_names import (
     figures_of,
 )
 from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
-from bpeline.tokenizer_core.evaluation.parity import Parity, parity, token_divergence
+from bpeline.tokenizer_core.evaluation.parity import Parity, parity
+from bpeline.tokenizer_core.evaluation.word_drift import divergence
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -112,7 +113,9 @@ class Evaluation:
         opponents: the others, by label.
         parity: how equally languages are treated; None below two of them.
         premiums: language → T_l / T of the cheapest, on parallel text alone (Petrov et al. 2023).
-        divergences: (language, language) → bits, see `token_divergence`.
+        divergences: (language, language) → Jensen–Shannon divergence of their tokens, in bits: 0
+            when every token has the same share in both, 1 when none occurs in both (Limisiewicz
+            2023 reads it as the overlap of languages).
     """
 
     report: CompressionReport
@@ -180,6 +183,7 @@ def evaluate_texts(
         if text.language is not None:
             of_language.setdefault(text.language, []).append(contestants[""].measured[text.name])
     languages = {language: added(found) for language, found in of_language.items()}
+    used = {language: (found.occurrences, found.tokens) for language, found in languages.items()}
     evaluation = Evaluation(
         report=by_slice[ALL][""][1],
         parts=parts,
@@ -188,8 +192,8 @@ def evaluate_texts(
         parity=_parity(languages, parallel),
         premiums=_premiums(languages) if parallel else {},
         divergences={
-            (one, other): token_divergence(languages[one].occurrences, languages[other].occurrences)
-            for one, other in combinations(languages, 2)
+            (one, other): divergence(*used[one], used[other][0])
+            for one, other in combinations(used, 2)
         },
     )
     return evaluation, {label: found[0] for label, found in by_slice[ALL].items()}

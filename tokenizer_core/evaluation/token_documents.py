@@ -1,7 +1,4 @@
-"""Which tokens the words of a single document made, and no others of a chunk.
-
-Knows text in memory; nothing of files.
-"""
+"""Which tokens the words of a single document made, and no others of a chunk; knows no files."""
 
 from __future__ import annotations
 

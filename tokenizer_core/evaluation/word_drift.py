@@ -1,7 +1,4 @@
-"""Two distributions of words side by side: how far apart they are, and which words are new.
-
-Knows counts and samples of text; no files, no versions, no rules.
-"""
+"""Two distributions of words side by side: how far apart they are, and which words are new."""
 
 from __future__ import annotations
 

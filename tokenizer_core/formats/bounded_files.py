@@ -51,11 +51,7 @@ def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def text_of(content: bytes, path: Path) -> str:
-    """``content`` as UTF-8.
-
-    Raises:
-        InvalidTokenizer: it is not.
-    """
+    """``content`` as UTF-8; raises `InvalidTokenizer` where it is not."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:

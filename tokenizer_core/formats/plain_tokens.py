@@ -40,11 +40,7 @@ def require_names(named: Any, path: Path) -> None:
 
 
 def add_names(named: Any, specials: Mapping[str, int], path: Path) -> None:
-    """Put added tokens into a vocab, where they may stand already.
-
-    Raises:
-        InvalidTokenizer: not an object, or a token stands there with another id.
-    """
+    """Put added tokens into a vocab, where they may stand already, with the same id."""
     require_names(named, path)
     for token, id_ in specials.items():
         if named.setdefault(token, id_) != id_:
@@ -67,11 +63,7 @@ def read_plain_vocab(named: Any, path: Path) -> dict[int, bytes]:
 
 
 def read_plain_merges(pairs: Any, path: Path) -> list[tuple[bytes, bytes]]:
-    """Merges of a JSON list of pairs.
-
-    Raises:
-        InvalidTokenizer: anything else.
-    """
+    """Merges of a JSON list of pairs; raises `InvalidTokenizer` of anything else."""
     if not isinstance(pairs, list):
         refuse(path, "holds no merges", "merges are a list of pairs")
     for rank, pair in enumerate(pairs):
@@ -81,11 +73,7 @@ def read_plain_merges(pairs: Any, path: Path) -> list[tuple[bytes, bytes]]:
 
 
 def plain_bytes(token: str, path: Path) -> bytes:
-    """A token in UTF-8.
-
-    Raises:
-        InvalidTokenizer: it holds a lone surrogate.
-    """
+    """A token in UTF-8; raises `InvalidTokenizer` of a lone surrogate."""
     try:
         return token.encode()
     except UnicodeEncodeError:
@@ -103,11 +91,7 @@ def pattern_left_out(tokenizer: Tokenizer) -> str:
 
 
 def refuse_other_algorithms(tokenizer: Tokenizer, accepted: str, kind: type) -> None:
-    """Raise when a format cannot hold a tokenizer's algorithm.
-
-    Raises:
-        InvalidOption: naming the formats that can.
-    """
+    """Raise `InvalidOption` when a format cannot hold a tokenizer's algorithm."""
     if not isinstance(tokenizer.algorithm, kind):
         raise InvalidOption(
             f"this tokenizer follows {tokenizer.algorithm.name}",

@@ -1,7 +1,4 @@
-"""The manifest of a directory of ours: JSON that is sealed and says its format and its version.
-
-Knows the fields of no format.
-"""
+"""The manifest of a directory of ours: JSON that is sealed and says its format and its version."""
 
 from __future__ import annotations
 
