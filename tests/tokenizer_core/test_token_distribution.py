@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.parity import parity, token_divergence
+from bpeline.tokenizer_core.evaluation.parity import parity
 from bpeline.tokenizer_core.evaluation.token_distribution import (
     TokenDistribution,
     token_distribution,
 )
+from bpeline.tokenizer_core.evaluation.word_drift import divergence
 
 
 def of(counts: list[int], vocab_size: int | None = None) -> TokenDistribution:
@@ -97,6 +98,6 @@ def test_divergence_of_tokens_follows_its_formula() -> None:
         for share, middle in zip(shares, m, strict=True)
         if share
     )
-    assert token_divergence(first, second) == pytest.approx(expected)
-    assert token_divergence(first, first * 3) == 0
-    assert token_divergence(first, np.array([0, 5, 0, 5])) == 1
+    assert divergence(first, first.sum(), second) == pytest.approx(expected)
+    assert divergence(first, first.sum(), first * 3) == 0
+    assert divergence(first, first.sum(), np.array([0, 5, 0, 5])) == 1
