@@ -22,11 +22,10 @@ def publish_waiting() -> list[PublishedVersion]:
     from bpeline.registry.publishing import publish_outbox, waiting_records
 
     registry = open_registry(make=False)
-    workspace, catalogue = registry.workspace, registry.catalogue
-    if not waiting_records(workspace):
+    if not waiting_records(registry.workspace):
         return []
-    with workspace.lock("publishing the outbox"):
-        return publish_outbox(workspace, catalogue, registry.tracker)
+    with registry.workspace.lock("publishing the outbox"):
+        return publish_outbox(registry)
 
 
 def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None:

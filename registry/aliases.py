@@ -8,32 +8,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
 from bpeline.registry.gates import Rule, Verdict, every_rule, judge, require
 from bpeline.registry.loading import ResolvedVersion, resolve
 from bpeline.registry.measured import evidence_for
+from bpeline.registry.moves import AliasMovedMeanwhile, last_standing, look_at, move_alias
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import (
-    ByAlias,
     ByNumber,
     parse_registered,
     validate_alias,
     validate_name,
 )
-from bpeline.tokenizer_core.errors import (
-    InvalidOption,
-    PromotionRefused,
-    RegistryError,
-    UnknownVersion,
-)
+from bpeline.tokenizer_core.errors import PromotionRefused, RegistryError, UnknownVersion
 
 if TYPE_CHECKING:
-    from bpeline.registry.catalogue import AliasMove
     from bpeline.registry.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
 
 
 PROMOTION = "promotion"  # the tag that tells what rules said
+_ATTEMPTS = 3  # at judging anew, when others move the alias meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +85,29 @@ def promote(
     validate_alias(alias)
     registry = open_registry(workspace)
     version = resolve(registry, parse_registered(reference))
-    verdicts: tuple[Verdict, ...] = ()
-    if rules:
+    for attempt in range(1, _ATTEMPTS + 1):
         present = present_version(registry, version.name, alias)
-        verdicts = judge(rules, evidence_for(registry, version, present))
+        verdicts: tuple[Verdict, ...] = ()
+        if rules:
+            verdicts = judge(rules, evidence_for(registry, version, present))
+            try:
+                require(verdicts, f"{version.name}@{alias} cannot move to {version}")
+            except PromotionRefused:
+                _remember_refusal(registry, alias, version, by, verdicts)
+                raise
+        before = None if present is None else present.number
         try:
-            require(verdicts, f"{version.name}@{alias} cannot move to {version}")
-        except PromotionRefused:
-            _remember_refusal(registry, alias, version, by, verdicts)
-            raise
-    change = _point(registry, alias, version, by, reason)
+            _move(registry, alias, version, "promote", by, reason, before)
+        except AliasMovedMeanwhile:  # whoever judged judges again; who decided is told
+            if not rules or attempt == _ATTEMPTS:
+                raise
+        else:
+            break
     if rules:
         passed = f"{alias}: {every_rule(verdicts)} held"
-        registry.tracker.tag_version(version.name, version.mlflow_number, {PROMOTION: passed})
-    return replace(change, verdicts=verdicts)
+        with suppress(RegistryError):  # a courtesy to who looks at MLflow
+            registry.tracker.tag_version(version.name, version.number, {PROMOTION: passed})
+    return AliasChange(version.name, alias, before, version, verdicts)
 
 
 def rollback(
@@ -125,16 +130,18 @@ def rollback(
     validate_name(name)
     validate_alias(alias)
     registry = open_registry(workspace)
-    # Asking for it also writes into the history what people moved in MLflow's own UI.
-    resolve(registry, ByAlias(name, alias))
-    places = _promotions(registry.catalogue.alias_history(name, alias))
-    if len(places) < 2:
+    with registry.catalogue.moving():  # what somebody moves in MLflow itself is undone, too
+        look_at(registry, name, alias)
+    undone = last_standing(registry.catalogue.alias_history(name, alias, registry.store))
+    if undone is None or undone.from_number is None:
         raise UnknownVersion(
             f"{name}@{alias} has no earlier version to go back to",
-            "accepted are aliases that were promoted more than once",
+            "accepted are aliases that were moved from one version to another",
             f"type `bpeline history {name}` to see it, or `bpeline promote` to move the alias",
         )
-    return _point(registry, alias, resolve(registry, ByNumber(name, places[-2])), by, reason)
+    version = resolve(registry, ByNumber(name, undone.from_number))
+    _move(registry, alias, version, "rollback", by, reason, undone.to_number)
+    return AliasChange(name, alias, undone.to_number, version)
 
 
 def alias_history(
@@ -157,37 +164,36 @@ def alias_history(
     return moves
 
 
-def _point(
-    registry: Registry, alias: str, version: ResolvedVersion, by: str, reason: str
-) -> AliasChange:
-    if not version.mlflow_number:
-        raise InvalidOption(
-            f"{version} is not registered in MLflow",
+def _move(
+    registry: Registry,
+    alias: str,
+    version: ResolvedVersion,
+    kind: MoveKind,
+    by: str,
+    reason: str,
+    expected: int | None,
+) -> None:
+    if not version.number:
+        raise UnknownVersion(
+            f"{version} is not registered in MLflow at {registry.tracker.settings.place}",
             "accepted are published versions",
             "type `bpeline resume` to publish what is waiting",
         )
-    registry.tracker.move_alias(version.name, alias, version.mlflow_number)
-    row = registry.catalogue.add_version(
-        version.name,
-        version.digest,
-        number=version.number,
-        mlflow_run_id=version.mlflow_run_id,
-        mlflow_version=str(version.mlflow_number),
-    )
-    move = registry.catalogue.set_alias(version.name, alias, row.number, by=by, reason=reason)
-    return AliasChange(version.name, alias, move.from_number, version)
+    move_alias(
+        registry, version.name, alias, version.number, version.digest,
+        kind=kind, by=by, reason=reason, expected=expected,
+    )  # fmt: skip
 
 
 def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersion | None:
-    """The version that an alias points to; None when it points nowhere yet.
+    """The version that MLflow says an alias points to; None when it points nowhere yet.
 
     Raises:
-        RegistryUnreachable: MLflow does not answer and the catalogue does not know.
+        RegistryUnreachable: MLflow does not answer.
+        StorageError: another MLflow answers than the one that was there.
     """
-    try:
-        return resolve(registry, ByAlias(name, alias))
-    except UnknownVersion:
-        return None
+    tracked = registry.tracker.version_of_alias(name, alias) if registry.store else None
+    return None if tracked is None else ResolvedVersion.of(tracked)
 
 
 def _remember_refusal(
@@ -199,21 +205,11 @@ def _remember_refusal(
 ) -> None:
     broken = "; ".join(str(one) for one in verdicts if not one.holds)
     reason = f"refused {version}: {broken}"
-    registry.catalogue.keep_refusal(version.name, alias, by=by, reason=reason)
+    present = present_version(registry, version.name, alias)
+    place = None if present is None else present.number
+    move = AliasMove(version.name, alias, place, place, by, reason, utc_now(), "refusal")
+    registry.catalogue.add_move(replace(move, store=registry.store))
     # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
     with suppress(RegistryError):
         tags = {PROMOTION: f"{alias} refused: {broken}"}
-        registry.tracker.tag_version(version.name, version.mlflow_number, tags)
-
-
-def _promotions(history: list[AliasMove]) -> list[int]:
-    """The versions an alias was promoted to, without those it was taken back from."""
-    places: list[int] = []
-    for move in reversed(history):  # oldest first
-        if move.to_number is None:
-            continue
-        if len(places) > 1 and places[-2] == move.to_number:
-            places.pop()
-        elif not places or places[-1] != move.to_number:
-            places.append(move.to_number)
-    return places
+        registry.tracker.tag_version(version.name, version.number, tags)

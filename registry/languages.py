@@ -63,9 +63,8 @@ def keep_languages(
     for file_name, content in contents.items():
         DURABLE.write(directory / file_name, content)
     files = [directory / file_name for file_name in contents]
-    row = registry.catalogue.find_version(name, tokenizer.digest)
-    if row is not None and row.mlflow_run_id:
-        registry.tracker.add_files(row.mlflow_run_id, files, FOLDER)
+    for version in registry.tracker.find_versions(name, tokenizer.digest)[:1]:
+        registry.tracker.add_files(version.mlflow_run_id, files, FOLDER)
     return files
 
 

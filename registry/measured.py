@@ -58,8 +58,7 @@ def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]
     Raises:
         RegistryUnreachable: only MLflow knows them, and it does not answer.
     """
-    row = registry.catalogue.find_version(version.name, version.digest)
-    known = registry.catalogue.metrics(row.name, row.number) if row else []
+    known = registry.catalogue.metrics(version.name, version.digest)
     if known or not version.mlflow_run_id:
         return last_values(known)
     return registry.tracker.metrics_of(version.mlflow_run_id)

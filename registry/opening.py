@@ -5,16 +5,18 @@ Turns addresses into things that answer; knows nothing of what is asked of them.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.registry.environment import addresses, workspace_of
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
-from bpeline.registry.workspace import Workspace, ui_port
+from bpeline.registry.workspace import Workspace, known_store, remember_store, ui_port
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError
-from bpeline.tokenizer_core.urls import is_url, refuse_secrets
+from bpeline.tokenizer_core.urls import is_url, refuse_secrets, without_secrets
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import Catalogue
@@ -40,18 +42,101 @@ class Place:
         return digest_of([self.tracking_uri, self.catalogue_url])
 
 
-@dataclass(frozen=True, slots=True)
 class Registry:
-    """Where versions are remembered: files, rows, and the window people look through."""
+    """Where versions are remembered: files, rows, and MLflow, whose word counts.
 
-    workspace: Workspace
-    catalogue: Catalogue
-    tracker: MlflowTracker
+    Catalogue and MLflow are opened when they are first asked something. What stands at an address
+    where another store was before is refused: an emptied store is no empty one.
+
+    Args:
+        place: where it is.
+        tracker: of its MLflow; by default with the usual settings.
+
+    Attributes:
+        workspace: where files are kept.
+        catalogue: the rows. Raises StorageError when the catalogue that was here is lost.
+    """
+
+    def __init__(self, place: Place, tracker: MlflowTracker | None = None) -> None:
+        self.place = place
+        self.workspace = place.workspace
+        self.tracker = tracker or MlflowTracker(
+            tracking_settings(place.tracking_uri, place.workspace)
+        )
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        from bpeline.registry.catalogue import Catalogue
+
+        workspace, url = self.workspace, self.place.catalogue_url
+        known = known_store(workspace.known_stores, "catalogue", url)
+        had = known or (url == workspace.catalogue_url and workspace.had_a_catalogue)
+        catalogue = Catalogue(url, workspace.id, make=not had)
+        if not catalogue.id or (known and catalogue.id != known):
+            raise _lost("catalogue", catalogue.place, known, catalogue.id)
+        if not known:
+            with suppress(OSError, StorageError):  # a workspace that can only be read
+                remember_store(workspace.known_stores, "catalogue", url, catalogue.id)
+        return catalogue
+
+    def adopt_catalogue(self) -> None:
+        """Take the catalogue that is at its address now for ours; made where there is none."""
+        from bpeline.registry.catalogue import Catalogue
+
+        catalogue = Catalogue(self.place.catalogue_url, self.workspace.id)
+        remember_store(
+            self.workspace.known_stores, "catalogue", self.place.catalogue_url, catalogue.id
+        )
+        self.__dict__["catalogue"] = catalogue
 
     @property
-    def place(self) -> Place:
-        """Where it is."""
-        return Place(self.workspace, self.tracker.settings.uri, self.catalogue.url)
+    def store(self) -> str:
+        """The identity of its MLflow; empty while nothing was ever written there.
+
+        Raises:
+            StorageError: it is not the one that was at this address before.
+            RegistryUnreachable: it does not answer.
+        """
+        return self._as_known(self.tracker.identity())
+
+    def make_store(self) -> str:
+        """The same, for those who will write: an MLflow without an identity gets one.
+
+        Raises:
+            StorageError, RegistryUnreachable: as `store`.
+        """
+        self._as_known(self.tracker.identity())
+        identity = self._as_known(self.tracker.ensure_identity())
+        if any(one.store == "" for one in self.catalogue.registrations()):
+            there = ((v.name, v.number, v.digest) for v in self.tracker.versions())
+            self.catalogue.adopt_registrations(identity, there)
+        return identity
+
+    @property
+    def known_store(self) -> str:
+        """The identity of the MLflow that was last seen at this address; asks nobody."""
+        return known_store(self.workspace.known_stores, "mlflow", self.place.tracking_uri)
+
+    def _as_known(self, identity: str) -> str:
+        known = self.known_store
+        if known and identity != known:
+            raise _lost("MLflow", self.tracker.settings.place, known, identity)
+        if identity and not known:
+            with suppress(OSError, StorageError):
+                remember_store(
+                    self.workspace.known_stores, "mlflow", self.place.tracking_uri, identity
+                )
+        return identity
+
+
+def _lost(what: str, place: str, known: str, found: str) -> StorageError:
+    now = f"another one ({found}) is there" if found else "what is there is empty or missing"
+    called = f" ({known})" if known else ""
+    return StorageError(
+        f"the {what} of this workspace{called} is not at {without_secrets(place)} any more: {now}",
+        "accepted is the store that was there, or its backup put back",
+        "put it back; or type `bpeline repair`, which says what can be had without it",
+    )
 
 
 def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True) -> Place:
@@ -105,7 +190,7 @@ def _require_a_server(store: str, catalogue_url: str | None) -> None:
 def open_registry(
     workspace: Workspace | Path | str | None = None, *, make: bool = True
 ) -> Registry:
-    """Open the registry of a workspace; MLflow is imported only when it is asked something.
+    """Open the registry of a workspace; nothing is asked of its stores yet.
 
     Args:
         workspace: an opened workspace or its directory; None takes the configured one
@@ -118,14 +203,7 @@ def open_registry(
         InvalidOption: the directory is not a workspace.
         StorageError: it cannot be used, or there is none and none is to be made.
     """
-    from bpeline.registry.catalogue import Catalogue
-
-    place = locate(workspace, make=make)
-    return Registry(
-        place.workspace,
-        Catalogue(place.catalogue_url, place.workspace.id),
-        MlflowTracker(tracking_settings(place.tracking_uri, place.workspace)),
-    )
+    return Registry(locate(workspace, make=make))
 
 
 def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:

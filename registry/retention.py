@@ -1,9 +1,9 @@
 """What a workspace holds that no version needs: found by reachability and age, removed when asked.
 
-Registered versions reach the word counts they were trained on, these the chunks' shards; a run that
-may still be continued reaches its checkpoint and counts; a publication that waits reaches its
-files. What is left over costs disk and nothing else: all of it can be made again from the sources.
-What lies in MLflow is not touched: people remove there what they no longer want to look at.
+Versions that the catalogue or MLflow knows reach the word counts they were trained on, these the
+chunks' shards; a run that may still be continued reaches its checkpoint and counts; a publication
+that waits reaches its files. What is left over costs disk and nothing else: all of it can be made
+again from the sources. Nothing is removed while catalogue, disk and MLflow disagree.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bpeline.registry.agreement import require_agreement
 from bpeline.registry.catalogue import Run, Version
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
+from bpeline.registry.tracking import TrackedVersion
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
@@ -78,8 +80,8 @@ def find_leftovers(
 
     Raises:
         InvalidOption: a negative number.
-        RegistryUnreachable: MLflow, where aliases may have been moved, does not answer; it is asked
-            when ``counts_of`` is given.
+        StorageError: catalogue, disk and MLflow disagree about the versions there are.
+        RegistryUnreachable: MLflow does not answer.
     """
     if registry.workspace.store:
         raise InvalidOption(
@@ -113,7 +115,7 @@ def remove_leftovers(
 
     Raises:
         WorkspaceLocked: somebody works in it.
-        InvalidOption, RegistryUnreachable: as `find_leftovers`.
+        InvalidOption, StorageError, RegistryUnreachable: as `find_leftovers`.
     """
     with registry.workspace.lock("removing what no version needs"):
         found = find_leftovers(registry, days=days, counts_of=counts_of)
@@ -130,7 +132,8 @@ def remove_leftovers(
 class _Reached:
     """Keys of what must stay, of tables and records of corpora alike.
 
-    ``unsure`` says why all shards must stay.
+    ``runs`` are the word counts that unfinished runs learn from; ``unsure`` says why all shards
+    must stay.
     """
 
     tables: frozenset[str]
@@ -142,11 +145,13 @@ class _Reached:
     @classmethod
     def of(cls, registry: Registry, counts_of: int | None) -> _Reached:
         catalogue, workspace = registry.catalogue, registry.workspace
+        tracked = registry.tracker.versions()
+        require_agreement(registry, tracked, "removing what nothing needs")
         versions = catalogue.versions()
         unfinished = catalogue.unfinished_runs()
         waiting = list(_waiting(registry))
         needing: list[Version | Run | Publication] = [
-            *_whose_counts_stay(registry, versions, counts_of),
+            *_whose_counts_stay(registry, versions, tracked, counts_of),
             *unfinished,
             *waiting,
         ]
@@ -168,14 +173,21 @@ class _Reached:
         return cls(
             tables=frozenset(table.key for table in tables) | corpora,
             shards=frozenset(shards),
-            runs=frozenset(run.id for run in unfinished),
-            versions=frozenset({one.digest for one in versions} | {one.digest for one in waiting}),
+            runs=frozenset(run.counts_digest for run in unfinished),
+            versions=frozenset(
+                {one.digest for one in versions}
+                | {one.digest for one in tracked}
+                | {one.digest for one in waiting}
+            ),
             unsure=unsure,
         )
 
 
 def _whose_counts_stay(
-    registry: Registry, versions: Iterable[Version], counts_of: int | None
+    registry: Registry,
+    versions: Iterable[Version],
+    tracked: Iterable[TrackedVersion],
+    counts_of: int | None,
 ) -> Iterator[Version]:
     if counts_of is None:
         yield from versions
@@ -183,15 +195,11 @@ def _whose_counts_stay(
     by_name: dict[str, list[Version]] = {}
     for version in versions:
         by_name.setdefault(version.name, []).append(version)
-    for name, ones in by_name.items():
-        aliased = set(registry.catalogue.aliases(name).values())
-        in_mlflow = set(map(str, registry.tracker.aliases(name).values()))
+    aliases = registry.tracker.aliases()
+    aliased = {one.digest for one in tracked if one.number in aliases.get(one.name, {}).values()}
+    for ones in by_name.values():
         newest = ones[max(0, len(ones) - counts_of) :]
-        yield from (
-            one
-            for one in ones
-            if one in newest or one.number in aliased or one.mlflow_version in in_mlflow
-        )
+        yield from (one for one in ones if one in newest or one.digest in aliased)
 
 
 def _waiting(registry: Registry) -> Iterator[Publication]:
@@ -209,10 +217,12 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
         if key not in reached.shards and not reached.unsure:
             yield _leftover("shard", key, workspace.shard_manifest(key), paths)
     for path in workspace.runs.glob("*"):
-        if path.name not in reached.runs and not is_temporary(path):
+        needed = any(workspace.learns_from(path, digest) for digest in reached.runs)
+        if not needed and not is_temporary(path):
             yield _leftover("run", path.name, path, [path])
     for path in workspace.versions.glob("*"):
-        if path.name not in reached.versions and not is_temporary(path):
+        registered = path.name in reached.versions or path == workspace.resolved_references
+        if not registered and not is_temporary(path):
             yield _leftover("version", path.name, path, [path])
 
 

@@ -84,6 +84,12 @@ def holds_version(workspace: Workspace, digest: str) -> bool:
     return fetch_directory(workspace, workspace.version_directory(digest), FORMAT_FILES[-1])
 
 
+def is_published_here(workspace: Workspace, digest: str) -> bool:
+    """Whether the workspace has more of a version than who only loads it would."""
+    directory = workspace.version_directory(digest)
+    return directory.is_dir() and any(one.name not in FORMAT_FILES for one in directory.iterdir())
+
+
 def format_files(directory: Path) -> list[Path]:
     """The files of the ``bpeline`` format, the only ones a loader reads."""
     return [directory / name for name in FORMAT_FILES]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.catalogue import last_values
+from bpeline.registry.loading import StaleAlias
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import validate_name
+from bpeline.registry.tracking import TrackedVersion
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
+    from bpeline.registry.catalogue import Catalogue
     from bpeline.registry.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
+
+
+class OtherStore(UserWarning):
+    """There are versions in another MLflow than the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +31,7 @@ class ListedVersion:
 
     Attributes:
         name, number, digest: which version.
-        aliases: the aliases that point to it, as far as the catalogue knows.
+        aliases: the aliases that point to it.
         vocab_size, pattern: what it is.
         created_at: UTC, ISO 8601.
         run_id: the run that made it.
@@ -48,37 +57,80 @@ class ListedVersion:
 
 
 def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> list[ListedVersion]:
-    """Every version the catalogue knows, by name and number; asks MLflow nothing.
+    """Every version that MLflow has, by name and number, with what the catalogue knows of it.
 
     Args:
         name: only this tokenizer's.
         workspace: see :func:`registry.load_tokenizer`.
 
+    While MLflow does not answer, what was last seen of it is shown, with a `StaleAlias` warning.
+    Versions that were registered in another MLflow are not shown; an `OtherStore` warning says so.
+
     Raises:
-        StorageError: there is no workspace; none is made.
+        StorageError: there is no workspace, and none is made; or a store that was here is lost.
     """
     if name is not None:
         validate_name(name)
-    catalogue = open_registry(workspace, make=False).catalogue
-    aliases = {one: catalogue.aliases(one) for one in catalogue.names()}
-    return [
-        ListedVersion(
-            name=row.name,
-            number=row.number,
-            digest=row.digest,
-            aliases=tuple(
-                sorted(
-                    alias
-                    for alias, number in aliases.get(row.name, {}).items()
-                    if number == row.number
-                )
-            ),
-            vocab_size=row.vocab_size,
-            pattern=row.pattern,
-            created_at=row.created_at,
-            run_id=row.run_id,
-            mlflow_run_id=row.mlflow_run_id,
-            metrics=last_values(catalogue.metrics(row.name, row.number)),
+    registry = open_registry(workspace, make=False)
+    catalogue, tracker = registry.catalogue, registry.tracker
+    try:
+        known = registry.store
+        tracked, aliases = tracker.versions(name), tracker.aliases(name)
+    except RegistryUnreachable as error:
+        known = registry.known_store
+        tracked, aliases = _as_remembered(catalogue, known, name)
+        warnings.warn(
+            f"{error.happened}; versions and aliases are shown as they were last seen here",
+            StaleAlias,
+            stacklevel=2,
         )
-        for row in sorted(catalogue.versions(name), key=lambda row: (row.name, row.number))
-    ]
+    others = [one for one in catalogue.registrations(name) if one.store != known]
+    if others:
+        warnings.warn(
+            f"{len(others)} versions were registered in another MLflow than "
+            f"{tracker.settings.place} and are not shown",
+            OtherStore,
+            stacklevel=2,
+        )
+    rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
+    metrics = catalogue.last_metrics(name)
+    listed = []
+    for one in tracked:
+        row = rows.get((one.name, one.digest))
+        pointing = aliases.get(one.name, {}).items()
+        listed.append(
+            ListedVersion(
+                name=one.name,
+                number=one.number,
+                digest=one.digest,
+                aliases=tuple(sorted(alias for alias, at in pointing if at == one.number)),
+                vocab_size=row.vocab_size if row else int(one.tags.get("vocab_size", 0)),
+                pattern=row.pattern if row else one.tags.get("pattern", ""),
+                created_at=row.created_at if row else _time(one.created_ms),
+                run_id=one.run_id or (row.run_id if row else ""),
+                mlflow_run_id=one.mlflow_run_id,
+                metrics=metrics.get((one.name, one.digest), {}),
+            )
+        )
+    return listed
+
+
+def _as_remembered(
+    catalogue: Catalogue, store: str, name: str | None
+) -> tuple[list[TrackedVersion], dict[str, dict[str, int]]]:
+    """What was last seen of an MLflow that does not answer."""
+    found = catalogue.registrations(name, store)
+    aliases: dict[str, dict[str, int]] = {}
+    for one in {row.name for row in found}:
+        for move in reversed(catalogue.alias_history(one, store=store)):
+            places = aliases.setdefault(one, {})
+            if move.to_number is None:
+                places.pop(move.alias, None)
+            else:
+                places[move.alias] = move.to_number
+    tracked = [TrackedVersion(r.name, r.number, r.digest, r.mlflow_run_id) for r in found]
+    return tracked, aliases
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -42,6 +42,7 @@ COMMANDS = {
     "gc": ("gc",),
     "mixtures": ("mixtures",),
     "prune": ("prune",),
+    "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy"),
     "steps": ("steps",),

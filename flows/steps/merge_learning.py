@@ -13,7 +13,6 @@ from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.version_files import holds_version, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
-from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.model import byte_order, vocab_from_merges
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -152,7 +151,7 @@ def checkpoint_of(
         max_token_bytes=request.max_token_bytes,
         given=given,
     )
-    return workspace.checkpoint(digest_of([counts_digest, settings])[:16])
+    return workspace.checkpoint(counts_digest, settings)
 
 
 def merges_in(checkpoint: Path) -> int:

@@ -105,7 +105,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        version = publish_version(workspace, registry.catalogue, registry.tracker, publication)
+        version = publish_version(registry, publication)
         if evaluated.comparison is not None and version.newly_registered:
             # Only now the new version has a number. Without it the pages are right, too.
             pages = version.directory / PAGES

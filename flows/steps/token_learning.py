@@ -106,8 +106,8 @@ def learn_tokens(
     pruned = prune(counts, request.min_word_count)[1]
     training = _TRAININGS[request.algorithm](counts, request)
     wanted = _merges_wanted(request, training.base)
-    counted = words.table.counts_digest, request.reading.pattern.digest
-    checkpoint = workspace.checkpoint(digest_of([*counted, training.settings])[:16])
+    settings = digest_of([request.reading.pattern.digest, training.settings])
+    checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
     fetch(workspace, checkpoint)
     resumed = merges_in(checkpoint)
     made = training.train(
@@ -136,8 +136,8 @@ def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
         "min_word_count": request.min_word_count,
         "options": dict(request.options),
     }
-    counted = counts_digest, request.reading.pattern.digest
-    return workspace.learned(digest_of([*counted, settings])[:16])
+    pattern = request.reading.pattern.digest
+    return workspace.learned(counts_digest, digest_of([pattern, settings]))
 
 
 def found_in(directory: Path) -> dict[str, Any] | None:

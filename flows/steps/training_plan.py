@@ -201,7 +201,7 @@ class _Planner:
             unread=tuple(unread),
             chunks_reused=chunks,
             merges_reused=merges,
-            version="" if version is None else version.reference,
+            version="" if version is None else self._called(version),
             continues=self._continued(),
             steps=tuple(steps),
             notes=tuple(filter(None, (self.request.pattern_remark, self._held()))),
@@ -316,6 +316,14 @@ class _Planner:
                     return version
         return None
 
+    def _called(self, version: Version) -> str:
+        """Its number where it was registered last; its digest while its publication waits."""
+        assert self.catalogue is not None
+        for row in reversed(self.catalogue.registrations(version.name)):
+            if row.digest == version.digest:
+                return f"{row.name}/{row.number}"
+        return version.digest[:12]
+
     def _others(self, version: Version | None) -> list[PlannedStep]:
         sources = len(self.request.evaluation)
         texts = f"{counted(sources, 'source')} of text" if sources else "documents held out"
@@ -325,7 +333,7 @@ class _Planner:
             PUBLISH: "a new version, unless its tokens are those of an earlier one",
         }
         if version is not None:
-            said[PUBLISH] = f"{version.reference} is registered and keeps its files"
+            said[PUBLISH] = f"{self._called(version)} is registered and keeps its files"
         if self.request.rules is not None:
             said[PROMOTE] = "to champion if all rules hold"
         return [self._planned(step, text) for step, text in said.items()]

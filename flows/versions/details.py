@@ -31,14 +31,14 @@ def version_details(reference: str) -> dict[str, Any]:
     row = registry.catalogue.find_version(found.name, found.digest) if found.name else None
     details: dict[str, Any] = {"reference": str(found), "digest": found.digest}
     if row is not None:
-        aliases = registry.catalogue.aliases(row.name)
+        aliases = registry.tracker.aliases(row.name).get(row.name, {})
         details |= {
-            "aliases": sorted(alias for alias, number in aliases.items() if number == row.number),
+            "aliases": sorted(alias for alias, number in aliases.items() if number == found.number),
             "vocab_size": row.vocab_size,
             "pattern": row.pattern,
             "created_at": row.created_at,
         }
-        metrics = registry.catalogue.metrics(row.name, row.number)
+        metrics = registry.catalogue.metrics(row.name, row.digest)
         curve = [one for one in metrics if one.key == "compression/bytes_per_token"]
         details["metrics"] = {one.key: one.value for one in metrics}
         details["curve"] = {str(one.step): one.value for one in curve}
@@ -46,8 +46,8 @@ def version_details(reference: str) -> dict[str, Any]:
             "corpus_digest": row.corpus_digest,
             "counts_digest": row.counts_digest,
             "run": row.run_id,
-            "mlflow_run": row.mlflow_run_id,
-            "mlflow_version": row.mlflow_version,
+            "mlflow_run": found.mlflow_run_id,
+            "mlflow_version": str(found.number),
             **{
                 key.removeprefix("corpus/"): int(value)
                 for key, value in details["metrics"].items()
@@ -60,9 +60,9 @@ def version_details(reference: str) -> dict[str, Any]:
     details["sources"] = sources_of(directory)
     details["certificates"] = certificates_of(directory)
     details["extension"] = _extension(directory)
-    if found.mlflow_number:
+    if found.number:
         base = registry.tracker.settings.ui
-        details["link"] = model_link(base, found.name, found.mlflow_number)
+        details["link"] = model_link(base, found.name, found.number)
     return details
 
 

@@ -101,7 +101,7 @@ def _metrics(
     if row is None:
         return {}, {}
     curves: dict[str, list[tuple[int, float]]] = {}
-    for one in registry.catalogue.metrics(row.name, row.number):
+    for one in registry.catalogue.metrics(row.name, row.digest):
         curves.setdefault(one.key, []).append((one.step, one.value))
     last = {key: points[-1][1] for key, points in curves.items()}
     return last, {key: points for key, points in curves.items() if len(points) > 1}
@@ -111,12 +111,12 @@ def _facts(registry: Registry, lineage: Lineage) -> dict[str, str]:
     version, row = lineage.version, lineage.row
     facts: dict[str, Any] = {"version": str(version), "digest": version.digest}
     if row is not None:
-        aliases = registry.catalogue.aliases(row.name)
+        aliases = registry.tracker.aliases(row.name).get(row.name, {})
         facts |= {
-            "aliases": ", ".join(sorted(a for a, at in aliases.items() if at == row.number)),
+            "aliases": ", ".join(sorted(a for a, at in aliases.items() if at == version.number)),
             "registered": f"{row.created_at[:16].replace('T', ' ')} UTC",
             "run": row.run_id,
-            "MLflow run": row.mlflow_run_id,
+            "MLflow run": version.mlflow_run_id,
             "corpus digest": row.corpus_digest,
             "counts digest": row.counts_digest,
         }

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .records import ChunkRecord as ChunkRecord
     from .records import CountTable as CountTable
     from .records import FileReading as FileReading
+    from .records import MoveKind as MoveKind
+    from .records import Registration as Registration
     from .records import Run as Run
     from .records import Version as Version
     from .records import last_values as last_values

@@ -1,37 +1,41 @@
-"""The catalogue: which files were read, which runs ran, which versions exist, where aliases point.
+"""The catalogue: which files were read, which runs ran, what they made, how aliases moved.
 
-The truth about lineage; MLflow is the window people look through. Every method is one transaction
-and answers with frozen values. Knows no file but through the URL it is given.
+The truth about lineage. Which versions are registered, and where aliases point now, is MLflow's to
+say; what is kept of that here is history. Every method is one transaction and answers with frozen
+values. Knows no file but through the URL it is given.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import Final
+from typing import cast
 
 from bpeline.registry.catalogue.corpus import CorpusRecords
-from bpeline.registry.catalogue.records import AliasMove, Metric, Version, utc_now
+from bpeline.registry.catalogue.records import (
+    AliasMove,
+    Metric,
+    MoveKind,
+    Registration,
+    Version,
+    last_values,
+    utc_now,
+)
 from bpeline.registry.catalogue.runs import RunRecords
 from bpeline.registry.catalogue.tables import (
     AliasMoveRow,
-    AliasRow,
     Database,
     MetricRow,
+    RegistrationRow,
     Session,
     VersionRow,
+    delete,
     func,
     select,
 )
-from bpeline.tokenizer_core.errors import RegistryError, UnknownVersion
-
-
-class Anywhere:
-    """Says of an alias that it may point anywhere before it is moved."""
-
-
-ANYWHERE: Final = Anywhere()
+from bpeline.tokenizer_core.errors import UnknownVersion
 
 
 class Catalogue(CorpusRecords, RunRecords):
@@ -44,6 +48,11 @@ class Catalogue(CorpusRecords, RunRecords):
             brought up to date on opening.
         workspace: `Workspace.id` of the workspace that asks. Files, tables and versions are
             everybody's; a run is continued where its checkpoint lies.
+        make: whether tables are made where there are none.
+
+    Attributes:
+        id: what tells this catalogue from all others; made with its tables. Empty where there are
+            no tables and none were to be made.
 
     Raises:
         InvalidOption: not a URL, or no driver for it.
@@ -52,10 +61,11 @@ class Catalogue(CorpusRecords, RunRecords):
             raise it too, as well as DiskFull and, for a server, RegistryUnreachable.
     """
 
-    def __init__(self, url: str, workspace: str = "") -> None:
+    def __init__(self, url: str, workspace: str = "", *, make: bool = True) -> None:
         self.url = url
         self._workspace = workspace
-        self._database = Database(url)
+        self._database = Database(url, make=make)
+        self.id = self._database.id
 
     @property
     def place(self) -> str:
@@ -78,11 +88,8 @@ class Catalogue(CorpusRecords, RunRecords):
         counts_digest: str = "",
         vocab_size: int = 0,
         pattern: str = "",
-        number: int | None = None,
-        mlflow_run_id: str = "",
-        mlflow_version: str = "",
     ) -> Version:
-        """Register a version, or find the one that already has this name and digest.
+        """Remember where a tokenizer comes from, or find what is remembered of it.
 
         Args:
             name: the tokenizer's name.
@@ -92,245 +99,207 @@ class Catalogue(CorpusRecords, RunRecords):
             counts_digest: the word counts it was trained on.
             vocab_size: number of ids.
             pattern: the split pattern's name or regex.
-            number: the wanted number, such as the tracking server's; when None or taken by
-                another digest, the next free one.
-            mlflow_run_id: the MLflow run; fills in what an earlier registration lacked.
-            mlflow_version: the version in MLflow; likewise.
 
         Returns:
-            The version, newly registered or registered earlier.
+            The version as it was remembered first.
         """
 
         def work(session: Session) -> Version:
-            row = session.scalars(
-                select(VersionRow).filter_by(name=name, digest=digest)
-            ).one_or_none()
+            query = select(VersionRow).filter_by(name=name, digest=digest)
+            row = session.scalars(query).one_or_none()
             if row is None:
-                same_name = select(VersionRow.number).where(VersionRow.name == name)
-                taken = session.scalar(same_name.where(VersionRow.number == number))
-                last = session.scalar(select(func.max(same_name.subquery().c.number)))
-                chosen = number if number is not None and taken is None else (last or 0) + 1
+                last = session.scalar(
+                    select(func.max(VersionRow.ordinal)).where(VersionRow.name == name)
+                )
                 row = VersionRow(
                     name=name,
-                    number=chosen,
+                    ordinal=(last or 0) + 1,
                     digest=digest,
                     run_id=run_id,
                     corpus_digest=corpus_digest,
                     counts_digest=counts_digest,
                     vocab_size=vocab_size,
                     pattern=pattern,
-                    mlflow_run_id=mlflow_run_id,
-                    mlflow_version=mlflow_version,
                     created_at=utc_now(),
                 )
                 session.add(row)
-            row.mlflow_run_id = row.mlflow_run_id or mlflow_run_id
-            row.mlflow_version = row.mlflow_version or mlflow_version
-            session.flush()
+                session.flush()
             return _version(row)
 
         return self._database.writing(work)
 
-    def names(self) -> list[str]:
-        """The names that have versions, sorted."""
-        with self._database.reading() as session:
-            return sorted(session.scalars(select(VersionRow.name).distinct()))
+    def training_ended(self, name: str, digest: str) -> int:
+        """Remember that a training has just made a version, for the first time or again.
+
+        Returns:
+            The version's place in the order of trainings, whatever clocks say.
+        """
+
+        def work(session: Session) -> int:
+            row = session.scalars(select(VersionRow).filter_by(name=name, digest=digest)).one()
+            row.trained = (session.scalar(select(func.max(VersionRow.trained))) or 0) + 1
+            return row.trained
+
+        return self._database.writing(work)
 
     def versions(self, name: str | None = None) -> list[Version]:
-        """All versions, or those of one name, by name and number."""
-        query = select(VersionRow).order_by(VersionRow.name, VersionRow.number)
+        """All versions, or those of one name, by name and in the order they were made."""
+        query = select(VersionRow).order_by(VersionRow.name, VersionRow.ordinal)
         if name is not None:
             query = query.where(VersionRow.name == name)
         with self._database.reading() as session:
             return [_version(row) for row in session.scalars(query)]
 
-    def version(self, name: str, number: int) -> Version:
-        """One version.
-
-        Raises:
-            UnknownVersion: there is none.
-        """
-        with self._database.reading() as session:
-            return _version(_version_row(session, name, number))
-
     def find_version(self, name: str, digest: str) -> Version | None:
-        """The version of that name with exactly that digest, if there is one."""
+        """The version of that name with exactly that digest, if it is known."""
         with self._database.reading() as session:
             query = select(VersionRow).filter_by(name=name, digest=digest)
             row = session.scalars(query).one_or_none()
             return None if row is None else _version(row)
 
-    def version_by_digest(self, prefix: str) -> Version:
-        """The version whose digest begins so; the earliest when several names share the digest.
+    # ---- registrations ---------------------------------------------------------------------
 
-        Raises:
-            UnknownVersion: there is none, or digests of several begin so.
-        """
-        query = select(VersionRow).order_by(VersionRow.id)
-        query = query.where(VersionRow.digest.startswith(prefix, autoescape=True))
-        with self._database.reading() as session:
-            found = [_version(row) for row in session.scalars(query)] if prefix else []
-        if len({version.digest for version in found}) != 1:
-            raise UnknownVersion(
-                f"{len(found) or 'no'} versions have a digest that begins with {prefix!r}",
-                "accepted is enough of a digest to mean one version",
-                "type `bpeline versions` to see them",
-            )
-        return found[0]
-
-    # ---- aliases ---------------------------------------------------------------------------
-
-    def set_alias(
-        self,
-        name: str,
-        alias: str,
-        number: int,
-        *,
-        by: str = "",
-        reason: str = "",
-        expected: int | Anywhere | None = ANYWHERE,
-    ) -> AliasMove:
-        """Point an alias to a version and keep the move in its history.
-
-        Args:
-            name: the tokenizer's name.
-            alias: such as ``champion``.
-            number: the version.
-            by: who moves it.
-            reason: why.
-            expected: where it must point now for the move to happen; None for nowhere.
+    def add_registration(self, registration: Registration) -> Registration | None:
+        """Remember under which number an MLflow has a version.
 
         Returns:
-            The move. One that changes nothing is not kept in the history.
-
-        Raises:
-            UnknownVersion: no such version.
-            RegistryError: the alias points elsewhere than expected.
+            What that number meant there before, when it was another tokenizer: then MLflow was
+            restored from a backup. What it means now is remembered instead.
         """
 
-        def work(session: Session) -> AliasMove:
-            _version_row(session, name, number)
-            row = session.get(AliasRow, (name, alias), with_for_update=True)
-            before = None if row is None else row.number
-            if not isinstance(expected, Anywhere) and before != expected:
-                raise RegistryError(
-                    f"{name}@{alias} was moved to {_place(before)} meanwhile",
-                    f"it was expected at {_place(expected)}",
-                    "look at both versions and decide again",
-                )
-            if row is None:
-                session.add(AliasRow(name=name, alias=alias, number=number))
-            else:
-                row.number = number
-            return _kept_move(
-                session, AliasMove(name, alias, before, number, by, reason, utc_now())
-            )
+        def work(session: Session) -> Registration | None:
+            key = registration.store, registration.name, registration.number
+            row = session.get(RegistrationRow, key)
+            before = None if row is None else _registration(row)
+            session.merge(RegistrationRow(**asdict(registration)))
+            return before if before and before.digest != registration.digest else None
 
         return self._database.writing(work)
 
-    def keep_refusal(self, name: str, alias: str, *, by: str = "", reason: str = "") -> None:
-        """Write into an alias's history that it was asked to move and stayed where it is."""
+    def registrations(
+        self, name: str | None = None, store: str | None = None
+    ) -> list[Registration]:
+        """Where versions (of a name) were registered (in one MLflow), by name and number."""
+        query = select(RegistrationRow).order_by(RegistrationRow.name, RegistrationRow.number)
+        asked = {"name": name, "store": store}
+        query = query.filter_by(**{key: value for key, value in asked.items() if value is not None})
+        with self._database.reading() as session:
+            return [_registration(row) for row in session.scalars(query)]
+
+    def forget_registrations(self, store: str, name: str = "", number: int = 0) -> None:
+        """Forget a number that an MLflow no longer has; all of one that is gone."""
+        asked = {"name": name, "number": number} if name else {}
 
         def work(session: Session) -> None:
-            row = session.get(AliasRow, (name, alias))
-            place = None if row is None else row.number
-            move = AliasMove(name, alias, place, place, by, reason, utc_now())
+            session.execute(delete(RegistrationRow).filter_by(store=store, **asked))
+
+        self._database.writing(work)
+
+    def adopt_registrations(self, store: str, confirmed: Iterable[tuple[str, int, str]]) -> None:
+        """Say in which MLflow versions are that were registered before MLflows had an identity.
+
+        Args:
+            store: the MLflow.
+            confirmed: name, number and digest of what it has.
+        """
+        found = set(confirmed)
+
+        def work(session: Session) -> None:
+            for row in session.scalars(select(RegistrationRow).filter_by(store="")):
+                if (row.name, row.number, row.digest) in found:
+                    row.store = store
+            for move in session.scalars(select(AliasMoveRow).filter_by(store="")):
+                move.store = store
+
+        self._database.writing(work)
+
+    # ---- aliases ---------------------------------------------------------------------------
+
+    def moving(self) -> AbstractContextManager[None]:
+        """Hold the right to move aliases, against all who use this catalogue.
+
+        Raises:
+            WorkspaceLocked: somebody else holds it for too long.
+        """
+        return self._database.moving()
+
+    def add_move(self, move: AliasMove) -> None:
+        """Write into an alias's history that it moved, or was asked to."""
+
+        def work(session: Session) -> None:
             session.add(AliasMoveRow(**asdict(move)))
 
         self._database.writing(work)
 
-    def remove_alias(
-        self, name: str, alias: str, *, by: str = "", reason: str = ""
-    ) -> AliasMove | None:
-        """Take an alias away; None when there was none."""
-
-        def work(session: Session) -> AliasMove | None:
-            row = session.get(AliasRow, (name, alias), with_for_update=True)
-            if row is None:
-                return None
-            session.delete(row)
-            return _kept_move(
-                session, AliasMove(name, alias, row.number, None, by, reason, utc_now())
-            )
-
-        return self._database.writing(work)
-
-    def alias(self, name: str, alias: str) -> Version:
-        """The version an alias points to now.
-
-        Raises:
-            UnknownVersion: no such name or alias.
-        """
-        with self._database.reading() as session:
-            row = session.get(AliasRow, (name, alias))
-            if row is not None:
-                return _version(_version_row(session, name, row.number))
-        there = ", ".join(sorted(self.aliases(name))) or "none"
-        raise UnknownVersion(
-            f"{name}@{alias} does not exist",
-            f"aliases of {name}: {there}",
-            f"type `bpeline versions {name}` to see its versions",
-        )
-
-    def aliases(self, name: str) -> dict[str, int]:
-        """``{alias: number}`` of one name, sorted by alias."""
-        with self._database.reading() as session:
-            query = select(AliasRow).filter_by(name=name).order_by(AliasRow.alias)
-            return {row.alias: row.number for row in session.scalars(query)}
-
-    def alias_history(self, name: str, alias: str | None = None) -> list[AliasMove]:
-        """The moves of one alias, or of all of a name, newest first."""
+    def alias_history(
+        self, name: str, alias: str | None = None, store: str | None = None
+    ) -> list[AliasMove]:
+        """The moves of one alias, or of all of a name (in one MLflow), newest first."""
         query = select(AliasMoveRow).filter_by(name=name).order_by(AliasMoveRow.id.desc())
-        if alias is not None:
-            query = query.filter_by(alias=alias)
+        asked = {"alias": alias, "store": store}
+        query = query.filter_by(**{key: value for key, value in asked.items() if value is not None})
         with self._database.reading() as session:
             return [
                 AliasMove(
-                    row.name, row.alias, row.from_number, row.to_number, row.by, row.reason, row.at
+                    row.name, row.alias, row.from_number, row.to_number, row.by, row.reason,
+                    row.at, cast(MoveKind, row.kind), row.store,
                 )
                 for row in session.scalars(query)
-            ]
+            ]  # fmt: skip
 
     # ---- metrics ---------------------------------------------------------------------------
 
     def add_metrics(
-        self, name: str, number: int, metrics: Mapping[str, float], step: int = 0
+        self, name: str, digest: str, metrics: Mapping[str, float], step: int = 0
     ) -> None:
         """Keep measured values of a version; a value of the same key and step is replaced.
 
         Raises:
             UnknownVersion: no such version.
         """
-        self._keep(name, number, [Metric(key, step, value) for key, value in metrics.items()])
+        self._keep(name, digest, [Metric(key, step, value) for key, value in metrics.items()])
 
     def add_curve(
-        self, name: str, number: int, key: str, curve: Iterable[tuple[int, float]]
+        self, name: str, digest: str, key: str, curve: Iterable[tuple[int, float]]
     ) -> None:
         """Keep a value for each of several steps.
 
         Raises:
             UnknownVersion: no such version.
         """
-        self._keep(name, number, [Metric(key, step, value) for step, value in curve])
+        self._keep(name, digest, [Metric(key, step, value) for step, value in curve])
 
-    def metrics(self, name: str, number: int) -> list[Metric]:
-        """What was measured of a version, by key and step.
-
-        Raises:
-            UnknownVersion: no such version.
-        """
+    def metrics(self, name: str, digest: str) -> list[Metric]:
+        """What was measured of a version, by key and step; empty for one that is not known."""
+        query = select(MetricRow).join(VersionRow).filter_by(name=name, digest=digest)
         with self._database.reading() as session:
-            version_id = _version_row(session, name, number).id
-            query = select(MetricRow).filter_by(version_id=version_id)
             rows = session.scalars(query.order_by(MetricRow.key, MetricRow.step))
-            return [
-                Metric(row.key, row.step, math.nan if row.value is None else row.value)
-                for row in rows
-            ]
+            return [_metric(row) for row in rows]
 
-    def _keep(self, name: str, number: int, metrics: Sequence[Metric]) -> None:
+    def last_metrics(self, name: str | None = None) -> dict[tuple[str, str], dict[str, float]]:
+        """Of every version (of a name) what was measured, of a curve its last point.
+
+        Returns:
+            By name and digest.
+        """
+        query = select(VersionRow.name, VersionRow.digest, MetricRow).join(MetricRow)
+        if name is not None:
+            query = query.where(VersionRow.name == name)
+        found: dict[tuple[str, str], list[Metric]] = {}
+        with self._database.reading() as session:
+            for row_name, digest, row in session.execute(query):
+                found.setdefault((row_name, digest), []).append(_metric(row))
+        return {key: last_values(metrics) for key, metrics in found.items()}
+
+    def _keep(self, name: str, digest: str, metrics: Sequence[Metric]) -> None:
         def work(session: Session) -> None:
-            version_id = _version_row(session, name, number).id
+            version_id = session.scalar(select(VersionRow.id).filter_by(name=name, digest=digest))
+            if version_id is None:
+                raise UnknownVersion(
+                    f"{name} has no version with the digest {digest[:12]}",
+                    "accepted are versions of this catalogue",
+                    "type `bpeline versions` to see them",
+                )
             known = {
                 (row.key, row.step): row
                 for row in session.scalars(select(MetricRow).filter_by(version_id=version_id))
@@ -345,30 +314,18 @@ class Catalogue(CorpusRecords, RunRecords):
         self._database.writing(work)
 
 
-def _version_row(session: Session, name: str, number: int) -> VersionRow:
-    query = select(VersionRow).filter_by(name=name, number=number)
-    row = session.scalars(query).one_or_none()
-    if row is None:
-        raise UnknownVersion(
-            f"{name}/{number} does not exist",
-            "accepted are registered versions",
-            "type `bpeline versions` to see them",
-        )
-    return row
+def _metric(row: MetricRow) -> Metric:
+    return Metric(row.key, row.step, math.nan if row.value is None else row.value)
 
 
 def _version(row: VersionRow) -> Version:
     return Version(
-        row.name, row.number, row.digest, row.run_id, row.corpus_digest, row.counts_digest,
-        row.vocab_size, row.pattern, row.mlflow_run_id, row.mlflow_version, row.created_at,
+        row.name, row.digest, row.run_id, row.corpus_digest, row.counts_digest, row.vocab_size,
+        row.pattern, row.created_at, row.trained,
     )  # fmt: skip
 
 
-def _kept_move(session: Session, move: AliasMove) -> AliasMove:
-    if move.from_number != move.to_number:
-        session.add(AliasMoveRow(**asdict(move)))
-    return move
-
-
-def _place(number: int | None) -> str:
-    return "nowhere" if number is None else f"version {number}"
+def _registration(row: RegistrationRow) -> Registration:
+    return Registration(
+        row.store, row.name, row.number, row.digest, row.mlflow_run_id, row.registered_at
+    )

@@ -13,6 +13,7 @@ from bpeline.registry.catalogue.database_errors import LOCK_SECONDS
 _BUSY_MILLISECONDS = LOCK_SECONDS * 1000
 # Writers of a catalogue take turns. Any number, as long as it stays.
 TURN_TO_WRITE = 0x6270656C696E65
+TURN_TO_MOVE = TURN_TO_WRITE + 1
 # A server that has vanished is noticed within a minute; libpq's own defaults take hours.
 _PATIENT_CONNECTION: Mapping[str, Any] = {
     "connect_timeout": 10,
@@ -60,3 +61,11 @@ def begin_postgresql(connection: Any) -> None:
             f"SET LOCAL lock_timeout = {_BUSY_MILLISECONDS}; "
             f"SELECT pg_advisory_xact_lock({TURN_TO_WRITE})"
         )
+
+
+def wait_to_move(connection: Any, seconds: float) -> None:
+    """Wait on a server for the turn to move aliases, which ends with this transaction."""
+    connection.exec_driver_sql(
+        f"SET LOCAL lock_timeout = {int(seconds * 1000)}; "
+        f"SELECT pg_advisory_xact_lock({TURN_TO_MOVE})"
+    )

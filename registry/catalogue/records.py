@@ -140,43 +140,58 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A registered tokenizer with its lineage.
+    """A finished tokenizer with its lineage, under one name.
 
     Attributes:
         name: the tokenizer's name.
-        number: from 1, without gaps unless the tracking server's numbers have some.
         digest: digest of its behaviour; unique under a name.
-        run_id: the run that made it.
+        run_id: the run that made it first.
         corpus_digest: the corpus it was trained on.
         counts_digest: the word counts it was trained on.
         vocab_size: number of ids.
         pattern: the split pattern's name or regex.
-        mlflow_run_id: the MLflow run it was registered from.
-        mlflow_version: its version in MLflow's model registry.
-        created_at: when it was registered here.
+        created_at: when it was finished.
+        trained: grows from each finished training to the next that makes it, whatever clocks
+            say; 0 where no training here made it.
     """
 
     name: str
-    number: int
     digest: str
     run_id: str = ""
     corpus_digest: str = ""
     counts_digest: str = ""
     vocab_size: int = 0
     pattern: str = ""
-    mlflow_run_id: str = ""
-    mlflow_version: str = ""
     created_at: str = ""
+    trained: int = 0
 
-    @property
-    def reference(self) -> str:
-        """``news/3``."""
-        return f"{self.name}/{self.number}"
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """An MLflow has a version, under a number of its own.
+
+    Attributes:
+        store: identity of that MLflow; empty for one of before MLflows had any.
+        name, number: what the version is called there.
+        digest: of the tokenizer.
+        mlflow_run_id: the MLflow run it was registered from.
+        registered_at: UTC, ISO 8601.
+    """
+
+    store: str
+    name: str
+    number: int
+    digest: str
+    mlflow_run_id: str = ""
+    registered_at: str = ""
+
+
+MoveKind = Literal["publish", "promote", "rollback", "seen", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
 class AliasMove:
-    """An alias was pointed elsewhere.
+    """An alias was pointed elsewhere, or was asked to.
 
     Attributes:
         name: the tokenizer's name.
@@ -186,6 +201,9 @@ class AliasMove:
         by: who moved it.
         reason: why.
         at: when.
+        kind: ``publish``: to a new version; ``promote``; ``rollback``: the last move undone;
+            ``seen``: somebody moved it in MLflow itself; ``refusal``: rules kept it where it is.
+        store: identity of the MLflow whose numbers these are.
     """
 
     name: str
@@ -195,6 +213,8 @@ class AliasMove:
     by: str = ""
     reason: str = ""
     at: str = ""
+    kind: MoveKind = "promote"
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL.
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -20,7 +22,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     ForeignKey,
-    ForeignKeyConstraint,
     MetaData,
     NullPool,
     String,
@@ -41,18 +42,26 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from bpeline.registry.catalogue.database_errors import is_gone, lost_race, newer_schema, translated
+from bpeline.registry.catalogue.database_errors import (
+    is_busy,
+    is_gone,
+    lost_race,
+    newer_schema,
+    translated,
+)
 from bpeline.registry.catalogue.dialects import (
     begin_postgresql,
     begin_sqlite,
     connection_settings,
     prepare_sqlite,
+    wait_to_move,
 )
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
+from bpeline.registry.workspace import release, take
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkspaceLocked
 from bpeline.tokenizer_core.urls import without_secrets
 
 __all__ = [
-    "AliasMoveRow", "AliasRow", "CountTableRow", "Database", "FileReadingRow", "MetricRow",
+    "AliasMoveRow", "CountTableRow", "Database", "FileReadingRow", "MetricRow", "RegistrationRow",
     "RunRow", "Session", "VersionRow", "delete", "func", "select", "update",
 ]  # fmt: skip
 
@@ -126,6 +135,11 @@ class SchemaVersionRow(Base):
     applied_at: Mapped[Time]
 
 
+class IdentityRow(Base):
+    __tablename__ = "identity"
+    id: Mapped[Name] = mapped_column(primary_key=True)
+
+
 class FileReadingRow(Base):
     __tablename__ = "file_readings"
     __table_args__ = (UniqueConstraint("path", "chunk_bytes", "reading_digest"),)
@@ -174,30 +188,30 @@ class RunRow(Base):
 
 class VersionRow(Base):
     __tablename__ = "versions"
-    # The arbiters: whatever races or repeats, a digest is registered once under a name.
+    # The arbiters: whatever races or repeats, a digest is remembered once under a name.
     __table_args__ = (UniqueConstraint("name", "digest"), UniqueConstraint("name", "number"))
     id: Mapped[Key]
     name: Mapped[Name]
-    number: Mapped[int]
+    ordinal: Mapped[int] = mapped_column("number")  # what people see is MLflow's number
     digest: Mapped[Digest] = mapped_column(index=True)
     run_id: Mapped[Name]  # no foreign key: an outbox may be published into another catalogue
     corpus_digest: Mapped[Digest]
     counts_digest: Mapped[Digest]
     vocab_size: Mapped[int]
     pattern: Mapped[str] = mapped_column(Sentence)
-    mlflow_run_id: Mapped[Name]
-    mlflow_version: Mapped[Name]
     created_at: Mapped[Time]
+    # Grows from each finished training to the next that makes it, whatever clocks say.
+    trained: Mapped[int] = mapped_column(BigInteger, server_default="0")
 
 
-class AliasRow(Base):
-    __tablename__ = "aliases"
-    __table_args__ = (
-        ForeignKeyConstraint(["name", "number"], ["versions.name", "versions.number"]),
-    )
+class RegistrationRow(Base):
+    __tablename__ = "registrations"
+    store: Mapped[Name] = mapped_column(primary_key=True)
     name: Mapped[Name] = mapped_column(primary_key=True)
-    alias: Mapped[Name] = mapped_column(primary_key=True)
-    number: Mapped[int]
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    digest: Mapped[Digest] = mapped_column(index=True)
+    mlflow_run_id: Mapped[Name]
+    registered_at: Mapped[Time]
 
 
 class AliasMoveRow(Base):
@@ -210,6 +224,8 @@ class AliasMoveRow(Base):
     by: Mapped[str] = mapped_column(Sentence)
     reason: Mapped[str] = mapped_column(Sentence)
     at: Mapped[Time]
+    kind: Mapped[Name] = mapped_column(server_default="promote")
+    store: Mapped[Name] = mapped_column(server_default="")
 
 
 class MetricRow(Base):
@@ -237,16 +253,75 @@ def m003_steps_of_runs(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE runs ADD COLUMN steps JSON DEFAULT '{}' NOT NULL"))
 
 
+def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
+    for table in ("identity", "registrations"):
+        Base.metadata.tables[table].create(connection)
+    _give_identity(connection)
+    connection.execute(
+        text(
+            "INSERT INTO registrations SELECT '', name, CAST(mlflow_version AS INTEGER), digest, "
+            "mlflow_run_id, created_at FROM versions WHERE mlflow_version <> ''"
+        )
+    )
+    for column, default in (("kind", "promote"), ("store", "")):
+        connection.execute(
+            text(
+                f"ALTER TABLE alias_history ADD COLUMN {column} "
+                f"VARCHAR(64) DEFAULT '{default}' NOT NULL"
+            )
+        )
+    rows = connection.execute(text("SELECT name, number, mlflow_version FROM versions"))
+    there = {(name, number): int(known) for name, number, known in rows if known}
+    moves = connection.execute(
+        text('SELECT id, name, alias, from_number, to_number, "by", reason FROM alias_history')
+    )
+    places: dict[tuple[str, str], list[int | None]] = {}
+    for key, name, alias, before, after, by, reason in sorted(moves):
+        known_places = places.setdefault((name, alias), [])
+        if before == after:
+            kind = "refusal"
+        elif len(known_places) > 1 and known_places[-2] == after:
+            kind = "rollback"  # as far as anybody can tell: nothing said which moves were
+            known_places.pop()
+        else:
+            kinds = {("bpeline", "published"): "publish", ("mlflow", "moved in MLflow"): "seen"}
+            kind = kinds.get((by, reason), "promote")
+            known_places.append(after)
+        connection.execute(
+            text(
+                "UPDATE alias_history SET kind = :kind, from_number = :old, to_number = :new "
+                "WHERE id = :id"
+            ),
+            {
+                "id": key,
+                "kind": kind,
+                "old": there.get((name, before), before),
+                "new": there.get((name, after), after),
+            },
+        )
+    connection.execute(text("DROP TABLE aliases"))
+    connection.execute(text("ALTER TABLE versions ADD COLUMN trained BIGINT DEFAULT 0 NOT NULL"))
+    connection.execute(text("UPDATE versions SET trained = id"))
+    for column in ("mlflow_run_id", "mlflow_version"):
+        connection.execute(text(f"ALTER TABLE versions DROP COLUMN {column}"))
+
+
+def _give_identity(connection: Connection) -> None:
+    connection.execute(insert(IdentityRow).values(id=secrets.token_hex(8)))
+
+
 # One function for each schema version, in order. A fresh catalogue gets today's tables and counts
 # as having all of them; an older one gets those it has not had.
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m001_first_tables,
     m002_workspace_of_runs,
     m003_steps_of_runs,
+    m004_mlflow_says_which_versions_there_are,
 )
 
 _ATTEMPTS = 8
 _LONGEST_PAUSE = 0.5
+MOVING_SECONDS = 60.0  # more than all that is asked of MLflow to move an alias
 _PATIENCE_SECONDS = 30.0  # with a server that answered before: it is being restarted
 _ACCEPTED = "accepted are sqlite:////absolute/path and postgresql+psycopg://user@host/name"
 
@@ -259,6 +334,10 @@ class Database:
 
     Args:
         url: ``sqlite:////abs/catalogue.sqlite`` or ``postgresql+psycopg://…``.
+        make: whether to make the tables where there are none.
+
+    Attributes:
+        id: of the catalogue; empty where there are no tables.
 
     Raises:
         InvalidOption: not a URL, or no driver for it.
@@ -267,7 +346,7 @@ class Database:
         RegistryUnreachable: the database server does not answer.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, make: bool = True) -> None:
         try:
             self._address = make_url(url)
             self._server = self._address.get_backend_name() != "sqlite"
@@ -287,7 +366,7 @@ class Database:
         self._readers = self._engine.execution_options(
             reading=True, **(one_state if self._server else {})
         )
-        self._migrate()
+        self.id = self._migrate(make)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -363,7 +442,46 @@ class Database:
                 session.close()
                 raise
 
-    def _migrate(self) -> None:
+    @contextmanager
+    def moving(self) -> Iterator[None]:
+        """Hold the right to move aliases, against all who use this database.
+
+        It is released however we end.
+
+        Raises:
+            WorkspaceLocked: somebody else holds it for longer than a move takes.
+        """
+        if self._server:
+            try:
+                # A reader's transaction: others may write rows meanwhile, and so may we.
+                with self._readers.connect() as connection:
+                    wait_to_move(connection, MOVING_SECONDS)
+                    yield
+            except OperationalError as error:
+                raise (self._held() if is_busy(error.orig) else self._translated(error)) from error
+            return
+        path = Path(f"{self._address.database}.moves")
+        deadline = time.monotonic() + MOVING_SECONDS
+        while (descriptor := take(path)) is None:
+            if time.monotonic() > deadline:
+                raise self._held()
+            time.sleep(random.uniform(0.02, 0.1))
+        try:
+            yield
+        finally:
+            release(descriptor)
+
+    def _held(self) -> WorkspaceLocked:
+        return WorkspaceLocked(
+            f"another process has been moving an alias for {MOVING_SECONDS:.0f} seconds",
+            f"one at a time moves, of all that use the catalogue {self.place}",
+            "try again when MLflow answers: `bpeline doctor` asks it",
+        )
+
+    def _migrate(self, make: bool) -> str:
+        if not make and not self._server and not Path(str(self._address.database)).exists():
+            return ""  # connecting would make an empty file
+
         def known(connection: Connection) -> int | None:
             if not inspect(connection).has_table(SchemaVersionRow.__tablename__):
                 return None
@@ -374,6 +492,7 @@ class Database:
             number = known(connection)
             if number is None:
                 Base.metadata.create_all(connection)
+                _give_identity(connection)
             for migration in MIGRATIONS[number:] if number is not None else ():
                 migration(connection)
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -384,8 +503,12 @@ class Database:
             number = known(session.connection())
         if number is not None and number > len(MIGRATIONS):
             raise newer_schema(self.place, number, len(MIGRATIONS))
+        if number is None and not make:
+            return ""
         if number != len(MIGRATIONS):
             self.writing(apply)
+        with self.reading() as session:
+            return session.scalar(select(IdentityRow.id)) or ""
 
     def _translated(self, error: DatabaseError) -> BpelineError:
         password = self._address.password or str(self._address.query.get("password", ""))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .load import load_tokenizer as load_tokenizer
     from .load import load_version as load_version
     from .resolution import ResolvedVersion as ResolvedVersion
+    from .resolution import StaleAlias as StaleAlias
     from .resolution import resolve as resolve
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.loading.resolution import resolve, resolve_as_remembered, resolve_kept
-from bpeline.registry.opening import locate, open_registry
-from bpeline.registry.references import ByPath, Reference, parse_reference, split_size
+from bpeline.registry.loading.resolution import ResolvedVersion, resolve
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import ByDigest, ByPath, Reference, parse_reference, split_size
 from bpeline.registry.version_files import (
     FORMAT_FILES,
     holds_version,
@@ -24,12 +24,10 @@ from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     RegistryError,
-    RegistryUnreachable,
     UnknownVersion,
 )
 
 if TYPE_CHECKING:
-    from bpeline.registry.loading.resolution import ResolvedVersion
     from bpeline.registry.opening import Registry
     from bpeline.registry.workspace import Workspace
     from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -89,22 +87,18 @@ def _load(
 ) -> Tokenizer:
     if isinstance(parsed, ByPath):
         return _load_path(parsed.path, expect_digest)
-    place = locate(workspace, make=False)
-    registry = None
-    version = resolve_kept(place, parsed)
-    if version is None:
-        try:
-            registry = open_registry(place.workspace)
-            version = resolve(registry, parsed)
-        except RegistryUnreachable:
-            version = resolve_as_remembered(place, parsed)
-            if version is None:
-                raise
+    registry = open_registry(workspace, make=False)
+    version = _kept(registry, parsed) or resolve(registry, parsed)
     if expect_digest is not None and version.digest != expect_digest:
         raise _unexpected(str(parsed), version.digest, expect_digest)
-    if holds_version(place.workspace, version.digest):
-        return load_verified(place.workspace.version_directory(version.digest), version.digest)
-    return load_version(registry or open_registry(place.workspace), version)
+    return load_version(registry, version)
+
+
+def _kept(registry: Registry, parsed: Reference) -> ResolvedVersion | None:
+    """A version whose whole digest was typed and whose files are here: nobody need be asked."""
+    digest = parsed.prefix if isinstance(parsed, ByDigest) else ""
+    kept = len(digest) == DIGEST_LENGTH and holds_version(registry.workspace, digest)
+    return ResolvedVersion("", 0, digest, "") if kept else None
 
 
 def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
@@ -118,7 +112,7 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
     workspace = registry.workspace
     if holds_version(workspace, version.digest):
         return load_verified(workspace.version_directory(version.digest), version.digest)
-    if not version.mlflow_number:
+    if not version.number:
         raise UnknownVersion(
             f"the files of {version} are neither in {workspace.root} nor in MLflow",
             "accepted are versions whose files exist",
@@ -127,7 +121,7 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
     # Not inside the workspace: a reader holds no lock, so a sweep could take its directory away.
     with tempfile.TemporaryDirectory(prefix="bpeline-") as downloads:
         registry.tracker.download_version(
-            version.name, version.mlflow_number, FORMAT_FILES, Path(downloads)
+            version.name, version.number, FORMAT_FILES, Path(downloads)
         )
         return keep_downloads(workspace, version.digest, Path(downloads))
 

@@ -1,7 +1,7 @@
 """What references meant when they were last resolved: one small file each in the workspace.
 
-Numbers never change their meaning, so the file answers for them; an alias may have been moved
-since, so its file is believed only when nobody else can be asked.
+An alias may have been moved since and an MLflow replaced, so a file is believed only when nobody
+else can be asked, and tells when a number changed its meaning.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:
     from bpeline.registry.opening import Place
+    from bpeline.registry.tracking import TrackedVersion
 
 _LARGEST_RECORD = 4096  # bytes
 
@@ -28,42 +29,45 @@ class ResolvedVersion:
 
     Attributes:
         name: the tokenizer's name; empty for files found by digest alone.
-        number: its number; 0 likewise.
+        number: its number in MLflow; 0 likewise.
         digest: its full digest.
-        mlflow_number: its number in MLflow, 0 when it is not known there.
         mlflow_run_id: the MLflow run it was registered from.
     """
 
     name: str
     number: int
     digest: str
-    mlflow_number: int
     mlflow_run_id: str
+
+    @classmethod
+    def of(cls, tracked: TrackedVersion) -> ResolvedVersion:
+        """What MLflow says that a reference means."""
+        return cls(tracked.name, tracked.number, tracked.digest, tracked.mlflow_run_id)
 
     def __str__(self) -> str:
         return f"{self.name}/{self.number}" if self.name else self.digest
 
 
-def remember(place: Place, reference: ByAlias | ByNumber, version: ResolvedVersion) -> None:
-    """Keep what a reference means; a workspace that cannot be written is no reason to fail."""
-    if recall(place, reference) == version or not place.workspace.manifest.exists():
+def remember(
+    place: Place, reference: ByAlias | ByNumber, version: ResolvedVersion, store: str
+) -> None:
+    """Keep what a reference means in one MLflow; not where the workspace can only be read."""
+    if recall(place, reference, store) == version or not place.workspace.manifest.exists():
         return
-    record = sealed(
-        {"registry": place.key, "reference": str(reference), "version": asdict(version)}
-    )
+    record = sealed({"store": store, "reference": str(reference), "version": asdict(version)})
     with suppress(OSError, StorageError):
         DURABLE.write(place.workspace.resolved(str(reference)), canonical_json(record))
 
 
-def recall(place: Place, reference: ByAlias | ByNumber) -> ResolvedVersion | None:
-    """What a reference meant, or None: never resolved here, or by another registry."""
+def recall(place: Place, reference: ByAlias | ByNumber, store: str) -> ResolvedVersion | None:
+    """What a reference meant, or None: never resolved here, or in another MLflow."""
     try:
         with place.workspace.resolved(str(reference)).open("rb") as file:
             record = unsealed(json.loads(file.read(_LARGEST_RECORD)))
         version = ResolvedVersion(**record["version"])
         kinds = list(map(type, asdict(version).values()))
-        sound = kinds == [str, int, str, int, str] and len(version.digest) == DIGEST_LENGTH
-        asked = record["registry"], record["reference"]
-        return version if sound and asked == (place.key, str(reference)) else None
+        sound = kinds == [str, int, str, str] and len(version.digest) == DIGEST_LENGTH
+        asked = record["store"], record["reference"]
+        return version if sound and asked == (store, str(reference)) else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

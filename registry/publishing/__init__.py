@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .publish import keep_in_outbox as keep_in_outbox
     from .publish import publish_outbox as publish_outbox
     from .publish import publish_version as publish_version
     from .publish import waiting_records as waiting_records

@@ -1,7 +1,7 @@
 """Publishing: in one fixed order, so that a crash leaves orphans and never a lie.
 
-    files in the workspace → outbox record → MLflow run → registered version → alias
-    → catalogue row → run finished → outbox record removed
+    files in the workspace → outbox record → catalogue row → MLflow run → registered version
+    → alias → run finished → outbox record removed
 
 Everything after the outbox record can be repeated any number of times. While MLflow is down the
 record waits; ``bpeline resume`` delivers it. Knows the order, not how any step is done.
@@ -10,30 +10,29 @@ record waits; ``bpeline resume`` delivers it. Knows the order, not how any step 
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.registry.catalogue import Registration, utc_now
+from bpeline.registry.moves import move_alias
 from bpeline.registry.publishing.registration import register_once, registered
 from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, RegistryError
+from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError
 
 if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue, Version
-    from bpeline.registry.tracking import MlflowTracker, TrackedVersion
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.tracking import TrackedVersion
     from bpeline.registry.workspace import Workspace
 
 CANDIDATE = "candidate"
 
 
 def publish_version(
-    workspace: Workspace,
-    catalogue: Catalogue,
-    tracker: MlflowTracker,
-    publication: Publication,
-    alias: str = CANDIDATE,
+    registry: Registry, publication: Publication, alias: str = CANDIDATE
 ) -> PublishedVersion:
     """Register a finished tokenizer exactly once and let ``candidate`` point to it.
 
@@ -43,16 +42,19 @@ def publish_version(
     Raises:
         RegistryUnreachable: MLflow does not answer. The tokenizer and its outbox record are safe
             on disk; :func:`publish_outbox` completes the publication later.
-        RegistryError: MLflow refused; the same holds.
+        RegistryError, StorageError: MLflow refused, or a store that was here is lost; the same
+            holds.
         CorruptFile: the files are not the tokenizer that the publication names.
         DiskFull: no space for the files.
     """
-    kept = keep_files(workspace, publication)
-    record = _record_path(workspace, kept)
-    DURABLE.write(record, kept.as_json())
+    kept = keep_files(registry.workspace, publication)
+    keep_in_outbox(registry.workspace, kept)
     try:
-        return _deliver(workspace, catalogue, tracker, kept, record, alias)
-    except (RegistryError, DiskFull) as error:
+        _remember(registry, kept)
+        # In the order in which trainings end, whenever they are delivered.
+        kept = replace(kept, trained=registry.catalogue.training_ended(kept.name, kept.digest))
+        return _deliver(registry, kept, keep_in_outbox(registry.workspace, kept), alias)
+    except (RegistryError, StorageError) as error:
         raise type(error)(
             f"the tokenizer {publication.name} is finished and kept in {kept.tokenizer_directory}, "
             f"but it is not published: {error.happened}",
@@ -61,9 +63,14 @@ def publish_version(
         ) from error
 
 
-def publish_outbox(
-    workspace: Workspace, catalogue: Catalogue, tracker: MlflowTracker, alias: str = CANDIDATE
-) -> list[PublishedVersion]:
+def keep_in_outbox(workspace: Workspace, publication: Publication) -> Path:
+    """Let a publication wait until it is delivered, by us or by `bpeline resume`; its record."""
+    record = workspace.outbox_record(f"{publication.name}.{publication.digest}")
+    DURABLE.write(record, publication.as_json())
+    return record
+
+
+def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[PublishedVersion]:
     """Publish everything that waits in the outbox, oldest training first, and close its runs.
 
     Raises:
@@ -72,21 +79,22 @@ def publish_outbox(
     """
     waiting: list[tuple[Publication, Path]] = []
     damaged: CorruptFile | None = None
-    for path in waiting_records(workspace):
+    for path in waiting_records(registry.workspace):
         try:
             waiting.append((Publication.from_json(path.read_bytes(), path), path))
         except CorruptFile as error:
             damaged = damaged or error
-    waiting.sort(key=lambda one: (one[0].created_at, one[1].name))
-    unfinished = {run.id for run in catalogue.unfinished_runs()}
+    # One that was cut short before it got its place comes last; clocks decide among these alone.
+    waiting.sort(key=lambda one: (one[0].trained == 0, one[0].trained, one[0].created_at))
+    unfinished = {run.id for run in registry.catalogue.unfinished_runs()}
     published = []
     for publication, path in waiting:
         try:
-            kept = keep_files(workspace, publication)
+            kept = keep_files(registry.workspace, publication)
         except (CorruptFile, FileNotFoundError) as error:
             damaged = damaged or _without_files(publication, path, error)
             continue
-        published.append(_deliver(workspace, catalogue, tracker, kept, path, alias, unfinished))
+        published.append(_deliver(registry, kept, path, alias, unfinished))
     if damaged is not None:
         raise damaged
     return published
@@ -112,9 +120,7 @@ def waits_in_outbox(workspace: Workspace, run_id: str) -> bool:
 
 
 def _deliver(
-    workspace: Workspace,
-    catalogue: Catalogue,
-    tracker: MlflowTracker,
+    registry: Registry,
     publication: Publication,
     record: Path,
     alias: str,
@@ -124,22 +130,37 @@ def _deliver(
 
     A run among the ``unfinished`` ends here, while the record still says what is to be done.
     """
-    name, digest = publication.name, publication.digest
+    name, digest, tracker = publication.name, publication.digest, registry.tracker
     directory = publication.tokenizer_directory
+    store = registry.make_store()
     version = registered(tracker, publication)
     if version is None:
         run = tracker.record_run(publication, all_files(directory))
-        with workspace.temporary_directory("model") as staging:
+        with registry.workspace.temporary_directory("model") as staging:
             version = register_once(tracker, publication, run, format_files(directory), staging)
-    tracker.move_alias(name, alias, version.number)
-    row = _remember(catalogue, publication, version)
-    catalogue.set_alias(name, alias, row.number, by="bpeline", reason="published")
+    _remember(registry, publication, version)
+    before = registry.catalogue.add_registration(
+        Registration(store, name, version.number, digest, version.mlflow_run_id, utc_now())
+    )
+    move = move_alias(
+        registry, name, alias, version.number, digest,
+        kind="publish", by="bpeline", reason="published",
+        trained=publication.trained, trained_at=publication.created_at,
+    )  # fmt: skip
     if publication.run_id in unfinished:
-        catalogue.finish_run(publication.run_id)
+        registry.catalogue.finish_run(publication.run_id)
     DURABLE.remove(record)
+    remarks = []
+    if move.to_number != version.number:
+        remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, a later training")
+    if before is not None:
+        remarks.append(
+            f"{name}/{version.number} was the tokenizer {before.digest[:12]} before: was MLflow "
+            f"restored from a backup?"
+        )
     return PublishedVersion(
         name=name,
-        number=row.number,
+        number=version.number,
         digest=digest,
         # Not whether this call made it: a call that was cut short may have.
         newly_registered=version.run_id == publication.run_id,
@@ -148,35 +169,33 @@ def _deliver(
         directory=directory,
         link=ui_links.model_link(tracker.settings.ui, name, version.number),
         ui_command=tracker.settings.ui_command,
+        remarks=tuple(remarks),
     )
 
 
-def _remember(catalogue: Catalogue, publication: Publication, version: TrackedVersion) -> Version:
-    """The catalogue row, whose UNIQUE (name, digest) has the last word, and its metrics."""
+def _remember(
+    registry: Registry, publication: Publication, version: TrackedVersion | None = None
+) -> None:
+    """The catalogue row, whose UNIQUE (name, digest) has the last word, and its metrics.
+
+    A version that an earlier run made keeps its lineage and what was measured then.
+    """
+    name, digest, catalogue = publication.name, publication.digest, registry.catalogue
+    own = version is None or version.run_id == publication.run_id
+    tags = {} if version is None else version.tags
     row = catalogue.add_version(
-        publication.name,
-        publication.digest,
-        run_id=version.run_id,
-        corpus_digest=version.tags.get("corpus_digest", ""),
-        counts_digest=version.tags.get("counts_digest", ""),
+        name,
+        digest,
+        run_id=publication.run_id if own else tags.get("run_id", ""),
+        corpus_digest=publication.corpus_digest if own else tags.get("corpus_digest", ""),
+        counts_digest=publication.counts_digest if own else tags.get("counts_digest", ""),
         vocab_size=publication.vocab_size,
         pattern=publication.pattern,
-        number=version.number,
-        mlflow_run_id=version.mlflow_run_id,
-        mlflow_version=str(version.number),
     )
-    # A version that an earlier run made keeps what was measured then.
-    if version.run_id == publication.run_id or not catalogue.metrics(row.name, row.number):
+    if row.run_id == publication.run_id or not catalogue.metrics(name, digest):
         for key, curve in {**publication.curves, CURVE_METRIC: publication.curve}.items():
-            catalogue.add_curve(row.name, row.number, key, curve)
-        catalogue.add_metrics(
-            row.name, row.number, publication.metrics, step=publication.vocab_size
-        )
-    return row
-
-
-def _record_path(workspace: Workspace, publication: Publication) -> Path:
-    return workspace.outbox_record(f"{publication.name}.{publication.digest}")
+            catalogue.add_curve(name, digest, key, curve)
+        catalogue.add_metrics(name, digest, publication.metrics, step=publication.vocab_size)
 
 
 def _without_files(publication: Publication, record: Path, error: Exception) -> CorruptFile:

@@ -29,7 +29,8 @@ def registered(tracker: MlflowTracker, publication: Publication) -> TrackedVersi
         RegistryUnreachable: MLflow does not answer.
     """
     found = tracker.find_versions(publication.name, publication.digest)
-    relied_on = set(tracker.aliases(publication.name).values()) if found[1:] else set()
+    aliases = tracker.aliases(publication.name) if found[1:] else {}
+    relied_on = set(aliases.get(publication.name, {}).values())
     for younger in found[1:]:
         # Only our own: another publisher removes his, and an alias means that somebody already
         # relies on the number.

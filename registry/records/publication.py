@@ -70,6 +70,7 @@ class Publication:
         report: text for people (Markdown).
         created_at: UTC time of the end of training, ISO 8601.
         kept: file name → digest of the exports, once they are kept in the workspace.
+        trained: its place in the order of this workspace's trainings, once it is kept.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Publication:
     report: str = ""
     created_at: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
+    trained: int = 0
 
     def __post_init__(self) -> None:
         validate_name(self.name)
@@ -135,6 +137,7 @@ class Publication:
                     "report": self.report,
                     "created_at": self.created_at,
                     "kept": dict(self.kept),
+                    "trained": self.trained,
                 }
             )
         )
@@ -183,6 +186,7 @@ class PublishedVersion:
         directory: its files in the workspace.
         link: the version in the MLflow UI.
         ui_command: what to type so that the link answers; empty where a server does.
+        remarks: what people should know although nothing failed.
     """
 
     name: str
@@ -194,6 +198,7 @@ class PublishedVersion:
     directory: Path
     link: str
     ui_command: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:

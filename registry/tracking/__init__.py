@@ -8,7 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from . import ui_links as ui_links
-    from .alias_lookup import tracked_alias as tracked_alias
     from .mlflow_drift import DRIFTED as DRIFTED
     from .tracked import TrackedRun as TrackedRun
     from .tracked import TrackedVersion as TrackedVersion

@@ -12,14 +12,15 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.records import CorpusInput, Publication
+from bpeline.registry.tracking.lookup import ServerLookup, TableLookup, Unsure, lookup
 from bpeline.registry.tracking.tracked import (
     TrackedModel,
     TrackingSettings,
@@ -29,6 +30,8 @@ from bpeline.registry.tracking.tracked import (
 )
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.urls import is_url
+
+Answer = TypeVar("Answer")
 
 DATASET_DIGEST_DIGITS = 36  # the width of MLflow's column
 
@@ -48,6 +51,18 @@ class MlflowConnection:
         with self._answering("preparing MLflow"):
             _ = self._client
             _import_pyfunc()
+
+    def _quickly(
+        self,
+        read: Callable[[TableLookup | ServerLookup], Answer],
+        ask: Callable[[], Answer],
+    ) -> Answer:
+        """Read what there is without MLflow's client, while it is not imported; else ask it."""
+        quick = None if "_client" in self.__dict__ else lookup(self.settings.uri)
+        if quick is not None:
+            with suppress(Unsure):
+                return read(quick)
+        return ask()
 
     @cached_property
     def _client(self) -> Any:

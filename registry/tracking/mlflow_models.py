@@ -6,6 +6,7 @@ Knows no workspace and no catalogue; paths and values come in as arguments.
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from bpeline.registry.tracking.mlflow_door import (
     save_model,
 )
 from bpeline.registry.tracking.tracked import (
+    IDENTITY_EXPERIMENT,
+    IDENTITY_TAG,
     TrackedModel,
     TrackedRun,
     TrackedVersion,
@@ -114,35 +117,79 @@ class MlflowModels(MlflowConnection):
         """Versions of ``name`` with this digest, lowest number first."""
         return self._search_versions(f"name = '{name}' and tags.digest = '{digest}'")
 
-    def find_digest(self, prefix: str) -> list[TrackedVersion]:
-        """Versions of any name whose digest begins with ``prefix`` (hexadecimal digits)."""
-        return self._search_versions(f"tags.digest LIKE '{prefix}%'")
+    def identity(self) -> str:
+        """What tells this MLflow from all others; empty where nothing of ours was ever written."""
+        with self._answering("asking which MLflow this is"):
+            return self._quickly(lambda store: store.identity(), self._identity)
 
-    def aliases(self, name: str) -> dict[str, int]:
-        """Every alias of ``name`` and the number it points to; empty for an unknown name."""
-        with self._answering(f"reading the aliases of {name}"):
+    def ensure_identity(self) -> str:
+        """The same; made where there is none."""
+        with self._answering("preparing MLflow for versions"):
+            if known := self._identity():
+                return known
+            place = self.settings.artifact_location
+            tags = {
+                IDENTITY_TAG: secrets.token_hex(8),
+                "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
+            }
             try:
-                found = self._client.get_registered_model(name).aliases
+                self._client.create_experiment(IDENTITY_EXPERIMENT, place, tags)
             except self._exception as error:
-                if says_missing(error):
-                    return {}
-                raise
-            return {str(alias): int(number) for alias, number in found.items()}
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            if not self._identity():  # somebody else made an experiment of that name
+                found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
+                self._client.set_experiment_tag(
+                    found.experiment_id, IDENTITY_TAG, tags[IDENTITY_TAG]
+                )
+            return self._identity()
+
+    def _identity(self) -> str:
+        found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
+        return "" if found is None else str(found.tags.get(IDENTITY_TAG, ""))
+
+    def aliases(self, name: str | None = None) -> dict[str, dict[str, int]]:
+        """Of every name (or one), where its aliases point."""
+        with self._answering("reading the aliases"):
+            return self._quickly(lambda store: store.aliases(name), lambda: self._aliases(name))
+
+    def _aliases(self, name: str | None) -> dict[str, dict[str, int]]:
+        chosen = None if name is None else f"name = '{name}'"
+        found: dict[str, dict[str, int]] = {}
+        page: str | None = None
+        while True:
+            answer = self._client.search_registered_models(chosen, 1000, page_token=page)
+            for one in answer:
+                if one.aliases:
+                    found[one.name] = {str(a): int(number) for a, number in one.aliases.items()}
+            page = answer.token
+            if not page:
+                return found
 
     def versions(self, name: str | None = None) -> list[TrackedVersion]:
         """All versions of ``name`` (of all names), those that are not ours left out."""
         chosen = "" if name is None else f"name = '{name}'"
-        return [one for one in self._search_versions(chosen) if one.digest]
+        with self._answering("listing the versions"):
+            found = self._quickly(
+                lambda store: store.versions(name), lambda: self._search_versions(chosen)
+            )
+            return sorted((one for one in found if one.digest), key=lambda v: (v.name, v.number))
 
     def version(self, name: str, number: int) -> TrackedVersion | None:
         """One version, or None when MLflow does not know it."""
         with self._answering(f"looking for {name}/{number}"):
-            return self._or_none(lambda: self._client.get_model_version(name, str(number)))
+            return self._quickly(
+                lambda store: store.version(name, number),
+                lambda: self._or_none(lambda: self._client.get_model_version(name, str(number))),
+            )
 
     def version_of_alias(self, name: str, alias: str) -> TrackedVersion | None:
         """The version an alias points to now, or None when there is no such alias."""
         with self._answering(f"looking for {name}@{alias}"):
-            return self._or_none(lambda: self._client.get_model_version_by_alias(name, alias))
+            return self._quickly(
+                lambda store: store.version_of_alias(name, alias),
+                lambda: self._or_none(lambda: self._client.get_model_version_by_alias(name, alias)),
+            )
 
     def move_alias(self, name: str, alias: str, number: int) -> None:
         """Let an alias point to a version."""

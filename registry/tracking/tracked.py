@@ -19,6 +19,10 @@ from bpeline.tokenizer_core.urls import without_secrets
 
 Answer = TypeVar("Answer")
 
+# A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
+IDENTITY_EXPERIMENT = ".bpeline"
+IDENTITY_TAG = "bpeline.store"
+
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _REQUIREMENTS = ("numpy", "numba", "regex", "zstandard")
@@ -79,20 +83,25 @@ class TrackedModel:
 
 @dataclass(frozen=True, slots=True)
 class TrackedVersion:
-    """One version in MLflow's model registry; ``digest`` is empty when it is not one of ours."""
+    """One version in MLflow's model registry; ``digest`` is empty when it is not one of ours.
+
+    ``created_ms`` is when MLflow made it, in milliseconds since 1970.
+    """
 
     name: str
     number: int
     digest: str
     mlflow_run_id: str
     tags: Mapping[str, str] = field(default_factory=dict)
+    created_ms: int = 0
 
     @classmethod
     def of(cls, version: Any) -> TrackedVersion:
         """From MLflow's own value."""
         tags = {str(key): str(value) for key, value in (version.tags or {}).items()}
         number, digest = int(version.version), tags.get("digest", "")
-        return cls(version.name, number, digest, version.run_id or "", tags)
+        made = int(version.creation_timestamp or 0)
+        return cls(version.name, number, digest, version.run_id or "", tags, made)
 
     @property
     def run_id(self) -> str:
@@ -109,6 +118,7 @@ def version_tags(publication: Publication) -> dict[str, str]:
         "vocab_size": str(publication.vocab_size),
         "pattern": shortened(publication.pattern),
         "run_id": publication.run_id,
+        "trained_at": publication.created_at,
     }
 
 

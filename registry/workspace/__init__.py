@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .lock import release as release
+    from .lock import take as take
     from .processes import Process as Process
     from .processes import this_process as this_process
     from .sealed_records import FileSeal as FileSeal
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from .shared_copies import share_grown as share_grown
     from .shared_copies import sharing as sharing
     from .shared_copies import writing_shared as writing_shared
+    from .store_records import known_store as known_store
+    from .store_records import known_stores as known_stores
+    from .store_records import remember_store as remember_store
     from .ui_ports import remember_ui_port as remember_ui_port
     from .ui_ports import ui_port as ui_port
     from .workspace import Workspace as Workspace

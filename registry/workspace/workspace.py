@@ -19,6 +19,10 @@ from pathlib import Path
 
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.lock import HeldLock, LockHolder
+from bpeline.registry.workspace.store_records import (
+    remember_no_store,
+    remembers_from_the_beginning,
+)
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
@@ -118,6 +122,10 @@ class Workspace:
         return self.root / "workspace.json"
 
     @property
+    def known_stores(self) -> Path:
+        return self.root / "stores.json"
+
+    @property
     def lock_file(self) -> Path:
         return self.root / "lock"
 
@@ -125,6 +133,13 @@ class Workspace:
     def catalogue_url(self) -> str:
         """URL of the catalogue in this workspace (another one may be configured)."""
         return f"sqlite:///{self.root / 'catalogue.sqlite'}"
+
+    @property
+    def had_a_catalogue(self) -> bool:
+        """Whether a release that did not remember stores yet has worked here."""
+        made = (self.tables, self.runs, self.outbox)
+        worked = any(True for one in made for _ in one.glob("*"))
+        return worked and not remembers_from_the_beginning(self.known_stores)
 
     @property
     def mlflow_uri(self) -> str:
@@ -155,9 +170,13 @@ class Workspace:
     def versions(self) -> Path:
         return self.root / "versions"
 
-    def resolved(self, reference: str) -> Path:
+    @property
+    def resolved_references(self) -> Path:
         # Below a directory that every workspace has: an older one may be read-only.
-        return self.versions / "resolved" / f"{reference.replace('/', '.')}.json"
+        return self.versions / "resolved"
+
+    def resolved(self, reference: str) -> Path:
+        return self.resolved_references / f"{reference.replace('/', '.')}.json"
 
     @property
     def outbox(self) -> Path:
@@ -198,11 +217,21 @@ class Workspace:
     def run_directory(self, run_id: str) -> Path:
         return self.runs / run_id
 
-    def checkpoint(self, run_id: str) -> Path:
-        return self.runs / run_id / "checkpoint"
+    def checkpoint(self, counts_digest: str, settings_digest: str) -> Path:
+        return self._learning(counts_digest, settings_digest) / "checkpoint"
 
-    def learned(self, key: str) -> Path:
-        return self.runs / key / "tokenizer"
+    def learned(self, counts_digest: str, settings_digest: str) -> Path:
+        return self._learning(counts_digest, settings_digest) / "tokenizer"
+
+    def _learning(self, counts_digest: str, settings_digest: str) -> Path:
+        # Both are told apart: an unfinished run needs what is learned from its counts.
+        return self.runs / f"{counts_digest[:16]}-{settings_digest[:16]}"
+
+    def learns_from(self, learning: Path, counts_digest: str) -> bool:
+        """Whether a directory of `runs` may hold what a run with these counts continues."""
+        begin, dash, _ = learning.name.partition("-")
+        # Releases before kept one digest of both, which tells nothing: any run may need it.
+        return begin == counts_digest[:16] if dash else len(begin) == 16
 
     def version_directory(self, digest: str) -> Path:
         return self.versions / digest
@@ -272,6 +301,7 @@ class Workspace:
                 self.root.chmod(_PRIVATE)
                 manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
                 DURABLE.write(self.manifest, canonical_json(sealed(manifest)))
+                remember_no_store(self.known_stores)
         finally:
             workspace_lock.release(descriptor)
 

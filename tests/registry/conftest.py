@@ -7,6 +7,7 @@ otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records.publication import CorpusInput, Publication
 from bpeline.registry.tracking.tracking import MlflowTracker, TrackingSettings
 from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.workspace.store_records import remember_store
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -34,7 +36,7 @@ def _quick_mlflow(quick_mlflow: None) -> None:
 def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database after its migrations, which take seconds."""
     path = tmp_path_factory.mktemp("mlflow") / "empty.sqlite"
-    MlflowTracker(TrackingSettings(f"sqlite:///{path}")).versions()
+    MlflowTracker(TrackingSettings(f"sqlite:///{path}")).prepare()
     return path
 
 
@@ -72,7 +74,10 @@ def disconnected(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Registr
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # what users set is theirs
     settings = TrackingSettings(DEAD_SERVER, timeout_seconds=2, retries=0)
     environment.configure(tracking_uri=DEAD_SERVER)
-    return Registry(registry.workspace, registry.catalogue, MlflowTracker(settings))
+    place = replace(registry.place, tracking_uri=DEAD_SERVER)
+    # As if it had been the server that is down now.
+    remember_store(registry.workspace.known_stores, "mlflow", DEAD_SERVER, registry.make_store())
+    return Registry(place, MlflowTracker(settings))
 
 
 def small_tokenizer(*words: bytes) -> Tokenizer:

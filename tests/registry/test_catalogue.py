@@ -46,8 +46,7 @@ def test_the_unique_constraints_are_in_the_database_itself(catalogue: Catalogue,
             connection.execute(
                 text(
                     "INSERT INTO versions SELECT 99, name, :number, :digest, run_id, "
-                    "corpus_digest, counts_digest, vocab_size, pattern, mlflow_run_id, "
-                    "mlflow_version, created_at FROM versions"
+                    "corpus_digest, counts_digest, vocab_size, pattern, created_at, 0 FROM versions"
                 ),
                 {"number": number, "digest": content},
             )
@@ -65,8 +64,8 @@ def test_the_tables_compile_for_postgresql() -> None:
     ]
     names = {table.name for table in Base.metadata.sorted_tables}
     assert names == {
-        "schema_version", "file_readings", "count_tables", "runs", "versions", "aliases",
-        "alias_history", "metrics",
+        "schema_version", "identity", "file_readings", "count_tables", "runs", "versions",
+        "registrations", "alias_history", "metrics",
     }  # fmt: skip
     assert any("UNIQUE (name, digest)" in statement for statement in statements)
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
@@ -87,8 +86,14 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) 
     assert failed.config == {"vocab_size": 1024, "paths": ["/corpus/ä.txt"]}
     assert catalogue.continue_run(failed.id).state == "running"
     assert [run.name for run in catalogue.runs()] == ["news", "news"]
-    assert catalogue.alias("news", "candidate") == catalogue.version("news", 1)
-    assert [metric.value for metric in catalogue.metrics("news", 1)] == [2.5]
+    (version,) = catalogue.versions("news")
+    (registered,) = catalogue.registrations("news")
+    assert (registered.store, registered.digest) == ("", version.digest)
+    (move,) = catalogue.alias_history("news", "candidate")
+    assert (move.to_number, move.kind, move.store) == (registered.number, "publish", "")
+    assert [metric.value for metric in catalogue.metrics("news", version.digest)] == [2.5]
+    assert {one.id for one in catalogues} == {catalogue.id}
+    assert len(catalogue.id) == 16
     table = catalogue.count_table(digest(7))
     assert table is not None
     assert table.total == 2**63 + 1
@@ -97,7 +102,7 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) 
     assert there.start_run("news", {}).workspace == "a workspace with an id"
     with sqlite3.connect(path) as connection:
         applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
-        assert applied.fetchall() == [(1,), (2,), (3,)]
+        assert applied.fetchall() == [(1,), (2,), (3,), (4,)]
         old = columns_of(connection)
     connection.close()
     new = Path(path).with_name("new.sqlite")

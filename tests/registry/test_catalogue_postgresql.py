@@ -47,7 +47,7 @@ def connected(url: str) -> psycopg.Connection:
 def test_a_url_without_a_driver_takes_the_one_that_comes_with_us(url: str) -> None:
     Catalogue(url).add_version("news", digest(1))
     catalogue = Catalogue(url.replace("postgresql+psycopg:", "postgresql:"))
-    assert [one.number for one in catalogue.versions()] == [1]
+    assert [one.digest for one in catalogue.versions()] == [digest(1)]
 
 
 def test_a_readers_transaction_sees_one_state_and_writes_nothing(url: str) -> None:
@@ -73,8 +73,8 @@ def test_rows_are_ordered_by_their_bytes_as_on_sqlite(url: str) -> None:
         catalogue.add_version(name, digest(number))
     assert [one.name for one in catalogue.versions()] == sorted(names)
     keys = ["a/b", "a_b", "B", "a.b"]
-    catalogue.add_metrics("b", 1, dict.fromkeys(keys, 1.0))
-    assert [one.key for one in catalogue.metrics("b", 1)] == sorted(keys)
+    catalogue.add_metrics("b", digest(0), dict.fromkeys(keys, 1.0))
+    assert [one.key for one in catalogue.metrics("b", digest(0))] == sorted(keys)
 
 
 def test_numbers_come_back_as_they_went(url: str) -> None:
@@ -86,17 +86,17 @@ def test_numbers_come_back_as_they_went(url: str) -> None:
         "third": 1 / 3,
         "endless": float("inf"),
     }
-    catalogue.add_metrics("news", 1, values)
-    kept = {one.key: one.value for one in catalogue.metrics("news", 1)}
+    catalogue.add_metrics("news", digest(1), values)
+    kept = {one.key: one.value for one in catalogue.metrics("news", digest(1))}
     assert kept == values
-    catalogue.add_curve("news", 1, "far", [(2**40, 1.0)])
-    assert Metric("far", 2**40, 1.0) in catalogue.metrics("news", 1)
+    catalogue.add_curve("news", digest(1), "far", [(2**40, 1.0)])
+    assert Metric("far", 2**40, 1.0) in catalogue.metrics("news", digest(1))
 
 
 def test_text_that_postgresql_cannot_keep_is_escaped(url: str) -> None:
     catalogue = Catalogue(url)
-    version = catalogue.add_version("news", digest(1), pattern="a\0b|ä")
-    assert catalogue.version("news", version.number).pattern == r"a\x00b|ä"
+    catalogue.add_version("news", digest(1), pattern="a\0b|ä")
+    assert [one.pattern for one in catalogue.versions()] == [r"a\x00b|ä"]
     run = catalogue.start_run("news", {"special_tokens": ["\0", "\udc80"]})
     assert catalogue.run(run.id).config == {"special_tokens": ["\0", "\udc80"]}
     catalogue.fail_run(run.id, "no file \udcff")
@@ -108,18 +108,16 @@ def test_text_that_postgresql_cannot_keep_is_escaped(url: str) -> None:
 ADD_AND_MOVE = """
 import sys
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.tokenizer_core.errors import RegistryError
+from bpeline.registry.catalogue.records import AliasMove
 catalogue = Catalogue(sys.argv[1])
-me, moved = int(sys.argv[2]), 0
+me = int(sys.argv[2])
 for k in range(15):
     catalogue.add_version("own", f"{me:032x}{k:032x}")
-while moved < 15:
-    now = catalogue.aliases("own").get("turn")
-    try:
-        catalogue.set_alias("own", "turn", (now or 0) + 1, by=str(me), expected=now)
-        moved += 1
-    except RegistryError:
-        continue
+for k in range(15):
+    with catalogue.moving():
+        moves = catalogue.alias_history("own", "turn")
+        now = moves[0].to_number if moves else None
+        catalogue.add_move(AliasMove("own", "turn", now, (now or 0) + 1, by=str(me)))
 """
 
 
@@ -132,7 +130,7 @@ def test_processes_lose_no_update_and_leave_no_gap(url: str) -> None:
     ]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
     catalogue = Catalogue(url)
-    assert [one.number for one in catalogue.versions("own")] == list(range(1, 61))
+    assert len(catalogue.versions("own")) == 60
     moves = catalogue.alias_history("own", "turn")[::-1]
     assert [(m.from_number, m.to_number) for m in moves] == [(k or None, k + 1) for k in range(60)]
     assert {m.by for m in moves} == {"0", "1", "2", "3"}

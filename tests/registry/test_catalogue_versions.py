@@ -1,4 +1,4 @@
-"""The catalogue's versions, aliases and metrics: one row whatever races, history kept."""
+"""The catalogue's versions, registrations, moves and metrics: one row whatever races."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import dataclasses
 import math
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import Metric
-from bpeline.tokenizer_core.errors import RegistryError, UnknownVersion
+from bpeline.registry.catalogue.records import AliasMove, Metric, Registration
+from bpeline.tokenizer_core.errors import UnknownVersion
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,43 +27,22 @@ def digest(number: int) -> str:
 # ---- versions ------------------------------------------------------------------------------------
 
 
-def test_a_version_is_registered_once_and_keeps_its_lineage(catalogue: Catalogue) -> None:
+def test_a_version_is_remembered_once_and_keeps_its_lineage(catalogue: Catalogue) -> None:
     first = catalogue.add_version(
         "news", digest(1), run_id="r1", corpus_digest="c", counts_digest="w", vocab_size=512,
         pattern="gpt2",
     )  # fmt: skip
-    again = catalogue.add_version("news", digest(1), run_id="r2", mlflow_run_id="m", number=7)
-    assert (first.number, first.reference, again.number) == (1, "news/1", 1)
-    assert again == replace(first, mlflow_run_id="m")
-    later = catalogue.add_version("news", digest(1), mlflow_run_id="another")
-    assert later.mlflow_run_id == "m"
-    assert catalogue.versions() == [again]
-    assert catalogue.find_version("news", digest(1)) == again
+    assert catalogue.add_version("news", digest(1), run_id="r2", vocab_size=7) == first
+    assert (first.run_id, first.corpus_digest, first.vocab_size) == ("r1", "c", 512)
+    assert catalogue.versions() == [first]
+    assert catalogue.find_version("news", digest(1)) == first
     assert catalogue.find_version("news", digest(2)) is None
-
-
-def test_numbers_count_up_under_each_name_or_follow_the_trackers(catalogue: Catalogue) -> None:
-    numbers = [
-        catalogue.add_version(name, digest(k), number=number).number
-        for k, (name, number) in enumerate(
-            [("a", None), ("a", None), ("b", None), ("a", 7), ("a", None), ("a", 2)]
-        )
-    ]
-    assert numbers == [1, 2, 1, 7, 8, 9]  # 2 is taken by another digest
-    assert catalogue.names() == ["a", "b"]
-    assert [one.reference for one in catalogue.versions("a")] == ["a/1", "a/2", "a/7", "a/8", "a/9"]
-
-
-def test_a_digest_or_enough_of_it_names_a_version(catalogue: Catalogue) -> None:
-    first = catalogue.add_version("news", "aa" + "0" * 62)
-    catalogue.add_version("other", "aa" + "0" * 62)
-    catalogue.add_version("news", "ab" + "0" * 62)
-    assert catalogue.version_by_digest("aa0") == first
-    for prefix in ("a", "ff", "", "%", "_a"):
-        with pytest.raises(UnknownVersion):
-            catalogue.version_by_digest(prefix)
-    with pytest.raises(UnknownVersion):
-        catalogue.version("news", 3)
+    other = catalogue.add_version("other", digest(1))
+    later = catalogue.add_version("news", digest(2))
+    assert catalogue.versions("news") == [first, later]
+    ended = [catalogue.training_ended(one.name, one.digest) for one in (other, first, later, first)]
+    assert ended == [1, 2, 3, 4]
+    assert [one.trained for one in catalogue.versions("news")] == [4, 3]
 
 
 ADD_VERSIONS = """
@@ -71,94 +51,131 @@ from bpeline.registry.catalogue.catalogue import Catalogue
 catalogue = Catalogue(sys.argv[1])
 for k in range(10):
     version = catalogue.add_version("news", f"{k % 5:064x}", run_id=sys.argv[2])
-    catalogue.set_alias("news", "candidate", version.number, by=sys.argv[2])
 """
 
 
 @pytest.mark.slow
-def test_processes_that_register_the_same_contents_make_one_row_each(url: str) -> None:
+def test_processes_that_remember_the_same_contents_make_one_row_each(url: str) -> None:
     # They also make the tables at once: the file does not exist yet.
     writers = [
         subprocess.Popen([sys.executable, "-c", ADD_VERSIONS, url, f"w{k}"], cwd=ROOT)
         for k in range(4)
     ]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
-    catalogue = Catalogue(url)
-    assert sorted(one.digest for one in catalogue.versions()) == [digest(k) for k in range(5)]
-    assert [one.number for one in catalogue.versions()] == [1, 2, 3, 4, 5]
-    moves = catalogue.alias_history("news", "candidate")[::-1]
-    assert [move.from_number for move in moves[1:]] == [move.to_number for move in moves[:-1]]
-    assert catalogue.aliases("news") == {"candidate": moves[-1].to_number}
+    found = Catalogue(url).versions()
+    assert sorted(one.digest for one in found) == [digest(k) for k in range(5)]
 
 
-def test_threads_that_register_different_contents_leave_no_gap(catalogue: Catalogue) -> None:
+def test_threads_that_remember_different_contents_lose_none(catalogue: Catalogue) -> None:
     with ThreadPoolExecutor(8) as threads:
         versions = list(threads.map(lambda k: catalogue.add_version("news", digest(k)), range(20)))
-    assert sorted(version.number for version in versions) == list(range(1, 21))
+    assert len({version.digest for version in versions}) == len(catalogue.versions()) == 20
 
 
-# ---- aliases and metrics -------------------------------------------------------------------------
+# ---- registrations and moves ---------------------------------------------------------------------
 
 
-def test_an_alias_moves_and_its_history_tells_who_and_why(catalogue: Catalogue) -> None:
-    for k in range(3):
-        catalogue.add_version("news", digest(k))
-    catalogue.set_alias("news", "champion", 1, by="ada", reason="first")
-    catalogue.set_alias("news", "champion", 3, by="bob", reason="better")
-    catalogue.set_alias("news", "champion", 3, by="bob", reason="again")
-    catalogue.set_alias("news", "candidate", 2)
-    assert catalogue.alias("news", "champion").number == 3
-    assert catalogue.aliases("news") == {"candidate": 2, "champion": 3}
-    catalogue.remove_alias("news", "champion", by="eve", reason="broken")
-    history = [
-        (move.from_number, move.to_number, move.by, move.reason)
-        for move in catalogue.alias_history("news", "champion")
+def test_each_mlflow_has_numbers_of_its_own(catalogue: Catalogue) -> None:
+    here = Registration("a", "news", 1, digest(1), "run", "2026-01-02T03:04:05+00:00")
+    there = dataclasses.replace(here, store="b", digest=digest(2))
+    assert catalogue.add_registration(here) is None
+    assert catalogue.add_registration(there) is None
+    assert catalogue.add_registration(here) is None
+    assert catalogue.registrations("news") == [here, there]
+    assert catalogue.registrations(store="b") == [there]
+    assert catalogue.registrations("other") == []
+
+
+def test_a_number_that_means_another_tokenizer_than_before_is_told(catalogue: Catalogue) -> None:
+    before = Registration("a", "news", 3, digest(1))
+    catalogue.add_registration(before)
+    assert catalogue.add_registration(Registration("a", "news", 3, digest(2))) == before
+    assert [one.digest for one in catalogue.registrations()] == [digest(2)]
+
+
+def test_what_was_registered_before_mlflows_had_an_identity_is_adopted_by_digest(
+    catalogue: Catalogue,
+) -> None:
+    for number in (1, 2):
+        catalogue.add_registration(Registration("", "news", number, digest(number)))
+    catalogue.add_move(AliasMove("news", "champion", None, 1))
+    catalogue.adopt_registrations("a", [("news", 1, digest(1)), ("news", 2, digest(9))])
+    assert [(one.store, one.number) for one in catalogue.registrations()] == [("a", 1), ("", 2)]
+    assert [one.store for one in catalogue.alias_history("news")] == ["a"]
+
+
+def test_history_is_newest_first_of_one_alias_one_mlflow_or_all(catalogue: Catalogue) -> None:
+    moves = [
+        AliasMove("news", "champion", None, 1, "ada", "first", "t1", "promote", "a"),
+        AliasMove("news", "candidate", None, 2, "bpeline", "published", "t2", "publish", "a"),
+        AliasMove("news", "champion", 1, 3, "bob", "better", "t3", "promote", "a"),
+        AliasMove("news", "champion", None, 1, "eve", "there", "t4", "seen", "b"),
     ]
-    assert history == [
-        (3, None, "eve", "broken"),
-        (1, 3, "bob", "better"),
-        (None, 1, "ada", "first"),
-    ]
-    assert len(catalogue.alias_history("news")) == 4
-    assert catalogue.remove_alias("news", "champion") is None
+    for move in moves:
+        catalogue.add_move(move)
+    assert catalogue.alias_history("news") == moves[::-1]
+    assert catalogue.alias_history("news", "champion", "a") == [moves[2], moves[0]]
+    assert catalogue.alias_history("other") == []
 
 
-def test_an_alias_that_moved_meanwhile_is_not_overwritten(catalogue: Catalogue) -> None:
-    for k in range(3):
-        catalogue.add_version("news", digest(k))
-    catalogue.set_alias("news", "champion", 1, expected=None)
-    catalogue.set_alias("news", "champion", 2, expected=1)
-    for stale in (1, None):
-        with pytest.raises(RegistryError, match="meanwhile"):
-            catalogue.set_alias("news", "champion", 3, expected=stale)
-    assert catalogue.aliases("news") == {"champion": 2}
+MOVE = """
+import sys
+from bpeline.registry.catalogue.catalogue import Catalogue
+with Catalogue(sys.argv[1]).moving():
+    print("moving", flush=True)
+    sys.stdin.read()
+"""
 
 
-def test_an_alias_needs_a_version(catalogue: Catalogue) -> None:
-    with pytest.raises(UnknownVersion):
-        catalogue.set_alias("news", "champion", 1)
-    assert catalogue.aliases("news") == {}
-    with pytest.raises(UnknownVersion, match="champion"):
-        catalogue.alias("news", "champion")
+@pytest.mark.slow
+def test_one_process_at_a_time_moves_aliases_and_a_killed_one_lets_go(
+    catalogue: Catalogue, url: str
+) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", MOVE, url], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"moving\n"
+    ended = threading.Event()
+
+    def wait() -> None:
+        with catalogue.moving():
+            ended.set()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert not ended.wait(0.5), "while the other moves"
+    catalogue.start_run("news", {})  # rows may be written meanwhile
+    other.kill()
+    other.communicate()
+    begin = time.monotonic()
+    assert ended.wait(20)
+    waiting.join()
+    assert time.monotonic() - begin < 20
+
+
+# ---- metrics -------------------------------------------------------------------------------------
 
 
 def test_metrics_come_back_by_key_and_step(catalogue: Catalogue) -> None:
     catalogue.add_version("news", digest(1))
-    catalogue.add_metrics("news", 1, {"speed": 1.0, "nothing": math.nan})
-    catalogue.add_curve("news", 1, "bytes_per_token", [(1024, 3.25), (512, 2.5)])
-    catalogue.add_metrics("news", 1, {"speed": 1.5})
-    found = catalogue.metrics("news", 1)
+    catalogue.add_metrics("news", digest(1), {"speed": 1.0, "nothing": math.nan})
+    catalogue.add_curve("news", digest(1), "bytes_per_token", [(1024, 3.25), (512, 2.5)])
+    catalogue.add_metrics("news", digest(1), {"speed": 1.5})
+    found = catalogue.metrics("news", digest(1))
     assert found[:2] == [Metric("bytes_per_token", 512, 2.5), Metric("bytes_per_token", 1024, 3.25)]
     assert (found[2].key, math.isnan(found[2].value)) == ("nothing", True)
     assert found[3:] == [Metric("speed", 0, 1.5)]
+    assert catalogue.last_metrics()[("news", digest(1))]["bytes_per_token"] == 3.25
+    assert catalogue.last_metrics("other") == {}
+    assert catalogue.metrics("news", digest(2)) == []
     with pytest.raises(UnknownVersion):
-        catalogue.add_metrics("news", 2, {"speed": 1.0})
+        catalogue.add_metrics("news", digest(2), {"speed": 1.0})
 
 
 def test_answers_are_frozen_values(catalogue: Catalogue) -> None:
     run, version = catalogue.start_run("news", {}), catalogue.add_version("news", digest(1))
-    move = catalogue.set_alias("news", "champion", 1)
-    for value, attribute in ((run, "state"), (version, "number"), (move, "by")):
+    for value, attribute in ((run, "state"), (version, "digest")):
         assert dataclasses.is_dataclass(value)
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, attribute, "changed")

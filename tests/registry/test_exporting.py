@@ -55,7 +55,7 @@ def trained() -> Tokenizer:
 @pytest.fixture
 def news(registry: Registry, made: Callable[..., Publication]) -> str:
     publication = made(b"the", b"and")
-    publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    publish_version(registry, publication)
     return publication.digest
 
 

@@ -193,14 +193,14 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
 ) -> None:
     for word, ratio in ((b"the", 2.5), (b"and", 2.4), (b"there", 2.49)):
         publication = replace(made(word), metrics={RATIO: ratio})
-        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+        publish_version(registry, publication)
     rules = [Rule(RATIO, "higher", 0.01)]
     assert promote("news/1", rules=rules).number == 1  # nobody was there
     tags = registry.tracker.version("news", 1).tags  # type: ignore[union-attr]
     assert tags["promotion"] == "champion: the rule held"
     with pytest.raises(PromotionRefused, match=r"news@champion cannot move to news/2.* 2\.4, "):
         promote("news/2", rules=rules)
-    assert registry.tracker.aliases("news")["champion"] == 1
+    assert registry.tracker.aliases("news").get("news", {})["champion"] == 1
     refusal, first = alias_history("news", "champion")
     assert (refusal.from_number, refusal.to_number, first.to_number) == (1, 1, 1)
     assert refusal.reason.startswith(f"refused news/2: {RATIO} is 2.4, at least 2.475")
@@ -218,11 +218,11 @@ def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
 ) -> None:
     for word, ratio in ((b"the", 2.5), (b"and", 2.3), (b"there", 2.4)):
         publication = replace(made(word), metrics={RATIO: ratio})
-        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+        publish_version(registry, publication)
     promote("news/1", "staging")
     promote("news/2")
     rules = [Rule(RATIO, "higher")]
     with pytest.raises(PromotionRefused, match=r"news@staging cannot move .* at least 2\.5 "):
         promote("news/3", "staging", rules=rules)
-    assert registry.tracker.aliases("news")["staging"] == 1
+    assert registry.tracker.aliases("news").get("news", {})["staging"] == 1
     assert promote("news/3", rules=rules).number == 3, "it is better than the champion"

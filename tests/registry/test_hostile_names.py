@@ -60,7 +60,7 @@ def test_a_version_of_a_corpus_with_such_a_name_is_published(
         report=f"# news\n\nfrom {name}\n",
         tags={"sources": name},
     )
-    version = publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    version = publish_version(registry, publication)
     assert version.reference == "news/1"
     assert waiting_records(registry.workspace) == []
     tags = registry.tracker._client.get_run(version.mlflow_run_id).data.tags

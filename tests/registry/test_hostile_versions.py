@@ -119,7 +119,7 @@ def test_a_registered_version_is_told_from_whatever_stands_in_its_place(
     registry: Registry, made: Made, change: Callable[[Path], None], name: str
 ) -> None:
     publication = made(b"the")
-    publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    publish_version(registry, publication)
     kept = registry.workspace.version_directory(publication.digest)
     change(kept / name)
     if name == "manifest.json" and not (kept / name).is_file():
@@ -138,7 +138,7 @@ def test_another_tokenizer_sound_in_itself_is_not_that_version(
     registry: Registry, made: Made
 ) -> None:
     publication, other = made(b"the"), made(b"evil")
-    publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    publish_version(registry, publication)
     kept = registry.workspace.version_directory(publication.digest)
     for path in other.tokenizer_directory.iterdir():
         (kept / path.name).write_bytes(path.read_bytes())

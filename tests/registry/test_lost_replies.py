@@ -18,7 +18,7 @@ from bpeline.registry.loading.resolution import StaleAlias
 from bpeline.registry.opening import open_registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.tracking.alias_lookup import tracked_alias
+from bpeline.registry.tracking.lookup import lookup
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
@@ -46,16 +46,17 @@ def publish_at_last(proxy: Proxy, publication: Publication) -> None:
     registry = open_registry()
     name = publication.name
     try:
-        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+        publish_version(registry, publication)
     except BpelineError:
         assert proxy.ready.wait(timeout=180)
         proxy.reset()
-        publish_outbox(registry.workspace, registry.catalogue, registry.tracker)
+        publish_outbox(registry)
     proxy.reset()
     found = registry.tracker.versions(name)
     assert [(one.number, one.digest) for one in found] == [(1, publication.digest)], name
-    assert registry.tracker.aliases(name) == {"candidate": 1}
-    assert [row.number for row in registry.catalogue.versions(name)] == [1]
+    assert registry.tracker.aliases(name) == {name: {"candidate": 1}}
+    assert [row.number for row in registry.catalogue.registrations(name)] == [1]
+    assert [move.to_number for move in registry.catalogue.alias_history(name)] == [1]
 
 
 def worth_a_fault(requests: list[tuple[str, str]]) -> list[int]:
@@ -70,7 +71,7 @@ def test_a_fault_at_any_request_leaves_one_version(
     publish_at_last(proxy, made(b"the", name="makes-the-experiment"))
     registry = open_registry()
     undisturbed = made(b"the", name="undisturbed")
-    publish_version(registry.workspace, registry.catalogue, registry.tracker, undisturbed)
+    publish_version(registry, undisturbed)
     numbers = worth_a_fault(proxy.requests)
     assert len(numbers) > 10
     cases = [(fault, number) for fault in get_args(Fault) if fault != KILLED for number in numbers]
@@ -101,7 +102,7 @@ def test_however_many_replies_are_lost_one_version_remains(
     publication = made(b"the", name=f"lost-{losing}")
     lost: dict[int, Fault] = dict.fromkeys(range(losing), "reply lost")
     proxy.reset(lost, CREATE)
-    version = publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    version = publish_version(registry, publication)
     assert version.newly_registered
     assert version.reference == f"lost-{losing}/1"
     assert len(proxy.requests) >= 1
@@ -118,22 +119,28 @@ def test_what_a_server_missed_is_published_when_it_is_back(
     proxy.down = True
     begin = time.monotonic()
     with pytest.raises(RegistryUnreachable, match="finished and kept in"):
-        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+        publish_version(registry, publication)
     assert time.monotonic() - begin < 60
     proxy.down = False
-    (version,) = publish_outbox(registry.workspace, registry.catalogue, registry.tracker)
+    (version,) = publish_outbox(registry)
     assert version.reference == "missed/1"
     environment.configure(workspace=tmp_path / "another machine")
     assert load_tokenizer("missed@candidate").digest == publication.digest
     assert load_tokenizer("missed/1").digest == publication.digest
     there = open_registry()
-    told = there.tracker.version_of_alias("missed", "candidate")
-    asked = tracked_alias(proxy.uri, "missed", "candidate")
-    assert asked is not None
-    assert told is not None
-    assert (asked.number, asked.digest) == (told.number, told.digest)
-    assert asked.mlflow_run_id == told.mlflow_run_id
-    assert tracked_alias(proxy.uri, "missed", "nobody") is None
+    there.tracker.prepare()
+    quick = lookup(proxy.uri)
+    assert quick is not None
+    for question in (
+        lambda store: store.version_of_alias("missed", "candidate"),
+        lambda store: store.version_of_alias("missed", "nobody"),
+        lambda store: store.version("missed", 1),
+        lambda store: store.version("missed", 2),
+        lambda store: store.aliases("missed"),
+        lambda store: store.identity(),
+    ):
+        assert question(quick) == question(there.tracker)
+    assert quick.versions("missed") == there.tracker.versions("missed")
     proxy.down = True
     with pytest.warns(StaleAlias, match="missed/1"):
         assert load_tokenizer("missed@candidate").digest == publication.digest

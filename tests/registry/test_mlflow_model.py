@@ -40,7 +40,7 @@ def test_it_loads_in_a_clean_process_with_the_same_ids(
     registry: Registry, made: Callable[..., Publication], tmp_path: Path
 ) -> None:
     publication = made(b"the", b" the")
-    publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+    publish_version(registry, publication)
     arguments = [registry.tracker.settings.uri, "models:/news@candidate", json.dumps(TEXTS)]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

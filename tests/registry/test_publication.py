@@ -48,12 +48,10 @@ def test_pages_and_curves_are_kept_with_the_version_and_shown(
     page.write_text("<p>better</p>", encoding="utf-8")
     curve = ((512, 1.5), (1024, 2.0))
     publication = replace(made(b"the"), pages=(page,), curves={"bytes_per_token/german": curve})
-    published = publish_version(
-        registry.workspace, registry.catalogue, registry.tracker, publication
-    )
+    published = publish_version(registry, publication)
     kept = published.directory / "pages" / "comparison.html"
     assert kept.read_text(encoding="utf-8") == "<p>better</p>"
-    points = registry.catalogue.metrics("news", 1)
+    points = registry.catalogue.metrics("news", publication.digest)
     assert [(p.step, p.value) for p in points if p.key == "bytes_per_token/german"] == list(curve)
     client = registry.tracker._client
     shown = client.get_metric_history(published.mlflow_run_id, "bytes_per_token/german")

@@ -237,7 +237,7 @@ def test_no_name_in_a_store_leads_out_of_the_workspace(
 
 def test_a_checkpoint_is_copied_whenever_it_was_written(machine: Machine, url: str) -> None:
     workspace = machine()
-    checkpoint = workspace.checkpoint("abc")
+    checkpoint = workspace.checkpoint("abc", "def")
     heard = []
     listen = shared_copies.sharing(workspace, checkpoint, heard.append)
     listen(1)
@@ -249,11 +249,11 @@ def test_a_checkpoint_is_copied_whenever_it_was_written(machine: Machine, url: s
         assert list(objects(url).values()) == [b"%d" % number]
     assert heard == [1, 2, 2, 2]
     there = machine()
-    assert shared_copies.fetch(there, there.checkpoint("abc"))
-    assert there.checkpoint("abc").read_bytes() == b"2"
+    assert shared_copies.fetch(there, there.checkpoint("abc", "def"))
+    assert there.checkpoint("abc", "def").read_bytes() == b"2"
     # Whose checkpoint is shorter overwrites none.
-    there.checkpoint("abc").write_bytes(b"longer")
-    shared_copies.share_grown(there, there.checkpoint("abc"))
+    there.checkpoint("abc", "def").write_bytes(b"longer")
+    shared_copies.share_grown(there, there.checkpoint("abc", "def"))
     shared_copies.share_grown(workspace, checkpoint)
     assert list(objects(url).values()) == [b"longer"]
 
@@ -285,11 +285,10 @@ def test_loading_first_leaves_a_workspace_that_can_train(
 ) -> None:
     publication = made(b"word")
     keep_files(Workspace.open(tmp_path / "first", store=url), publication)
-    registry.catalogue.add_version("news", publication.digest)
     monkeypatch.setattr("bpeline.registry.opening._require_a_server", lambda *_: None)
     environment.configure(workspace=tmp_path / "second", catalogue_url=registry.catalogue.url)
     monkeypatch.setattr(environment, "_configured", replace(environment.addresses(), store=url))
-    assert load_tokenizer("news/1").digest == publication.digest
+    assert load_tokenizer(publication.digest).digest == publication.digest
     assert Workspace.open(tmp_path / "second").id
 
 
@@ -318,7 +317,7 @@ def test_a_workspace_may_be_named_by_its_store(
 
 
 def test_gc_does_not_touch_what_is_shared(registry: Registry, machine: Machine) -> None:
-    shared = Registry(machine(), registry.catalogue, registry.tracker)
+    shared = Registry(replace(registry.place, workspace=machine()), registry.tracker)
     with pytest.raises(InvalidOption, match="shared in memory:") as refused:
         find_leftovers(shared)
     assert f"rm -r {shared.workspace.root}" in refused.value.next_step

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bpeline.registry import configure, load_tokenizer, promote, publish_version
-from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.loading.resolution import StaleAlias, resolve_kept
+from bpeline.registry.loading.resolution import StaleAlias
 from bpeline.registry.loading.resolved import recall
-from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.references import ByAlias, ByNumber
-from bpeline.registry.tracking.alias_lookup import tracked_alias
+from bpeline.registry.references import ByNumber
+from bpeline.registry.tracking.lookup import Unsure, lookup
 from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -44,7 +45,7 @@ def news(registry: Registry, made: Callable[..., Publication]) -> list[str]:
     digests = []
     for word in (b"the", b"and"):
         publication = made(word)
-        publish_version(registry.workspace, registry.catalogue, registry.tracker, publication)
+        publish_version(registry, publication)
         digests.append(publication.digest)
     promote("news/1")
     return digests
@@ -79,22 +80,36 @@ def test_mlflows_database_is_read_as_its_client_reads_it(
     registry: Registry, news: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = registry.tracker.settings.uri
-    for alias in ("champion", "candidate"):
-        told = registry.tracker.version_of_alias("news", alias)
-        asked = tracked_alias(uri, "news", alias)
-        assert asked is not None
-        assert told is not None
-        assert (asked.name, asked.number, asked.digest, asked.mlflow_run_id) == (
-            told.name, told.number, told.digest, told.mlflow_run_id
-        )  # fmt: skip
-    assert tracked_alias(uri, "news", "nobody") is None
-    assert tracked_alias(uri, "nothing", "champion") is None
-    assert tracked_alias("sqlite:////nowhere/mlflow.sqlite", "news", "champion") is None
-    assert tracked_alias("postgresql://host/mlflow", "news", "champion") is None
+    registry.tracker.prepare()  # from now on its client is asked
+    quick = lookup(uri)
+    assert quick is not None
+
+    def compare() -> None:
+        for alias in ("champion", "candidate", "nobody"):
+            told = registry.tracker.version_of_alias("news", alias)
+            assert quick.version_of_alias("news", alias) == told
+        for number in (1, 2, 3):
+            assert quick.version("news", number) == registry.tracker.version("news", number)
+        for name in ("news", None):
+            assert quick.versions(name) == registry.tracker.versions(name)
+            assert quick.aliases(name) == registry.tracker.aliases(name)
+        assert quick.identity() == registry.tracker.identity() != ""
+
+    compare()
     registry.tracker._client.delete_model_version("news", "1")
-    assert tracked_alias(uri, "news", "champion") is None
+    compare()
+    assert quick.versions("nothing") == []
+    nowhere = lookup("sqlite:////nowhere/mlflow.sqlite")
+    assert nowhere is not None
+    assert (nowhere.identity(), nowhere.versions(None), nowhere.aliases(None)) == ("", [], {})
+    assert lookup("postgresql://host/mlflow") is None
+    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'of another release'")
+        database.commit()
+    with pytest.raises(Unsure):
+        quick.identity()
     monkeypatch.setenv("MLFLOW_WORKSPACE", "team")
-    assert tracked_alias(uri, "news", "candidate") is None
+    assert lookup(uri) is None
 
 
 @pytest.mark.slow
@@ -103,7 +118,7 @@ def test_mlflows_database_is_read_as_its_client_reads_it(
     [
         lambda record: b"{",
         lambda record: b"[" * 10_000,
-        lambda record: json.dumps({**record, "registry": "another"}).encode(),
+        lambda record: json.dumps({**record, "store": "another"}).encode(),
         lambda record: json.dumps({**record, "version": {}}).encode(),
         lambda record: json.dumps({**record, "version": {**record["version"], "digest": 1}}),
         lambda record: json.dumps({**record, "version": {**record["version"], "digest": "../x"}}),
@@ -116,34 +131,27 @@ def test_a_damaged_memory_is_none(
     path = registry.workspace.resolved("news/1")
     changed = change(json.loads(path.read_bytes()))
     path.write_bytes(changed if isinstance(changed, bytes) else changed.encode())
-    assert recall(registry.place, ByNumber("news", 1)) is None
+    assert recall(registry.place, ByNumber("news", 1), registry.store) is None
     assert load_tokenizer("news/1").digest == news[0]
-    assert recall(registry.place, ByNumber("news", 1)) is not None
+    assert recall(registry.place, ByNumber("news", 1), registry.store) is not None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "down", [(MlflowTracker, "version_of_alias"), (Catalogue, "__init__")], ids=["MLflow", "both"]
-)
 def test_what_was_resolved_before_is_loaded_without_any_registry(
     registry: Registry,
     news: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    down: tuple[type, str],
 ) -> None:
     """Another machine has no catalogue rows: what it fetched, it has by its own memory alone."""
     configure(workspace=tmp_path / "other", tracking_uri=registry.tracker.settings.uri)
     for reference in ("news@champion", "news/2"):
         load_tokenizer(reference)
-    place = open_registry().place
-    assert resolve_kept(place, ByNumber("news", 2)) is not None
 
     def unreachable(*_: object) -> None:
         raise RegistryUnreachable("it does not answer")
 
-    monkeypatch.setattr("bpeline.registry.loading.resolution.tracked_alias", lambda *_: None)
-    monkeypatch.setattr(*down, unreachable)
+    monkeypatch.setattr(MlflowTracker, "identity", unreachable)
     with pytest.warns(StaleAlias, match="news/1"):
         assert load_tokenizer("news@champion").digest == news[0]
     with warnings.catch_warnings():
@@ -151,7 +159,6 @@ def test_what_was_resolved_before_is_loaded_without_any_registry(
         assert load_tokenizer("news/2").digest == news[1]
     with pytest.raises(RegistryUnreachable):
         load_tokenizer("news@candidate")
-    assert resolve_kept(place, ByAlias("news", "champion")) is None
 
 
 def test_nothing_is_made_where_there_is_no_workspace(tmp_path: Path) -> None:

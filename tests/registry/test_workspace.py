@@ -65,7 +65,7 @@ def test_a_new_workspace_is_private_and_every_path_lies_in_it(tmp_path: Path) ->
     key = "ab" + "0" * 62
     paths = [
         workspace.shard_counts(key), workspace.shard_held_out(key), workspace.shard_manifest(key),
-        workspace.table(key), workspace.table_manifest(key), workspace.checkpoint("r"),
+        workspace.table(key), workspace.table_manifest(key), workspace.checkpoint("r", "s"),
         workspace.version_directory(key), workspace.outbox_record("r"), workspace.mlflow_artifacts,
         Path(workspace.mlflow_uri.removeprefix("sqlite:///")),
         Path(workspace.catalogue_url.removeprefix("sqlite:///")),

@@ -133,7 +133,8 @@ def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
         numbers, moves = [number for number, _ in held["versions"]], held["moves"]
         wrong = {
             "lost": acknowledged - {f"{number} {digest}" for number, digest in held["versions"]},
-            "gaps": numbers != list(range(1, len(numbers) + 1)),
+            # A writer that was killed may have left one that it had not put in its place yet.
+            "gaps": sorted(filter(None, numbers)) != list(range(1, max(numbers) + 1)),
             "moves": any(one[1] != other[0] for one, other in itertools.pairwise(moves)),
             "damaged": held["damaged"],
         }

@@ -60,7 +60,7 @@ def walk(top: int, workspace: Workspace) -> None:
     sums = {word: sum(part.get(word, 0) for part in parts) for part in parts for word in part}
     assert {word: count for word, count, _ in rows_of(handle)} == sums
     assert handle.total == sum(sums.values())
-    path = workspace.checkpoint("numbers")
+    path = workspace.checkpoint("numbers", "")
     words = store.open_table(handle)
     learned = learn_merges(words, 5, min_count=2, checkpoint=path, checkpoint_every=1)
     tokens = [bytes([byte]) for byte in byte_order("smallest-ids")]

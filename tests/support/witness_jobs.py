@@ -25,6 +25,7 @@ from workspace_state import sha256, state_of, unsound
 
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import environment, load_tokenizer, promote
+from bpeline.registry.catalogue.records import AliasMove
 from bpeline.registry.exporting import export
 from bpeline.registry.loading.resolution import resolve
 from bpeline.registry.measured import evidence_for
@@ -142,16 +143,20 @@ def add_versions(workspace: str, times: int, acknowledged: str, dies_after: floa
     with Path(acknowledged).open("ab", buffering=0) as said:
         for turn in range(times):
             digest = hashlib.sha256(f"{writer}/{turn}".encode()).hexdigest()
-            version = catalogue.add_version(NAME, digest, run_id=writer)
-            catalogue.set_alias(NAME, "champion", version.number, by=writer)
-            said.write(f"{version.number} {digest}\n".encode())
+            catalogue.add_version(NAME, digest, run_id=writer)
+            place = catalogue.training_ended(NAME, digest)
+            with catalogue.moving():
+                moves = catalogue.alias_history(NAME)
+                before = moves[0].to_number if moves else None
+                catalogue.add_move(AliasMove(NAME, "champion", before, place, by=writer))
+            said.write(f"{place} {digest}\n".encode())
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def versions_and_moves(workspace: str) -> dict[str, Any]:
     """What a catalogue holds of the versions and of the alias."""
     catalogue = open_registry(workspace).catalogue
-    versions = [(one.number, one.digest) for one in catalogue.versions(NAME)]
+    versions = [(one.trained, one.digest) for one in catalogue.versions(NAME)]
     moves = [(one.from_number, one.to_number) for one in catalogue.alias_history(NAME)[::-1]]
     damaged = unsound(Path(workspace))
     return {"versions": versions, "moves": moves, "damaged": damaged}

@@ -87,18 +87,18 @@ def _table_digest(path: Path) -> str:
 def _rows(root: Path) -> dict[str, Any]:
     """The rows of both databases that must come out the same."""
     catalogue = open_registry(root).catalogue
-    names = catalogue.names()
+    names = sorted({v.name for v in catalogue.versions()})
     runs = sorted((run.name, run.state) for run in catalogue.runs())
     rows: dict[str, Any] = {
         "runs": runs,
         "tables": sorted((t.key, t.counts_digest, t.words) for t in catalogue.count_tables()),
-        "versions": [(v.name, v.number, v.digest) for v in catalogue.versions()],
-        "aliases": {name: catalogue.aliases(name) for name in names},
+        "versions": [(v.name, v.digest) for v in catalogue.versions()],
+        "registrations": [(v.name, v.number, v.digest) for v in catalogue.registrations()],
         "moves": {name: len(catalogue.alias_history(name)) for name in names},
         "metrics": {
-            f"{v.name}/{v.number}": sorted(
+            f"{v.name}/{v.digest}": sorted(
                 (m.key, m.step, m.value)
-                for m in catalogue.metrics(v.name, v.number)
+                for m in catalogue.metrics(v.name, v.digest)
                 if not _is_a_time(m.key)
             )
             for v in catalogue.versions()

@@ -1,0 +1,59 @@
+"""Whether catalogue, disk and MLflow say the same of the versions of a workspace; mends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bpeline.registry.version_files import is_published_here
+from bpeline.tokenizer_core.errors import StorageError
+
+if TYPE_CHECKING:
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.tracking import TrackedVersion
+
+_LISTED = 5
+
+
+def disagreements(registry: Registry, tracked: Sequence[TrackedVersion]) -> list[str]:
+    """What the three stores say differently, in sentences; nothing where they agree.
+
+    Versions that MLflow has from other workspaces are no disagreement.
+
+    Args:
+        registry: whose stores.
+        tracked: all versions that its MLflow has.
+    """
+    there = {(one.name, one.number): one.digest for one in tracked}
+    known = {(row.name, row.digest) for row in registry.catalogue.versions()}
+    found = [
+        f"the catalogue does not know {one.name}/{one.number} ({one.digest[:12]}), which was "
+        "published from this workspace"
+        for one in tracked
+        if (one.name, one.digest) not in known and is_published_here(registry.workspace, one.digest)
+    ]
+    for row in registry.catalogue.registrations(store=registry.store):
+        digest = there.get((row.name, row.number))
+        if digest is None:
+            found.append(f"MLflow has no {row.name}/{row.number} any more")
+        elif digest != row.digest:
+            found.append(
+                f"{row.name}/{row.number} was {row.digest[:12]} and is {digest[:12]} in MLflow"
+            )
+    return found
+
+
+def require_agreement(registry: Registry, tracked: Sequence[TrackedVersion], doing: str) -> None:
+    """Refuse to go on while the stores disagree.
+
+    Raises:
+        StorageError: they do.
+    """
+    found = disagreements(registry, tracked)
+    if found:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise StorageError(
+            f"{doing} would go by stores that disagree: {'; '.join(found[:_LISTED])}{more}",
+            "accepted are a catalogue, files and an MLflow that know the same versions",
+            "type `bpeline repair`, which shows what differs and what it would do",
+        )

@@ -1,0 +1,175 @@
+"""The one function that moves an alias, and what its history says; judges no version.
+
+MLflow says where an alias points. It is asked before and after, and so is the digest behind the
+version's number; who uses the same catalogue waits meanwhile. Two catalogues over one MLflow have
+no common lock: between reading and writing another may move the alias. Who reads back another
+version than the one it wrote says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
+from bpeline.registry.opening import Registry
+from bpeline.registry.tracking import TrackedVersion
+from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
+
+
+class Anywhere:
+    """Says of an alias that it may point anywhere before it is moved."""
+
+
+ANYWHERE: Final = Anywhere()
+
+
+class AliasMovedMeanwhile(RegistryError):
+    """Somebody else moved the alias since it was looked at."""
+
+
+def move_alias(
+    registry: Registry,
+    name: str,
+    alias: str,
+    number: int,
+    digest: str,
+    *,
+    kind: MoveKind,
+    by: str = "",
+    reason: str = "",
+    expected: int | Anywhere | None = ANYWHERE,
+    trained: int = 0,
+    trained_at: str = "",
+) -> AliasMove:
+    """Let an alias point to a version, and write that into its history.
+
+    A version that was just published takes an alias only from an older training: an outbox may
+    deliver Monday's after Tuesday's.
+
+    Args:
+        registry: whose MLflow and catalogue.
+        name, alias: what to move.
+        number, digest: the version; MLflow must have this digest under this number.
+        kind: why it moves.
+        by, reason: for the history.
+        expected: the number it must point to now; None for nowhere.
+        trained, trained_at: of the training that made it, see `Version` and `Publication`.
+
+    Returns:
+        The move. It has the same number twice when nothing moved, and that is no move in the
+        history.
+
+    Raises:
+        AliasMovedMeanwhile: it points elsewhere than expected, or was moved while we did.
+        RegistryError: MLflow has another tokenizer under this number.
+        RegistryUnreachable: MLflow does not answer.
+        WorkspaceLocked: another process is moving aliases and does not end.
+    """
+    tracker, catalogue = registry.tracker, registry.catalogue
+    with catalogue.moving():
+        present = look_at(registry, name, alias)
+        before = None if present is None else present.number
+        if not isinstance(expected, Anywhere) and before != expected:
+            raise AliasMovedMeanwhile(
+                f"{name}@{alias} was moved to {_place(name, before)} meanwhile",
+                f"it was looked at when it pointed to {_place(name, expected)}",
+                "look at both versions and decide again",
+            )
+        _require_registered(registry, name, number, digest)
+        stays = AliasMove(name, alias, before, before, by, reason, utc_now(), kind, registry.store)
+        if before == number:
+            return stays
+        if kind == "publish" and present is not None:
+            known = registry.catalogue.find_version(name, present.digest)
+            # Here the order of trainings is known, whatever clocks said; of one from elsewhere
+            # there is the time its machine showed, or else the order of publication.
+            if trained and known is not None and known.trained:
+                later = known.trained > trained
+            elif at := present.tags.get("trained_at"):
+                later = at > trained_at
+            else:
+                later = present.number > number
+            if later:
+                return stays
+        tracker.move_alias(name, alias, number)
+        after = tracker.version_of_alias(name, alias)
+        if after is None or (after.number, after.digest) != (number, digest):
+            raise AliasMovedMeanwhile(
+                f"{name}@{alias} was to point to {name}/{number}, and MLflow says that it points "
+                f"to {_place(name, None if after is None else after.number)}",
+                "accepted is an MLflow in which nobody else moves it at the same moment",
+                f"type `bpeline history {name}` to see who did, and decide again",
+            )
+        move = AliasMove(name, alias, before, number, by, reason, utc_now(), kind, registry.store)
+        catalogue.add_move(move)
+        _say_in_mlflow(registry, move)
+        return move
+
+
+def look_at(registry: Registry, name: str, alias: str) -> TrackedVersion | None:
+    """The version that an alias points to; a move made in MLflow itself enters the history."""
+    present = registry.tracker.version_of_alias(name, alias)
+    store = registry.store
+    history = registry.catalogue.alias_history(name, alias, store)
+    known = history[0].to_number if history else None
+    number = None if present is None else present.number
+    if number != known and store:
+        seen = AliasMove(name, alias, known, number, "mlflow", "moved in MLflow", utc_now(), "seen")
+        registry.catalogue.add_move(replace(seen, store=store))
+    return present
+
+
+def last_standing(history: Sequence[AliasMove]) -> AliasMove | None:
+    """The last move that was not itself undone.
+
+    Args:
+        history: of one alias, newest first.
+    """
+    standing: list[AliasMove] = []
+    for move in reversed(history):
+        if move.kind == "rollback":
+            del standing[-1:]
+        elif move.kind != "refusal":
+            standing.append(move)
+    return standing[-1] if standing else None
+
+
+def _require_registered(registry: Registry, name: str, number: int, digest: str) -> None:
+    """Refuse a number under which MLflow has another tokenizer than the one that is meant."""
+    found = registry.tracker.version(name, number)
+    if found is None:
+        raise UnknownVersion(
+            f"MLflow at {registry.tracker.settings.place} has no {name}/{number}",
+            "accepted are versions that it has",
+            f"type `bpeline versions {name}` to see them",
+        )
+    if found.digest != digest:
+        raise RegistryError(
+            f"{name}/{number} in MLflow at {registry.tracker.settings.place} is the tokenizer "
+            f"{found.digest[:12] or 'of somebody else'}, not {digest[:12]}",
+            "accepted is the number under which this MLflow has the tokenizer",
+            f"type `bpeline versions {name}` to see them",
+        )
+
+
+def _say_in_mlflow(registry: Registry, move: AliasMove) -> None:
+    """Since when a version has an alias, and until when another had it, on their pages."""
+    day, tag = move.at[:16].replace("T", " "), f"alias.{move.alias}"
+    who = f" by {move.by}" if move.by else ""
+    why = f": {move.reason}" if move.reason else ""
+    said = {
+        move.to_number: f"since {day} UTC{who}{why}",
+        move.from_number: f"until {day} UTC, then {_place(move.name, move.to_number)}",
+    }
+    # The tags are a courtesy to who looks at MLflow; the move stands without them.
+    with suppress(RegistryError, RegistryUnreachable):
+        for number, text in said.items():
+            if number is not None:
+                registry.tracker.tag_version(move.name, number, {tag: text})
+
+
+def _place(name: str, number: int | Anywhere | None) -> str:
+    return f"{name}/{number}" if isinstance(number, int) else "nowhere"

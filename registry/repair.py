@@ -1,0 +1,219 @@
+"""Lost and disagreeing stores made good: from files of versions, MLflow, and tables' records.
+
+Looks first and says what it would do; trains nothing and asks nobody but this workspace's stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bpeline.registry.agreement import disagreements
+from bpeline.registry.catalogue import CountTable, Registration, utc_now
+from bpeline.registry.opening import Registry
+from bpeline.registry.publishing import keep_in_outbox
+from bpeline.registry.records import Publication
+from bpeline.registry.tracking import is_server
+from bpeline.registry.version_files import FORMAT_FILES
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import remember_store
+from bpeline.tokenizer_core.digests import DIGEST_LENGTH
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable, StorageError
+from bpeline.tokenizer_core.formats import read_manifest
+
+if TYPE_CHECKING:
+    from bpeline.registry.tracking import TrackedVersion
+
+_LOST_WITH_A_CATALOGUE = (
+    "who moved aliases, when and why: history begins with where they point now",
+    "runs that were not finished: type the same training again, it finds what was counted",
+    "which chunks files held: they are read again, and what was counted of them is found",
+)
+
+
+@dataclass(slots=True)
+class Repair:
+    """What is wrong, what is done about it, and what nobody knows any more.
+
+    Attributes:
+        found: what is wrong, in sentences; empty when all stores agree.
+        done: what was or would be done.
+        lost: what cannot be known again.
+        written: whether it was done.
+    """
+
+    found: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    written: bool = False
+
+
+def repair(registry: Registry, *, write: bool = False) -> Repair:
+    """Look for lost and disagreeing stores, and make them good.
+
+    A lost catalogue is made anew from the files of versions, from MLflow and from the records of
+    word-count tables. For a lost MLflow, versions whose files are kept wait to be registered in the
+    one that is there now. Where catalogue and MLflow disagree, MLflow is right.
+
+    Args:
+        registry: of the workspace.
+        write: do it; otherwise only say what would be done.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer.
+        WorkspaceLocked: somebody works in the workspace, and something was to be written.
+    """
+    if not write:
+        return _repair(registry, write=False)
+    with registry.workspace.lock("repairing the stores"):
+        return _repair(registry, write=True)
+
+
+def _repair(registry: Registry, write: bool) -> Repair:
+    told = Repair(written=write)
+    workspace, place = registry.workspace, registry.place
+    kept = _kept_versions(registry)
+    try:
+        _ = registry.catalogue
+    except StorageError as error:
+        told.found.append(error.happened)
+        told.lost += _LOST_WITH_A_CATALOGUE
+        told.done += _described(kept, registry)
+        if not write:
+            return told
+        registry.adopt_catalogue()
+    try:
+        _ = registry.store
+    except RegistryUnreachable:
+        raise
+    except StorageError as error:
+        told.found.append(error.happened)
+        told.lost.append("numbers and aliases in the MLflow that is gone")
+        told.done.append("the MLflow that is there now, or that will be made, is taken instead")
+        if write:
+            registry.catalogue.forget_registrations(registry.known_store)
+            remember_store(workspace.known_stores, "mlflow", place.tracking_uri, "")
+        waiting = registry.tracker.versions() if is_server(place.tracking_uri) else []
+        there = {(one.name, one.digest) for one in waiting}
+        for one in kept:
+            if (one.name, one.digest) not in there:
+                told.done.append(f"{one.name} ({one.digest[:12]}) waits to be registered again")
+                if write:
+                    keep_in_outbox(workspace, one)
+        if len(told.done) > 1:
+            told.done.append("type `bpeline resume` then, which registers what waits")
+    tracked = registry.tracker.versions()
+    differing = disagreements(registry, tracked)
+    if not told.found and not differing:
+        return told
+    told.found += [one for one in differing if one not in told.found]
+    told.done.append("the catalogue takes over what MLflow says of numbers")
+    if write:
+        for one in kept:
+            _remember(registry, one)
+        _remember_tables(registry, kept)
+        _take_over(registry, tracked)
+    return told
+
+
+def _described(kept: list[Publication], registry: Registry) -> Iterator[str]:
+    tables = sum(1 for _ in registry.workspace.tables.glob("*.duckdb"))
+    yield (
+        f"a new catalogue gets {len(kept)} versions from their files, what MLflow says of their "
+        f"numbers, and {tables} word-count tables"
+    )
+
+
+def _kept_versions(registry: Registry) -> list[Publication]:
+    """Every version that was published from this workspace, in the order of their training."""
+    found = []
+    for directory in registry.workspace.versions.glob("?" * DIGEST_LENGTH):
+        try:
+            manifest = read_manifest(directory)
+            told: dict[str, Any] = manifest["provenance"]
+            request = told.get("request") or {}
+            found.append(
+                Publication(
+                    name=told["name"],
+                    digest=directory.name,
+                    tokenizer_directory=directory,
+                    run_id=told["run"],
+                    corpus_digest=told.get("corpus_digest", ""),
+                    counts_digest=told.get("counts_digest", ""),
+                    vocab_size=int(manifest["vocab_size"]),
+                    pattern=str(manifest["pattern"].get("name") or manifest["pattern"]["regex"]),
+                    params={key: value for key, value in request.items() if value is not None},
+                    metrics=told.get("metrics", {}),
+                    created_at=_written_at(directory),
+                )
+            )
+        except (BpelineError, OSError, KeyError, TypeError, AttributeError, ValueError):
+            continue  # fetched to be loaded, or not trained here
+    return sorted(found, key=lambda one: (one.created_at, one.digest))
+
+
+def _remember(registry: Registry, one: Publication) -> None:
+    catalogue = registry.catalogue
+    if catalogue.find_version(one.name, one.digest) is not None:
+        return
+    catalogue.add_version(
+        one.name,
+        one.digest,
+        run_id=one.run_id,
+        corpus_digest=one.corpus_digest,
+        counts_digest=one.counts_digest,
+        vocab_size=one.vocab_size,
+        pattern=one.pattern,
+    )
+    catalogue.training_ended(one.name, one.digest)
+    catalogue.add_metrics(one.name, one.digest, one.metrics, step=one.vocab_size)
+
+
+def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
+    corpora = {one.counts_digest: one.corpus_digest for one in kept}
+    runs = {one.counts_digest: one.run_id for one in kept}
+    store = WordCountStore(registry.workspace)
+    for path in registry.workspace.tables.glob("*.duckdb"):
+        table = store.table(path.stem)
+        if table is not None and registry.catalogue.count_table(table.key) is None:
+            digest = table.counts_digest
+            registry.catalogue.remember_count_table(
+                CountTable(
+                    table.key, digest, corpora.get(digest, ""), table.rows, table.total,
+                    runs.get(digest, ""), utc_now(),
+                )
+            )  # fmt: skip
+
+
+def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
+    """Let the catalogue say of this MLflow's numbers what MLflow says."""
+    store, catalogue = registry.store, registry.catalogue
+    if not store:
+        return
+    there = {(one.name, one.number) for one in tracked}
+    for row in catalogue.registrations(store=store):
+        if (row.name, row.number) not in there:
+            catalogue.forget_registrations(store, row.name, row.number)
+    for one in tracked:
+        tags = one.tags
+        catalogue.add_version(
+            one.name, one.digest,
+            run_id=one.run_id,
+            corpus_digest=tags.get("corpus_digest", ""),
+            counts_digest=tags.get("counts_digest", ""),
+            vocab_size=int(tags.get("vocab_size", 0)),
+            pattern=tags.get("pattern", ""),
+        )  # fmt: skip
+        catalogue.add_registration(
+            Registration(store, one.name, one.number, one.digest, one.mlflow_run_id, utc_now())
+        )
+        DURABLE.remove(registry.workspace.resolved(f"{one.name}/{one.number}"))
+
+
+def _written_at(directory: Path) -> str:
+    seconds = (directory / FORMAT_FILES[-1]).stat().st_mtime
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

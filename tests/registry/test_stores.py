@@ -1,0 +1,312 @@
+"""Stores that are lost, emptied, exchanged or put back from a backup: told, and never believed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mlflow_tables import copy_database
+
+from bpeline.registry import (
+    alias_history,
+    configure,
+    list_versions,
+    load_tokenizer,
+    promote,
+    publish_outbox,
+    publish_version,
+)
+from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.publishing import keep_in_outbox, waiting_records
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.repair import repair
+from bpeline.registry.retention import find_leftovers, remove_leftovers
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.registry.version_files import keep_files
+from bpeline.registry.versions import OtherStore
+from bpeline.tokenizer_core.errors import RegistryError, StorageError, UnknownVersion
+
+Made = Callable[..., Publication]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def other_mlflow(empty_mlflow: Path, tmp_path: Path) -> str:
+    """The address of another MLflow, in which nothing was ever registered."""
+    path = tmp_path / "other.sqlite"
+    copy_database(empty_mlflow, path)
+    return f"sqlite:///{path}"
+
+
+def file_of(registry: Registry) -> Path:
+    return Path(registry.tracker.settings.uri.removeprefix("sqlite:///"))
+
+
+# ---- another MLflow ------------------------------------------------------------------------------
+
+
+def test_a_number_is_never_used_in_another_mlflow(
+    registry: Registry, made: Made, other_mlflow: str
+) -> None:
+    """`promote news/1` pointed to what another MLflow calls 1, and said that it had succeeded."""
+    first = [made(word) for word in (b"the", b"and")]
+    for publication in first:
+        publish_version(registry, publication)
+    configure(tracking_uri=other_mlflow)
+    there = open_registry()
+    third = made(b"of")
+    version = publish_version(there, third)
+    assert version.reference == "news/1"
+    assert load_tokenizer("news@candidate").digest == third.digest
+    with pytest.warns(OtherStore, match="2 versions were registered in another MLflow"):
+        assert [one.digest for one in list_versions("news")] == [third.digest]
+    promote("news/1")
+    assert load_tokenizer("news@champion").digest == third.digest
+    with pytest.raises(UnknownVersion, match=r"another MLflow has news/1 .*, news/2"):
+        promote("news/2")
+    with pytest.raises(RegistryError, match=f"is the tokenizer {third.digest[:12]}, not"):
+        move_alias(there, "news", "champion", 1, first[0].digest, kind="promote")
+    assert load_tokenizer("news@champion").digest == third.digest
+    # What was registered elsewhere is still there, by its digest.
+    assert load_tokenizer(first[0].digest).digest == first[0].digest
+    configure(tracking_uri=registry.tracker.settings.uri)
+    with pytest.warns(OtherStore, match="1 versions"):
+        assert [one.number for one in list_versions("news")] == [1, 2]
+    assert [one.alias for one in alias_history("news")] == ["champion"] + ["candidate"] * 3
+
+
+def test_another_mlflow_at_the_same_address_is_refused(
+    registry: Registry, made: Made, empty_mlflow: Path
+) -> None:
+    publish_version(registry, made(b"the"))
+    copy_database(empty_mlflow, file_of(registry))
+    again = open_registry()
+    for ask in (
+        lambda: load_tokenizer("news@candidate"),
+        lambda: list_versions(),
+        lambda: promote("news/1"),
+        lambda: publish_version(again, made(b"and")),
+        lambda: remove_leftovers(again, days=0),
+    ):
+        with pytest.raises(StorageError, match=r"MLflow of this workspace .* is not at sqlite"):
+            ask()
+    again.tracker.ensure_identity()  # somebody else's now
+    with pytest.raises(StorageError, match="another one"):
+        load_tokenizer("news@candidate")
+
+
+def test_a_missing_mlflow_is_no_empty_one(registry: Registry, made: Made, tmp_path: Path) -> None:
+    own = f"sqlite:///{tmp_path / 'own.sqlite'}"
+    copy_database(file_of(registry), tmp_path / "own.sqlite")
+    configure(tracking_uri=own)
+    publish_version(open_registry(), made(b"the"))
+    (tmp_path / "own.sqlite").unlink()
+    with pytest.raises(StorageError, match="empty or missing"):
+        publish_version(open_registry(), made(b"and"))
+    assert not (tmp_path / "own.sqlite").exists()
+
+
+def test_a_backup_that_was_put_back_is_noticed(registry: Registry, made: Made) -> None:
+    publish_version(registry, made(b"the"))
+    backup = file_of(registry).with_name("backup.sqlite")
+    copy_database(file_of(registry), backup)
+    second = made(b"and")
+    publish_version(registry, second)
+    assert load_tokenizer("news/2").digest == second.digest
+    copy_database(backup, file_of(registry))
+    with pytest.raises(StorageError, match="MLflow has no news/2 any more"):
+        find_leftovers(open_registry(), days=0)
+    third = made(b"of")
+    version = publish_version(open_registry(), third)
+    assert version.number == 2
+    assert [remark for remark in version.remarks if "restored from a backup" in remark]
+    with pytest.raises(RegistryError, match=f"was the tokenizer {second.digest[:12]}"):
+        load_tokenizer("news/2")
+    repair(open_registry(), write=True)
+
+
+def test_readers_write_nothing_into_mlflow(registry: Registry, made: Made, tmp_path: Path) -> None:
+    publication = made(b"the")
+    publish_version(registry, publication)
+    configure(workspace=tmp_path / "reader")
+    database = file_of(registry)
+    before = database.read_bytes()
+    database.chmod(0o400)
+    try:
+        assert load_tokenizer("news@candidate").digest == publication.digest
+        assert load_tokenizer("news/1").digest == publication.digest
+        assert [one.reference for one in list_versions()] == ["news/1"]
+    finally:
+        database.chmod(0o600)
+    assert database.read_bytes() == before
+
+
+# ---- a lost catalogue ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["emptied", "missing", "remembered by nobody"])
+def test_a_lost_catalogue_is_no_empty_one(
+    registry: Registry, made: Made, how: str, home: Path
+) -> None:
+    """`gc` took it for one and removed registered tokenizers."""
+    publication = made(b"the")
+    publish_version(registry, publication)
+    catalogue = home / "catalogue.sqlite"
+    registry.catalogue.close()
+    if how == "emptied":
+        catalogue.write_bytes(b"")
+    else:
+        catalogue.unlink()
+    if how == "remembered by nobody":  # a workspace of before stores were remembered
+        (home / "stores.json").unlink()
+        (home / "runs" / "0123456789abcdef").mkdir()
+    for ask in (
+        lambda: remove_leftovers(open_registry(), days=0),
+        lambda: list_versions(),
+        lambda: publish_version(open_registry(), made(b"and")),
+    ):
+        with pytest.raises(StorageError, match="catalogue of this workspace"):
+            ask()
+    assert catalogue.exists() == (how == "emptied")
+    assert load_tokenizer("news@candidate").digest == publication.digest, "MLflow has it"
+
+    told = repair(open_registry())
+    assert told.found
+    assert told.lost
+    with pytest.raises(StorageError):
+        _ = open_registry().catalogue
+    assert repair(open_registry(), write=True).written
+    assert not repair(open_registry()).found
+    (version,) = list_versions()
+    assert (version.reference, version.aliases) == ("news/1", ("candidate",))
+    assert version.vocab_size == publication.vocab_size
+    left = remove_leftovers(open_registry(), days=0)
+    assert [one for one in left.old if one.kind == "version"] == []
+    assert load_tokenizer("news/1").digest == publication.digest
+    assert publish_version(open_registry(), made(b"and")).number == 2
+
+
+def test_a_catalogue_put_back_from_before_the_last_version_disagrees(
+    registry: Registry, made: Made, home: Path
+) -> None:
+    publish_version(registry, made(b"the"))
+    registry.catalogue.close()
+    shutil.copy(home / "catalogue.sqlite", home.parent / "kept.sqlite")
+    second = made(b"and")
+    (second.tokenizer_directory / "evaluation.json").write_bytes(b"{}")  # only publishers have it
+    publish_version(registry, second)
+    registry.catalogue.close()
+    shutil.copy(home.parent / "kept.sqlite", home / "catalogue.sqlite")
+    with pytest.raises(StorageError, match="does not know news/2"):
+        remove_leftovers(open_registry(), days=0)
+    repair(open_registry(), write=True)
+    assert remove_leftovers(open_registry(), days=0).old == ()
+    assert len(open_registry().catalogue.versions()) == 2
+
+
+def test_versions_of_an_mlflow_that_is_gone_are_registered_again(
+    registry: Registry, made: Made, empty_mlflow: Path
+) -> None:
+    publications = [made(word) for word in (b"the", b"and")]
+    for publication in publications:
+        publish_version(registry, publication)
+    copy_database(empty_mlflow, file_of(registry))
+    told = repair(open_registry(), write=True)
+    assert any("not at sqlite" in one for one in told.found)
+    assert "numbers and aliases in the MLflow that is gone" in told.lost
+    # These were published without a flow: their manifests do not say how they came to be.
+    assert waiting_records(registry.workspace) == []
+    for publication in publications:
+        keep_in_outbox(registry.workspace, keep_files(registry.workspace, publication))
+    assert sorted(one.number for one in publish_outbox(open_registry())) == [1, 2]
+    assert {one.digest for one in list_versions()} == {one.digest for one in publications}
+
+
+# ---- aliases -------------------------------------------------------------------------------------
+
+
+def test_candidate_never_moves_back_to_an_older_training(
+    registry: Registry, disconnected: Registry, made: Made
+) -> None:
+    monday, tuesday = made(b"the", run_id="monday"), made(b"and", run_id="tuesday")
+    with pytest.raises(RegistryError):
+        publish_version(disconnected, monday)
+    configure(tracking_uri=registry.tracker.settings.uri)
+    publish_version(registry, tuesday)
+    (late,) = publish_outbox(registry)
+    assert late.digest == monday.digest
+    assert late.remarks == ("news@candidate stays at news/1, a later training",)
+    assert load_tokenizer("news@candidate").digest == tuesday.digest
+
+
+def test_of_two_promotions_at_once_one_is_told(
+    registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for word in (b"the", b"and", b"of"):
+        publish_version(registry, made(word))
+    promote("news/1")
+    ours = open_registry()
+    move = ours.tracker.version_of_alias("news", "champion")
+    assert move is not None
+    promote("news/2", by="somebody else")
+    third = ours.tracker.version("news", 3)
+    assert third is not None
+    with pytest.raises(AliasMovedMeanwhile, match="moved to news/2 meanwhile"):
+        move_alias(ours, "news", "champion", 3, third.digest, kind="promote", expected=move.number)
+    assert registry.tracker.aliases("news")["news"]["champion"] == 2
+
+
+class Pretending(MlflowTracker):
+    """An MLflow that says yes and does nothing."""
+
+    def move_alias(self, name: str, alias: str, number: int) -> None:
+        return
+
+
+def test_an_alias_that_does_not_move_is_not_said_to_have_moved(
+    registry: Registry, made: Made
+) -> None:
+    publish_version(registry, made(b"the"))
+    (version,) = registry.tracker.versions("news")
+    pretending = Registry(registry.place, Pretending(registry.tracker.settings))
+    with pytest.raises(AliasMovedMeanwhile, match="MLflow says that it points to nowhere"):
+        move_alias(pretending, "news", "champion", 1, version.digest, kind="promote")
+    assert registry.catalogue.alias_history("news", "champion") == []
+
+
+def test_tags_say_since_when_a_version_has_an_alias(registry: Registry, made: Made) -> None:
+    for word in (b"the", b"and"):
+        publish_version(registry, made(word))
+    promote("news/1", by="ada", reason="first")
+    promote("news/2", by="bob")
+    tags = [one.tags["alias.champion"] for one in registry.tracker.versions("news")]
+    assert tags[0].startswith("until ")
+    assert tags[0].endswith("then news/2")
+    assert tags[1].startswith("since ")
+    assert tags[1].endswith("by bob")
+
+
+# ---- what gc keeps -------------------------------------------------------------------------------
+
+
+def test_gc_keeps_the_checkpoint_that_an_unfinished_run_continues(registry: Registry) -> None:
+    run = registry.catalogue.start_run("news", {})
+    registry.catalogue.step_reached(run.id, "learn merges", counts_digest="c" * 64)
+    needed = registry.workspace.checkpoint("c" * 64, "a" * 64)
+    other = registry.workspace.checkpoint("d" * 64, "a" * 64)
+    earlier = registry.workspace.runs / "0123456789abcdef" / "checkpoint"
+    for path in (needed, other, earlier):
+        path.parent.mkdir()
+        path.write_bytes(b"merges")
+    registry.workspace.resolved("news/1").parent.mkdir()
+    registry.workspace.resolved("news/1").write_bytes(b"{}")
+    removed = remove_leftovers(registry, days=0).old
+    assert [one.paths[0] for one in removed] == [other.parent]
+    registry.catalogue.finish_run(run.id)
+    removed = remove_leftovers(registry, days=0).old
+    assert {one.paths[0] for one in removed} == {needed.parent, earlier.parent}
+    assert registry.workspace.resolved("news/1").exists()
