@@ -211,7 +211,9 @@ def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
         catalogue.add_registration(
             Registration(store, one.name, one.number, one.digest, one.mlflow_run_id, utc_now())
         )
-        DURABLE.remove(registry.workspace.resolved(f"{one.name}/{one.number}"))
+        remembered = registry.workspace.resolved(f"{one.name}/{one.number}")
+        if remembered.exists():
+            DURABLE.remove(remembered)
 
 
 def _written_at(directory: Path) -> str:
