@@ -118,14 +118,12 @@ class Registry:
         return known_store(self.workspace.known_stores, "mlflow", self.place.tracking_uri)
 
     def _as_known(self, identity: str) -> str:
-        known = self.known_store
+        known, file = self.known_store, self.workspace.known_stores
         if known and identity != known:
             raise _lost("MLflow", self.tracker.settings.place, known, identity)
         if identity and not known:
             with suppress(OSError, StorageError):
-                remember_store(
-                    self.workspace.known_stores, "mlflow", self.place.tracking_uri, identity
-                )
+                remember_store(file, "mlflow", self.place.tracking_uri, identity)
         return identity
 
 
