@@ -17,6 +17,8 @@ KINDS = {
     "shard": "word counts of chunks",
     "run": "checkpoints of runs",
     "version": "files of tokenizers that are not registered",
+    "mlflow run": "runs in MLflow that never ended",
+    "mlflow model": "models in MLflow without a version",
 }
 
 

@@ -214,4 +214,4 @@ def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
         place = workspace.mlflow_artifacts.resolve().as_uri()
         if workspace.store:
             place = f"{workspace.store.rstrip('/')}/mlflow-artifacts"
-    return TrackingSettings(uri=uri, artifact_location=place, ui_port=ui_port(workspace))
+    return TrackingSettings(uri, place, ui_port=ui_port(workspace), owner=workspace.id)

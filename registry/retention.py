@@ -21,12 +21,12 @@ from bpeline.registry.catalogue import Run, Version
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
-from bpeline.registry.tracking import TrackedVersion
+from bpeline.registry.tracking import TrackedVersion, UnendedRun
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
-Kind = Literal["table", "shard", "run", "version"]
+Kind = Literal["table", "shard", "run", "version", "mlflow run", "mlflow model"]
 _SECONDS_A_DAY = 86_400
 
 
@@ -37,8 +37,9 @@ class Leftover:
     Attributes:
         kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
             chunk; ``run``: a checkpoint or what a run learned; ``version``: files of a tokenizer
-            that is not registered.
-        key: its name in the workspace.
+            that is not registered; ``mlflow run`` and ``mlflow model``: what killed processes left
+            in MLflow.
+        key: its name in the workspace, or MLflow's.
         paths: what there is of it, in the order of removal: first what makes it exist.
         size: bytes.
         days: since the last of it was written.
@@ -120,6 +121,10 @@ def remove_leftovers(
     with registry.workspace.lock("removing what no version needs"):
         found = find_leftovers(registry, days=days, counts_of=counts_of)
         for one in found.old:
+            if one.kind == "mlflow run":
+                registry.tracker.remove_run(one.key)
+            elif one.kind == "mlflow model":
+                registry.tracker.remove_model(one.key)
             for path in one.paths:
                 if path.is_dir() and not path.is_symlink():
                     DURABLE.remove_tree(path)
@@ -224,6 +229,25 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
         registered = path.name in reached.versions or path == workspace.resolved_references
         if not registered and not is_temporary(path):
             yield _leftover("version", path.name, path, [path])
+    yield from _left_in_mlflow(registry)
+
+
+def _left_in_mlflow(registry: Registry) -> Iterator[Leftover]:
+    """Runs that never ended and will not be continued; models that no version was made of."""
+    if not registry.store:  # nothing of ours was ever written there
+        return
+    needed = {run.id for run in registry.catalogue.unfinished_runs()}
+    needed |= {publication.run_id for publication in _waiting(registry)}
+    tracker = registry.tracker
+    kinds: dict[Kind, list[UnendedRun]] = {
+        "mlflow run": tracker.unended_runs(),
+        "mlflow model": tracker.unregistered_models(),
+    }
+    for kind, ones in kinds.items():
+        for one in ones:
+            if one.run_id not in needed:
+                days = (time.time() - one.begun_ms / 1000) / _SECONDS_A_DAY
+                yield Leftover(kind, one.id, (), 0, days)
 
 
 def _by_key(paths: Iterable[Path]) -> dict[str, list[Path]]:

@@ -56,7 +56,7 @@ FLOORS = {
         ("opening", "word_counts"),
         ("agreement", "loading", "moves", "token_places"),
         ("publishing", "versions"),
-        ("repair", "retention"),
+        ("repair", "retention", "run_ends"),
         ("exporting", "languages", "lineage", "measured", "screening"),
         ("aliases", "comparison"),
     ),

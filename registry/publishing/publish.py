@@ -134,8 +134,9 @@ def _deliver(
     directory = publication.tokenizer_directory
     store = registry.make_store()
     version = registered(tracker, publication)
+    files = () if version else all_files(directory)
+    run = tracker.record_run(publication, files, version)
     if version is None:
-        run = tracker.record_run(publication, all_files(directory))
         with registry.workspace.temporary_directory("model") as staging:
             version = register_once(tracker, publication, run, format_files(directory), staging)
     _remember(registry, publication, version)

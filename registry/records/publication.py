@@ -69,6 +69,7 @@ class Publication:
         pages: other files for people and programs, such as the comparison to the champion.
         report: text for people (Markdown).
         created_at: UTC time of the end of training, ISO 8601.
+        started_at, started_by: when its run was started, likewise, and by whom.
         kept: file name → digest of the exports, once they are kept in the workspace.
         trained: its place in the order of this workspace's trainings, once it is kept.
     """
@@ -91,6 +92,8 @@ class Publication:
     pages: tuple[Path, ...] = ()
     report: str = ""
     created_at: str = ""
+    started_at: str = ""
+    started_by: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
     trained: int = 0
 
@@ -136,6 +139,8 @@ class Publication:
                     "pages": [str(path) for path in self.pages],
                     "report": self.report,
                     "created_at": self.created_at,
+                    "started_at": self.started_at,
+                    "started_by": self.started_by,
                     "kept": dict(self.kept),
                     "trained": self.trained,
                 }

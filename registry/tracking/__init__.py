@@ -9,9 +9,11 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import ui_links as ui_links
     from .mlflow_drift import DRIFTED as DRIFTED
+    from .tracked import StartedRun as StartedRun
     from .tracked import TrackedRun as TrackedRun
     from .tracked import TrackedVersion as TrackedVersion
     from .tracked import TrackingSettings as TrackingSettings
+    from .tracked import UnendedRun as UnendedRun
     from .tracking import MlflowTracker as MlflowTracker
     from .ui_links import is_server as is_server
     from .ui_links import model_link as model_link

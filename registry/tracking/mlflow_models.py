@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ from bpeline.registry.tracking.mlflow_door import (
 from bpeline.registry.tracking.tracked import (
     IDENTITY_EXPERIMENT,
     IDENTITY_TAG,
+    OWNER_TAG,
     TrackedModel,
     TrackedRun,
     TrackedVersion,
+    UnendedRun,
     description_of,
     insisting,
     says_missing,
@@ -37,6 +39,7 @@ from bpeline.tokenizer_core.errors import UnknownVersion
 MODEL_FOLDER = "tokenizer"
 LARGEST_DOWNLOAD = 256 << 20  # bytes of one file
 _MODEL_TAG = "model_id"
+_LINKED = "mlflow.modelVersions"  # MLflow's own tag on a model that versions are made of
 
 
 class MlflowModels(MlflowConnection):
@@ -69,7 +72,7 @@ class MlflowModels(MlflowConnection):
                 run.experiment_id,
                 name=publication.name,
                 source_run_id=run.run_id,
-                tags=version_tags(publication),
+                tags={**version_tags(publication), OWNER_TAG: self.settings.owner},
                 params={"vocab_size": str(publication.vocab_size)},
                 model_type="tokenizer",
             )
@@ -82,6 +85,27 @@ class MlflowModels(MlflowConnection):
             )
             self._client.set_tag(run.run_id, _MODEL_TAG, model.model_id)
             return model
+
+    def unregistered_models(self) -> list[UnendedRun]:
+        """The models that this workspace stored and that no version has."""
+        with self._answering("looking for models without a version"):
+            experiments = [one.experiment_id for one in self._client.search_experiments()]
+            stored = self._client.search_logged_models(
+                experiments, f"tags.{OWNER_TAG} = '{self.settings.owner}'"
+            )
+            used = {one.source.rstrip("/") for one in self._pages_of_versions("")}
+            return [
+                UnendedRun(
+                    one.model_id, one.name, one.tags.get("run_id", ""), one.creation_timestamp
+                )
+                for one in stored
+                if one.artifact_location.rstrip("/") not in used and _LINKED not in one.tags
+            ]
+
+    def remove_model(self, model_id: str) -> None:
+        """Take a stored model away."""
+        with self._answering("removing a model"):
+            self._client.delete_logged_model(model_id)
 
     def create_version(
         self, publication: Publication, run: TrackedRun, model: TrackedModel
@@ -101,7 +125,7 @@ class MlflowModels(MlflowConnection):
             self._client.set_tag(run.run_id, "mlflow.runName", shown)
             # A server does this itself; it links the model's page to the registered version.
             linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
-            self._client.set_logged_model_tags(model.model_id, {"mlflow.modelVersions": linked})
+            self._client.set_logged_model_tags(model.model_id, {_LINKED: linked})
 
     def tag_version(self, name: str, number: int, tags: Mapping[str, str]) -> None:
         """Say something of a version, on its page and on that of its run."""
@@ -233,16 +257,19 @@ class MlflowModels(MlflowConnection):
 
     def _search_versions(self, filter_string: str) -> list[TrackedVersion]:
         with self._answering("searching the registered versions"):
-            found: list[TrackedVersion] = []
-            page: str | None = None
-            while True:
-                answer = self._client.search_model_versions(
-                    filter_string or None, max_results=1000, page_token=page
-                )
-                found += [TrackedVersion.of(one) for one in answer]
-                page = answer.token
-                if not page:
-                    return sorted(found, key=lambda one: (one.name, one.number))
+            found = [TrackedVersion.of(one) for one in self._pages_of_versions(filter_string)]
+            return sorted(found, key=lambda one: (one.name, one.number))
+
+    def _pages_of_versions(self, filter_string: str) -> Iterator[Any]:
+        page: str | None = None
+        while True:
+            answer = self._client.search_model_versions(
+                filter_string or None, max_results=1000, page_token=page
+            )
+            yield from answer
+            page = answer.token
+            if not page:
+                return
 
     def _or_none(self, ask: Any) -> TrackedVersion | None:
         try:

@@ -16,10 +16,15 @@ from bpeline.registry.tracking.mlflow_door import MlflowConnection, dataset_inpu
 from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
     LONGEST_DESCRIPTION,
+    OWNER_TAG,
+    StartedRun,
     TrackedRun,
+    TrackedVersion,
+    UnendedRun,
     description_of,
     in_utf8,
     insisting,
+    milliseconds,
     says_missing,
     shortened,
     version_tags,
@@ -27,7 +32,6 @@ from bpeline.registry.tracking.tracked import (
 
 METRICS_PER_REQUEST = 1000
 PARAMS_PER_REQUEST = 100
-_PUBLICATION_TAG = "publication"
 
 Points = dict[tuple[str, int], float]  # by name and step
 
@@ -35,15 +39,51 @@ Points = dict[tuple[str, int], float]  # by name and step
 class MlflowRuns(MlflowConnection):
     """Runs, each recorded once however often that is tried."""
 
-    def record_run(self, publication: Publication, files: Sequence[Path]) -> TrackedRun:
-        """Show a publication as a run: parameters, metrics, curve, inputs, files, figures, report.
+    def open_run(self, run: StartedRun) -> TrackedRun:
+        """Show that a training runs: since when, who started it, what was asked for.
 
-        Repeating it after an interruption continues the same run. Metrics carry the vocab size as
-        step, so that the runs of one name overlay as compression curves. ``files`` are the
-        tokenizer's, shown under ``tokenizer/``.
+        One that was shown before, and perhaps had ended, runs again.
+        """
+        with self._answering(f"showing a run of {run.name}"):
+            experiment_id = self._experiment_of(run.name)
+            shown = self._find_run(experiment_id, run.run_id)
+            if shown is None:
+                shown = self._begin_run(experiment_id, run)
+            else:
+                self._client.update_run(shown.run_id, status="RUNNING")
+            self._log(shown, run.params, {})
+            return shown
+
+    def close_run(self, name: str, run_id: str, status: str, error: str = "", at: str = "") -> None:
+        """Show how a training ended that published nothing; one that is not shown stays so.
+
+        Args:
+            status: ``FAILED`` or ``KILLED``; what ended otherwise meanwhile stays as it is.
+            error: why.
+            at: when, UTC, ISO 8601; by default now.
+        """
+        with self._answering(f"showing the end of a run of {name}"):
+            experiment = self._client.get_experiment_by_name(name)
+            shown = None if experiment is None else self._find_run(experiment.experiment_id, run_id)
+            if shown is None or self._client.get_run(shown.run_id).info.status != "RUNNING":
+                return
+            self.end_run(shown.run_id, status, error, at)
+
+    def record_run(
+        self, publication: Publication, files: Sequence[Path], made: TrackedVersion | None = None
+    ) -> TrackedRun:
+        """Show what came of a training: parameters, metrics, curve, inputs, files, figures, report.
+
+        The run is the one that `open_run` has shown, or is made now. Repeating it after an
+        interruption continues the same run. Metrics carry the vocab size as step, so that the runs
+        of one name overlay as compression curves. ``files`` are the tokenizer's, shown under
+        ``tokenizer/``. ``made`` is the version that it made once more.
         """
         with self._answering(f"recording a run of {publication.name}"):
             run = self._run_of(publication)
+            if made is not None and made.mlflow_run_id != run.run_id:
+                called = f"{made.name}/{made.number} again"
+                self._client.set_tag(run.run_id, "mlflow.runName", called)
             self._log_values(run, publication)
             inputs = [dataset_input(one) for one in publication.inputs]
             insisting(lambda: self._client.log_inputs(run.run_id, inputs))
@@ -55,7 +95,8 @@ class MlflowRuns(MlflowConnection):
                 self._client.log_text(run.run_id, in_utf8(publication.report), "report.md")
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
             self._client.log_text(run.run_id, params, "params.json")
-            self._client.set_terminated(run.run_id)
+            ended = publication.created_at
+            self._client.set_terminated(run.run_id, end_time=milliseconds(ended) if ended else None)
             return run
 
     def add_files(self, mlflow_run_id: str, files: Sequence[Path], folder: str) -> None:
@@ -76,26 +117,60 @@ class MlflowRuns(MlflowConnection):
 
     def _run_of(self, publication: Publication) -> TrackedRun:
         experiment_id = self._experiment_of(publication.name)
-        key = f"{publication.digest}:{publication.run_id}"
-        earlier = self._client.search_runs(
+        shown = self._find_run(experiment_id, publication.run_id)
+        if shown is None:
+            started = publication.started_at or publication.created_at
+            run = StartedRun(publication.name, publication.run_id, started, publication.started_by)
+            shown = self._begin_run(experiment_id, run)
+        told = {key: in_utf8(value) for key, value in publication.tags.items()}
+        told |= {**version_tags(publication), "mlflow.note.content": description_of(publication)}
+        for key, value in told.items():
+            self._client.set_tag(shown.run_id, key, value)
+        return shown
+
+    def _find_run(self, experiment_id: str, run_id: str) -> TrackedRun | None:
+        found = self._client.search_runs(
             [experiment_id],
-            filter_string=f"tags.{_PUBLICATION_TAG} = '{key}'",
+            filter_string=f"tags.run_id = '{run_id}'",
             max_results=1,
             order_by=["attributes.start_time ASC"],
         )
-        if not earlier:
-            return self._new_run(
-                experiment_id,
-                f"{publication.name}-{publication.digest[:8]}",
-                {
-                    **{key: in_utf8(value) for key, value in publication.tags.items()},
-                    **version_tags(publication),
-                    _PUBLICATION_TAG: key,
-                    "mlflow.source.name": "bpeline",
-                    "mlflow.note.content": description_of(publication),
-                },
+        return TrackedRun(found[0].info.run_id, experiment_id) if found else None
+
+    def _begin_run(self, experiment_id: str, run: StartedRun) -> TrackedRun:
+        tags = {"run_id": run.run_id, "mlflow.source.name": "bpeline"}
+        if run.started_by:
+            tags["mlflow.user"] = in_utf8(run.started_by)
+        return self._new_run(experiment_id, f"{run.name}-{run.run_id}", tags, run.started_at)
+
+    def unended_runs(self) -> list[UnendedRun]:
+        """The runs that this workspace began to show and has not ended."""
+        with self._answering("looking for runs that have not ended"):
+            experiments = [one.experiment_id for one in self._client.search_experiments()]
+            owner = f"tags.{OWNER_TAG} = '{self.settings.owner}'"
+            found = self._client.search_runs(
+                experiments, f"attributes.status = 'RUNNING' and {owner}", max_results=1000
             )
-        return TrackedRun(earlier[0].info.run_id, earlier[0].info.experiment_id)
+            return [
+                UnendedRun(
+                    run.info.run_id, run.info.run_name, run.data.tags.get("run_id", ""),
+                    run.info.start_time,
+                )
+                for run in found
+            ]  # fmt: skip
+
+    def end_run(self, mlflow_run_id: str, status: str, error: str = "", at: str = "") -> None:
+        """Show how a run ended, see `close_run`."""
+        with self._answering("showing the end of a run"):
+            if error:
+                self._client.set_tag(mlflow_run_id, "error", shortened(error))
+            end = milliseconds(at) if at else None
+            self._client.set_terminated(mlflow_run_id, status, end)
+
+    def remove_run(self, mlflow_run_id: str) -> None:
+        """Take a run away; MLflow keeps it among its deleted ones."""
+        with self._answering("removing a run"):
+            self._client.delete_run(mlflow_run_id)
 
     def _experiment_of(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)
@@ -185,8 +260,12 @@ class MlflowRuns(MlflowConnection):
             if run.data.tags.get("output") == shortened(output)
         ]
 
-    def _new_run(self, experiment_id: str, title: str, tags: Mapping[str, str]) -> TrackedRun:
-        info = self._client.create_run(experiment_id, run_name=title, tags=dict(tags)).info
+    def _new_run(
+        self, experiment_id: str, title: str, tags: Mapping[str, str], started_at: str = ""
+    ) -> TrackedRun:
+        owned = {**tags, OWNER_TAG: self.settings.owner}
+        begin = milliseconds(started_at) if started_at else None
+        info = self._client.create_run(experiment_id, begin, owned, title).info
         return TrackedRun(info.run_id, info.experiment_id)
 
     def _log_values(self, run: TrackedRun, publication: Publication) -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.records import Publication
+from bpeline.registry.records import CURVE_METRIC, Publication
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
 from bpeline.tokenizer_core.splitting import SEGMENTERS
@@ -22,6 +23,7 @@ Answer = TypeVar("Answer")
 # A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
 IDENTITY_EXPERIMENT = ".bpeline"
 IDENTITY_TAG = "bpeline.store"
+OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a model
 
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
@@ -41,6 +43,7 @@ class TrackingSettings:
         timeout_seconds: per HTTP request.
         retries: how often MLflow repeats a failed HTTP request.
         ui_port: where this machine serves the UI of a SQLite file.
+        owner: the workspace that writes; see `Workspace.id`.
     """
 
     uri: str = field(repr=False)  # may hold a password
@@ -48,6 +51,7 @@ class TrackingSettings:
     timeout_seconds: int = 10
     retries: int = 2
     ui_port: int = UI_PORT
+    owner: str = ""
 
     @property
     def place(self) -> str:
@@ -66,11 +70,47 @@ class TrackingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class UnendedRun:
+    """A run that has not ended in MLflow, or a model that no version has.
+
+    Attributes:
+        id: MLflow's.
+        title: what it is called there.
+        run_id: our run that made it; empty for those of no training.
+        begun_ms: when, in milliseconds since 1970.
+    """
+
+    id: str
+    title: str
+    run_id: str
+    begun_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedRun:
     """One MLflow run."""
 
     run_id: str
     experiment_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A training that has begun.
+
+    Attributes:
+        name: of the tokenizer.
+        run_id: our run.
+        started_at: UTC, ISO 8601.
+        started_by: who started it.
+        params: what was asked for.
+    """
+
+    name: str
+    run_id: str
+    started_at: str
+    started_by: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +170,22 @@ def requirements_of(publication: Publication) -> list[str]:
 
 
 def description_of(publication: Publication) -> str:
-    """What the pages of a run and of a version say, in Markdown."""
-    return shortened(publication.report, LONGEST_DESCRIPTION)
+    """What the pages of a run and of a version say, in Markdown; lists show its first line."""
+    ratio = publication.metrics.get(CURVE_METRIC)
+    sources = [one.name for one in publication.inputs if one.context == "training"]
+    said = [
+        f"{publication.vocab_size:,} ids",
+        f"pattern {publication.pattern}" if len(publication.pattern) < 40 else "",
+        f"{ratio:.3f} bytes per token" if ratio is not None else "",
+        f"trained on {', '.join(sources[:3])}{' …' if sources[3:] else ''}" if sources else "",
+    ]
+    line = ", ".join(filter(None, said))
+    return shortened(f"{line}\n\n{publication.report}".rstrip(), LONGEST_DESCRIPTION)
+
+
+def milliseconds(time: str) -> int:
+    """A time as MLflow counts it, from UTC in ISO 8601."""
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def shortened(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,9 +194,11 @@ def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     registry: Registry, made: Made
 ) -> None:
     class Overtaken(MlflowTracker):
-        def record_run(self, publication: Publication, files: Sequence[Path]) -> TrackedRun:
+        def record_run(
+            self, publication: Publication, files: Sequence[Path], again: Any = None
+        ) -> TrackedRun:
             publish(registry, made(b"the", run_id="another"))  # after nothing was found
-            return super().record_run(publication, files)
+            return super().record_run(publication, files, again)
 
     version = publish(through(registry, Overtaken), made(b"the", run_id="one"))
     assert not version.newly_registered

@@ -1,0 +1,125 @@
+"""What MLflow shows of a run: its true begin, state and end, whoever tells it and however late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bpeline.registry import publish_outbox, publish_version
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.retention import find_leftovers, remove_leftovers
+from bpeline.registry.run_ends import show_ends
+from bpeline.registry.tracking import StartedRun
+from bpeline.registry.tracking.tracked import milliseconds
+from bpeline.tokenizer_core.errors import RegistryUnreachable
+
+Made = Callable[..., Publication]
+
+pytestmark = pytest.mark.slow
+
+BEGIN, END = "2026-01-02T03:00:00+00:00", "2026-01-02T03:04:05+00:00"
+
+
+def started(run_id: str) -> StartedRun:
+    return StartedRun("news", run_id, BEGIN, "ada", {"vocab_size": "258"})
+
+
+def runs_of(registry: Registry, name: str = "news") -> list[Any]:
+    client = registry.tracker._client
+    experiment = client.get_experiment_by_name(name)
+    return list(client.search_runs([experiment.experiment_id]))
+
+
+def test_a_run_is_shown_from_its_begin_to_its_end(registry: Registry, made: Made) -> None:
+    publication = replace(made(b"the", run_id="monday"), started_at=BEGIN, started_by="ada")
+    registry.tracker.open_run(started("monday"))
+    (run,) = runs_of(registry)
+    assert (run.info.status, run.info.start_time) == ("RUNNING", milliseconds(BEGIN))
+    assert run.data.params == {"vocab_size": "258"}
+    assert run.info.user_id == "ada" or run.data.tags["mlflow.user"] == "ada"
+    publish_version(registry, publication)
+    (run,) = runs_of(registry)
+    assert (run.info.status, run.info.end_time) == ("FINISHED", milliseconds(END))
+    assert run.info.run_name == "news/1"
+    assert run.data.metrics["compression/bytes_per_token"] == 2.5
+
+
+def test_what_was_published_later_has_the_times_of_its_training(
+    registry: Registry, disconnected: Registry, made: Made
+) -> None:
+    publication = replace(made(b"the"), started_at=BEGIN, started_by="ada")
+    with pytest.raises(RegistryUnreachable):
+        publish_version(disconnected, publication)
+    publish_outbox(registry)
+    (run,) = runs_of(registry)
+    assert (run.info.start_time, run.info.end_time) == (milliseconds(BEGIN), milliseconds(END))
+    assert run.data.tags["mlflow.user"] == "ada"
+
+
+def test_a_run_that_made_what_there_was_is_shown_too(registry: Registry, made: Made) -> None:
+    publish_version(registry, made(b"the", run_id="monday"))
+    publish_version(registry, made(b"the", run_id="tuesday"))
+    names = sorted(run.info.run_name for run in runs_of(registry))
+    assert names == ["news/1", "news/1 again"]
+    assert {run.info.status for run in runs_of(registry)} == {"FINISHED"}
+    assert len(registry.tracker.versions()) == 1
+
+
+def test_the_first_line_of_a_description_tells_versions_apart(
+    registry: Registry, made: Made
+) -> None:
+    publish_version(registry, made(b"the"))
+    version = registry.tracker._client.get_model_version("news", "1")
+    first = version.description.splitlines()[0]
+    assert first == "258 ids, pattern gpt2, 2.500 bytes per token, trained on web"
+
+
+def test_runs_that_are_dead_are_ended_by_the_workspace_that_owns_them(
+    registry: Registry, tmp_path: Any
+) -> None:
+    failed, killed, alive = (registry.catalogue.start_run("news", {}) for _ in range(3))
+    for run in (failed, killed, alive):
+        registry.tracker.open_run(started(run.id))
+    registry.catalogue.fail_run(failed.id, "no space left")
+    registry.catalogue.interrupt_run(killed.id)
+    from bpeline.registry import configure
+
+    configure(workspace=tmp_path / "another")
+    assert show_ends(open_registry()) == 0
+    assert show_ends(registry) == 2
+    shown = {run.data.tags["run_id"]: run for run in runs_of(registry)}
+    assert shown[failed.id].info.status == "FAILED"
+    assert shown[failed.id].data.tags["error"] == "no space left"
+    assert shown[killed.id].info.status == "KILLED"
+    assert shown[alive.id].info.status == "RUNNING"
+    registry.tracker.open_run(started(killed.id))  # continued
+    assert len(runs_of(registry)) == 3
+    registry.tracker.close_run("news", killed.id, "FAILED", "it did not fit")
+    assert show_ends(registry) == 0
+
+
+def test_gc_removes_what_killed_processes_left_in_mlflow(
+    registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    publication = made(b"the")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(registry.tracker), "create_version", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish_version(registry, publication)
+    registry.tracker.open_run(started("gone"))
+    assert [one.kind for one in find_leftovers(registry, days=0).old] == ["mlflow run"], (
+        "the model belongs to a publication that waits"
+    )
+    for record in registry.workspace.outbox.glob("*.json"):
+        record.unlink()
+    found = remove_leftovers(registry, days=0).old
+    assert {"mlflow model", "mlflow run"} <= {one.kind for one in found}
+    left = find_leftovers(registry, days=0).old
+    assert [one.kind for one in left if one.kind.startswith("mlflow")] == []
