@@ -9,35 +9,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import FILE, answer, command
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
 
-_reason = click.option("--reason", default="", help="Why, for the history.")
-_by = click.option("--by", default="", help="Who decided.  [default: the user's name]")
+_reason = click.option("--reason", default="", show_default=False, help="Why, for the history.")
+_by = click.option(
+    "--by", default="", show_default=False, help="Who decided.  [default: the user's name]"
+)
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline promote news@candidate --reason "2 % fewer tokens on German"
-  bpeline promote news/7 --to staging
-  bpeline promote news@candidate --rules promotion.toml
-""",
+@command(
+    'bpeline promote news@candidate --reason "2 % fewer tokens on German"',
+    "bpeline promote news/7 --to staging",
+    "bpeline promote news@candidate --rules promotion.toml",
 )
 @click.argument("reference", metavar="REF")
-@click.option("--to", "alias", default="champion", show_default=True, help="The alias to move.")
+@click.option("--to", "alias", default="champion", help="The alias to move.")
 @click.option(
     "--rules",
     "rules_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="TOML file of rules that must hold against the version the alias points to now.",
 )
 @_reason
 @_by
-@workspace_option
-@json_option
 def promote(
     reference: str, alias: str, rules_file: Path | None, reason: str, by: str, as_json: bool
 ) -> None:
@@ -63,19 +60,13 @@ def promote(
     _say(promote_version(reference, alias, by or _user(), reason, _note, rules=rules), as_json)
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline rollback news --reason "numbers split badly"
-  bpeline rollback news --alias staging
-""",
+@command(
+    'bpeline rollback news --reason "numbers split badly"', "bpeline rollback news --alias staging"
 )
 @click.argument("name")
-@click.option("--alias", default="champion", show_default=True, help="The alias to take back.")
+@click.option("--alias", default="champion", help="The alias to take back.")
 @_reason
 @_by
-@workspace_option
-@json_option
 def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
     from bpeline.flows.alias_moves import rollback as roll_back
@@ -83,25 +74,15 @@ def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None
     _say(roll_back(name, alias, by or _user(), reason or "rollback", _note), as_json)
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline history news
-  bpeline history news --alias champion --json
-""",
-)
+@command("bpeline history news", "bpeline history news --alias champion --json")
 @click.argument("name")
 @click.option("--alias", help="Only this alias.")
-@workspace_option
-@json_option
 def history(name: str, alias: str | None, as_json: bool) -> None:
     """Show which alias of NAME was moved where, by whom and why; newest first."""
     from bpeline.registry.aliases import alias_history
 
     moves = alias_history(name, alias)
-    if as_json:
-        echo_json([asdict(move) for move in moves])
-        return
+    lines = []
     for move in moves:
         before, after = (
             "nowhere" if number is None else f"{name}/{number}"
@@ -109,22 +90,22 @@ def history(name: str, alias: str | None, as_json: bool) -> None:
         )
         places = f"stays {after}" if before == after else f"{before} → {after}"
         when = move.at[:16].replace("T", " ")
-        click.echo(f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}".rstrip())
+        line = f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}"
+        lines.append(line.rstrip())
+    answer(as_json, [asdict(move) for move in moves], lines)
 
 
 def _say(change: AliasChange, as_json: bool) -> None:
-    if as_json:
-        echo_json({
-            "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
-            "digest": change.version.digest,
-        })  # fmt: skip
-        return
     target = f"{change.name}@{change.alias}"
     if change.before == change.number:
-        click.echo(f"{target} points to {change.version} already")
-        return
-    before = "" if change.before is None else f" (before: {change.name}/{change.before})"
-    click.echo(f"{target} points to {change.version} now{before}")
+        line = f"{target} points to {change.version} already"
+    else:
+        before = "" if change.before is None else f" (before: {change.name}/{change.before})"
+        line = f"{target} points to {change.version} now{before}"
+    answer(as_json, {
+        "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
+        "digest": change.version.digest,
+    }, [line])  # fmt: skip
 
 
 def _note(text: str) -> None:

@@ -6,18 +6,15 @@ from pathlib import Path
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import FILE, PATH, command, echo_json
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline compare news@champion news@candidate
-  bpeline compare news/3 news/4 --on 'fresh/*.jsonl' --html difference.html
-  bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json
-  bpeline compare news/3 news/4 --morphology morphs.tsv
-  bpeline compare news/3 news/4 --on 'english=en/*.txt' --on 'german:language=de=de/*.txt'
-""",
+@command(
+    "bpeline compare news@champion news@candidate",
+    "bpeline compare news/3 news/4 --on 'fresh/*.jsonl' --html difference.html",
+    "bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json",
+    "bpeline compare news/3 news/4 --morphology morphs.tsv",
+    "bpeline compare news/3 news/4 --on 'english=en/*.txt' --on 'german:language=de=de/*.txt'",
 )
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
@@ -34,22 +31,17 @@ Examples:
     "--words",
     type=click.IntRange(0, 10_000),
     default=10,
-    show_default=True,
     help="How many words of each kind to show.",
 )
 @click.option(
     "--morphology",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Words and their morphs (unhappiness<tab>un happi ness on each line): do tokens end where "
     "morphs do?",
 )
-@click.option("--text-field", default="text", show_default=True, help="Field of .jsonl lines.")
-@click.option(
-    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page to read."
-)
-@workspace_option
-@json_option
+@click.option("--text-field", default="text", help="Field of .jsonl lines.")
+@click.option("--html", type=FILE, help="Also write a page to read.")
 def compare(
     first: str,
     second: str,

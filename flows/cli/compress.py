@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option
-from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
+from bpeline.flows.cli.options import FILE, PATH, answer, command
+from bpeline.flows.cli.text_arguments import content_of
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption
 
 SUFFIX = ".bpec"
 _BLOCK_BYTES, _THRESHOLD = 5000, 3
 
-_output = click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The file to write."
-)
+_output = click.option("-o", "--output", type=FILE, help="The file to write.")
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline compress book.txt
-  bpeline compress book.txt -o book.small --block-bytes 20000 --threshold 2 --json
-""",
+@command(
+    "bpeline compress book.txt",
+    "bpeline compress book.txt -o book.small --block-bytes 20000 --threshold 2 --json",
+    workspace=False,
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @_output
-@click.option("--block-bytes", type=int, default=_BLOCK_BYTES, show_default=True)
+@click.option("--block-bytes", type=int, default=_BLOCK_BYTES)
 @click.option(
     "--threshold",
     type=int,
     default=_THRESHOLD,
-    show_default=True,
     help="How often a pair of bytes must occur to be replaced.",
 )
-@json_option
 def compress(
     file: Path, output: Path | None, block_bytes: int, threshold: int, as_json: bool
 ) -> None:
@@ -45,33 +42,19 @@ def compress(
     from bpeline.tokenizer_core import compression
 
     target = _free(output or file.with_name(file.name + SUFFIX))
-    content = _content_of(file)
+    content = content_of(file, "file")
     packed = compression.compress(content, block_bytes, threshold)
-    _write(target, packed)
+    DURABLE.write(target, packed)
     ratio = len(packed) / len(content) if content else 1.0
-    if as_json:
-        echo_json(
-            {
-                "output": str(target),
-                "bytes": len(content),
-                "compressed_bytes": len(packed),
-                "ratio": ratio,
-            }
-        )
-    else:
-        click.echo(f"{target}: {len(content):,} bytes → {len(packed):,} ({ratio:.1%})")
+    line = f"{target}: {len(content):,} bytes → {len(packed):,} ({ratio:.1%})"
+    answer(as_json, {**_sizes(target, content, packed), "ratio": ratio}, [line])
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline expand book.txt.bpec
-  bpeline expand book.small -o book.txt --json
-""",
+@command(
+    "bpeline expand book.txt.bpec", "bpeline expand book.small -o book.txt --json", workspace=False
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @_output
-@json_option
 def expand(file: Path, output: Path | None, as_json: bool) -> None:
     """Give back the file that `bpeline compress` compressed, verified by its digest.
 
@@ -86,13 +69,15 @@ def expand(file: Path, output: Path | None, as_json: bool) -> None:
             f"bpeline expand {file} -o NAME",
         )
     target = _free(output or file.with_suffix(""))
-    packed = _content_of(file)
+    packed = content_of(file, "file")
     content = compression.expand(packed)
-    _write(target, content)
-    if as_json:
-        echo_json({"output": str(target), "bytes": len(content), "compressed_bytes": len(packed)})
-    else:
-        click.echo(f"{target}: {len(packed):,} bytes → {len(content):,}")
+    DURABLE.write(target, content)
+    line = f"{target}: {len(packed):,} bytes → {len(content):,}"
+    answer(as_json, _sizes(target, content, packed), [line])
+
+
+def _sizes(target: Path, content: bytes, packed: bytes) -> dict[str, Any]:
+    return {"output": str(target), "bytes": len(content), "compressed_bytes": len(packed)}
 
 
 def _free(path: Path) -> Path:
@@ -104,22 +89,3 @@ def _free(path: Path) -> Path:
             "remove it, or name another one with -o",
         )
     return path
-
-
-def _content_of(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError as error:
-        raise MissingSource(
-            f"there is no file {file}", "the path of a file", "check the spelling"
-        ) from error
-    except OSError as error:
-        raise UnreadableSource(
-            f"{file} cannot be read: {error.strerror}", "a readable file", "check its permissions"
-        ) from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    from bpeline.tokenizer_core.durable_files import DURABLE
-
-    DURABLE.write(path, content)

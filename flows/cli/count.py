@@ -7,13 +7,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import bulk_options, echo_json, json_option, workspace_option
-from bpeline.flows.running import for_stream
+from bpeline.flows.cli.options import answer, bulk_options, command
+from bpeline.flows.running import Progress, for_stream, listening
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -22,19 +23,14 @@ if TYPE_CHECKING:
 PIPE = "-"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline count news@champion article.txt
-  bpeline count news/3 data/*.jsonl.zst --text-field body --json
-  cat article.txt | bpeline count news@champion -
-""",
+@command(
+    "bpeline count news@champion article.txt",
+    "bpeline count news/3 data/*.jsonl.zst --text-field body --json",
+    "cat article.txt | bpeline count news@champion -",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @bulk_options
-@workspace_option
-@json_option
 def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Count the tokens, documents and bytes of FILES, or of standard input ("-").
 
@@ -54,39 +50,34 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
         )
     tokenizer = load_tokenizer(reference)
     encoding = file_encoding_of(tokenizer, **options)
-    progress = for_stream(sys.stderr) if sys.stderr.isatty() else None
-    with _named(files) as paths:
+    watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
+    with _named(files) as paths, listening(watching):
         found = find_source_files(sources_of(paths))
-        if progress is not None:
-            progress.step_started("count", sum(file.size for file in found), "bytes")
-        try:
-            said = None if progress is None else lambda n: progress.step_advanced("count", n)
-            counts = list(count_files(encoding, found, threads, said))
-        finally:
-            if progress is not None:
-                progress.closed()
+        watching.step_started("count", sum(file.size for file in found), "bytes")
+        advanced = partial(watching.step_advanced, "count")
+        counts = list(count_files(encoding, found, threads, advanced))
     if PIPE in files:
-        counts = [FileCount(PIPE, one.tokens, one.documents, one.bytes) for one in counts]
+        counts = [replace(one, path=PIPE) for one in counts]
     total = FileCount(
         "total",
         sum(one.tokens for one in counts),
         sum(one.documents for one in counts),
         sum(one.bytes for one in counts),
     )
-    if as_json:
-        rows = [{**asdict(one), "bytes_per_token": one.bytes_per_token} for one in (*counts, total)]
-        total_row = {key: value for key, value in rows[-1].items() if key != "path"}
-        echo_json({"digest": tokenizer.digest, "files": rows[:-1], "total": total_row})
-        return
-    _echo([*counts, total] if len(counts) > 1 else counts)
+    *rows, total_row = (
+        {**asdict(one), "bytes_per_token": one.bytes_per_token} for one in (*counts, total)
+    )
+    del total_row["path"]
+    told = {"digest": tokenizer.digest, "files": rows, "total": total_row}
+    answer(as_json, told, _lines([*counts, total] if len(counts) > 1 else counts))
 
 
-def _echo(counts: Sequence[FileCount]) -> None:
-    click.echo(f"{'tokens':>14}  {'documents':>10}  {'bytes':>16}  {'bytes/token':>11}  file")
+def _lines(counts: Sequence[FileCount]) -> Iterator[str]:
+    yield f"{'tokens':>14}  {'documents':>10}  {'bytes':>16}  {'bytes/token':>11}  file"
     for one in counts:
         ratio = "" if one.bytes_per_token is None else f"{one.bytes_per_token:.4f}"
         numbers = f"{one.tokens:>14,}  {one.documents:>10,}  {one.bytes:>16,}  {ratio:>11}"
-        click.echo(f"{numbers}  {one.path}")
+        yield f"{numbers}  {one.path}"
 
 
 @contextmanager

@@ -7,21 +7,16 @@ import sys
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import command, echo_json
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline decode news@candidate 464 3290 318
-  bpeline encode news/3 "Good news" | bpeline decode news/3 -
-""",
+@command(
+    "bpeline decode news@candidate 464 3290 318",
+    'bpeline encode news/3 "Good news" | bpeline decode news/3 -',
 )
 @click.argument("reference", metavar="REF")
 @click.argument("ids", nargs=-1, metavar="IDS...")
-@workspace_option
-@json_option
 def decode(reference: str, ids: tuple[str, ...], as_json: bool) -> None:
     """Print the text of token IDS, or of those on standard input ("-").
 

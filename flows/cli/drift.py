@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import answer, command
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -15,13 +15,10 @@ from bpeline.tokenizer_core.errors import InvalidOption
 DRIFTED = 3  # the exit code, where it was asked for
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline drift news@champion incoming/*.txt
-  bpeline drift news incoming/ --source 'german:language=de=incoming/de/*.txt' --json
-  bpeline drift news@champion incoming/ --rules drift.toml --fail-on-drift || bpeline train …
-""",
+@command(
+    "bpeline drift news@champion incoming/*.txt",
+    "bpeline drift news incoming/ --source 'german:language=de=incoming/de/*.txt' --json",
+    "bpeline drift news@champion incoming/ --rules drift.toml --fail-on-drift || bpeline train …",
 )
 @click.argument("reference", metavar="NAME@ALIAS")
 @click.argument("paths", nargs=-1)
@@ -34,8 +31,6 @@ Examples:
     but=("name", "paths", "alias"),
 )
 @click.option("--fail-on-drift", is_flag=True, help="Exit with 3 when a rule says drift.")
-@workspace_option
-@json_option
 def drift(
     reference: str, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
 ) -> None:
@@ -60,9 +55,6 @@ def drift(
     home = str(addresses().home.absolute())
     with progress.listening(progress.for_stream(sys.stderr)):
         report = watch_drift(name, paths, alias or None, workspace=home, **given)
-    if as_json:
-        echo_json(report.as_dict())
-    else:
-        click.echo("\n".join(["", *report.lines()]))
+    answer(as_json, report.as_dict(), ["", *report.lines()])
     if report.drifted and fail_on_drift:
         raise SystemExit(DRIFTED)

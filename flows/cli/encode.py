@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.encode_files import encode_files
-from bpeline.flows.cli.options import (
-    bulk_options,
-    echo_json,
-    engine_option,
-    json_option,
-    workspace_option,
-)
+from bpeline.flows.cli.options import DIRECTORY, PATH, answer, bulk_options, command, echo_json
 from bpeline.flows.cli.text_arguments import text_of
+from bpeline.flows.engines import LOCAL, check_engine
+from bpeline.flows.running import for_stream, listening
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core import Tokenizer
+    from bpeline.tokenizer_core.shards import ShardRecord
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline encode news@candidate "Good news"
-  bpeline encode news/3 --file article.txt --json
-  cat article.txt | bpeline encode news@candidate - --offsets
-  bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50
-  bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"
-""",
+@command(
+    'bpeline encode news@candidate "Good news"',
+    "bpeline encode news/3 --file article.txt --json",
+    "cat article.txt | bpeline encode news@candidate - --offsets",
+    'bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50',
+    'bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"',
 )
 @click.argument("reference", metavar="REF")
 @click.argument("texts", nargs=-1, metavar="[TEXT | FILES...]")
-@click.option("--file", "file", type=click.Path(path_type=Path), help="Encode a file's text.")
+@click.option("--file", "file", type=PATH, help="Encode a file's text.")
 @click.option("--allow-special", is_flag=True, help="Special tokens in the text become their ids.")
 @click.option(
     "--special",
@@ -48,7 +44,6 @@ Examples:
     "--on-special",
     type=click.Choice(["text", "error"]),
     default="text",
-    show_default=True,
     help="What the other special tokens are in the text: ordinary text, or an error.",
 )
 @click.option("--language", help="Of a tokenizer trained with --joint: see --threshold.")
@@ -56,14 +51,13 @@ Examples:
     "--threshold",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     help="With --language: tokens seen less often in its words are undone into their parts.",
 )
 @click.option("--offsets", is_flag=True, help="Also print where each token stands.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DIRECTORY,
     help="Encode FILES (text, .jsonl, also .gz and .zst) into token shards in this directory.",
 )
 @click.option(
@@ -71,20 +65,21 @@ Examples:
     "format",
     type=click.Choice(["bin", "npy", "parquet"]),
     default="bin",
-    show_default=True,
     help="With -o: raw numbers, NumPy arrays, or a Parquet row for each document.",
 )
 @click.option(
     "--shard-megabytes",
     type=click.IntRange(min=1),
     default=256,
-    show_default=True,
     help="With -o: text in a shard; documents are never divided.",
 )
-@engine_option
+@click.option(
+    "--engine",
+    default="local",
+    metavar="local|dask|ADDRESS",
+    help="Who works: threads, processes of this machine, or the Dask cluster at tcp://HOST:PORT.",
+)
 @bulk_options
-@workspace_option
-@json_option
 def encode(
     reference: str,
     texts: tuple[str, ...],
@@ -106,17 +101,16 @@ def encode(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
+    about_specials = allow_special or allowed or on_special != "text" or offsets
     if output is not None:
-        about_one_text = file or allow_special or allowed or on_special != "text" or offsets
-        about_one_text = about_one_text or language
-        if about_one_text or not texts:
+        if file or about_specials or language or not texts:
             raise InvalidOption(
                 "with -o, files are named as arguments and special tokens in them are text",
                 "bpeline encode REF FILES... -o DIRECTORY",
                 "leave --file, --allow-special, --special, --on-special, --language and --offsets "
                 "out, and name the files",
             )
-        encode_files(reference, texts, output, as_json, bulk)
+        _encode_files(reference, texts, output, as_json, **bulk)
         return
     _refuse_options_of_files(bulk)
     if len(texts) > 1:
@@ -127,7 +121,7 @@ def encode(
         )
     content = text_of(texts[0] if texts else None, file)
     if language is not None:
-        if allow_special or allowed or on_special != "text" or offsets:
+        if about_specials:
             raise InvalidOption(
                 "--language was given together with options of special tokens or offsets",
                 "with --language special tokens are text",
@@ -144,8 +138,61 @@ def encode(
     }
     if offsets:
         _echo_with_offsets(tokenizer, content, policy, as_json)
-        return
-    _echo_ids(tokenizer, tokenizer.encode(content, **policy), as_json)
+    else:
+        _echo_ids(tokenizer, tokenizer.encode(content, **policy), as_json)
+
+
+def _encode_files(
+    reference: str,
+    files: tuple[str, ...],
+    output: Path,
+    as_json: bool,
+    engine: str,
+    **keywords: Any,
+) -> None:
+    """Encode files into token shards and say how it went."""
+    from bpeline.registry import load_tokenizer
+    from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+
+    check_engine(engine)
+    keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
+    if keywords["format"] == "parquet":
+        from bpeline.registry.token_parquet import PARQUET
+
+        keywords["format"] = PARQUET
+    tokenizer = load_tokenizer(reference)
+    total = sum(file.size for file in find_source_files(sources_of(files)))
+    progress = for_stream(sys.stderr)
+
+    def say(shard: ShardRecord) -> None:
+        progress.note(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens")
+
+    begun = time.monotonic()
+    with listening(progress):
+        progress.step_started("encode", total, "bytes")
+        if engine == LOCAL:
+            advanced = partial(progress.step_advanced, "encode")
+            shards = tokenizer.encode_files(
+                files, output, on_shard=say, on_progress=advanced, **keywords
+            )
+        else:
+            from bpeline.flows.steps import shard_encoding
+
+            shards = shard_encoding.encode_files(
+                tokenizer, files, output, engine, on_shard=say, **keywords
+            )
+        counts = shards.manifest
+        said = f"{counts['tokens']} tokens of {counts['documents']} documents"
+        progress.step_finished("encode", time.monotonic() - begun, said)
+    lines = [
+        f"{output}: {counts['documents']} documents, {counts['tokens']} tokens, "
+        f"{counts['bytes']} bytes in {len(shards.records)} shards "
+        f"({counts['shard_format']}, {counts['dtype']})"
+    ]
+    if sys.stdout.isatty() and counts["shard_format"] != "parquet":
+        lines.append("read them with: from bpeline.tokenizer_core.shards import TokenShards")
+        lines.append(f'                TokenShards("{output}")')
+    answer(as_json, counts, lines)
 
 
 def _echo_in_language(
@@ -185,18 +232,15 @@ def _refuse_options_of_files(names: Iterable[str]) -> None:
 def _echo_with_offsets(
     tokenizer: Tokenizer, content: str, policy: dict[str, Any], as_json: bool
 ) -> None:
-    from bpeline.tokenizer_core.model import to_printable
-
     found = tokenizer.encode_with_offsets(content, **policy)
+    described = _described(tokenizer, found.ids)
     bytes_, characters = found.byte_offsets.tolist(), found.char_offsets.tolist()
-    if as_json:
-        described = _described(tokenizer, found.ids)
-        echo_json({**described, "byte_offsets": bytes_, "char_offsets": characters})
-        return
-    click.echo(f"{'id':>8}  {'bytes':>15}  {'characters':>15}  token")
-    for id_, (begin, end), (first, last) in zip(found.ids, bytes_, characters, strict=True):
-        token = to_printable(tokenizer.vocab[id_])
-        click.echo(f"{id_:>8}  {f'{begin}:{end}':>15}  {f'{first}:{last}':>15}  {token}")
+    lines = [f"{'id':>8}  {'bytes':>15}  {'characters':>15}  token"]
+    for id_, (begin, end), (first, last), token in zip(
+        found.ids, bytes_, characters, described["tokens"], strict=True
+    ):
+        lines.append(f"{id_:>8}  {f'{begin}:{end}':>15}  {f'{first}:{last}':>15}  {token}")
+    answer(as_json, {**described, "byte_offsets": bytes_, "char_offsets": characters}, lines)
 
 
 def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:

@@ -9,38 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.flows.versions import TokenOrigin
-    from bpeline.tokenizer_core import Tokenizer
     from bpeline.tokenizer_core.encoding import ExplainedPreToken, MergeTree
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline explain news@champion "the newest news"
-  bpeline explain news@champion --token " newest"
-  bpeline explain news/3 --id 512 --json
-""",
+@command(
+    'bpeline explain news@champion "the newest news"',
+    'bpeline explain news@champion --token " newest"',
+    "bpeline explain news/3 --id 512 --json",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("text", required=False)
-@click.option("--file", "file", type=click.Path(path_type=Path), help="Explain a file's text.")
+@click.option("--file", "file", type=PATH, help="Explain a file's text.")
 @click.option("--token", metavar="TOKEN", help="Explain one token of the vocabulary.")
 @click.option("--id", "id_", type=int, metavar="ID", help="Explain the token with this id.")
 @click.option(
     "--words",
     type=click.IntRange(0, 1_000_000),
     default=15,
-    show_default=True,
     help="How many words and sources of a token to show.",
 )
-@workspace_option
-@json_option
 def explain(
     reference: str,
     text: str | None,
@@ -76,78 +69,54 @@ def explain(
 
     tokenizer = load_tokenizer(reference)
     explained = tokenizer.explain(content)
-    if as_json:
-        echo_json([_json_of(one) for one in explained])
-        return
-    for one in explained:
-        for line in _table(one):
-            click.echo(line)
+    lines = (line for one in explained for line in _table(one))
+    answer(as_json, [_json_of(one) for one in explained], lines)
 
 
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
     from bpeline.registry import load_tokenizer
+    from bpeline.registry.references import ByPath, parse_reference
 
     tokenizer = load_tokenizer(reference)
     if text is not None:
         id_ = tokenizer.token_to_id(text)
     token = tokenizer.id_to_token(id_)
     explained = tokenizer.explainer.token(token)
-    origin = None if tokenizer.is_special(id_) else _origin(reference, tokenizer, id_)
-    reached = explained.ids == (id_,)
-    fired = _fired(tokenizer, origin)
-    if as_json:
-        echo_json({
-            "id": id_,
-            "special": tokenizer.is_special(id_),
-            "reached_by_merges": reached,
-            **_json_of(explained),
-            "trees": [_json_of_tree(tree, fired) for tree in explained.trees()],
-            **({} if origin is None else _json_of_origin(origin, id_, shown)),
-        })  # fmt: skip
-        return
-    click.echo(f"token {id_}  {_shown(token)}  {len(token)} bytes")
-    if tokenizer.is_special(id_):
-        click.echo("a special token: no merge makes it")
-        return
-    if not reached:
-        click.echo("merges do not lead to it: they stop at the tokens below")
-    for tree in explained.trees():
-        for line in _drawn(tree, fired):
-            click.echo(line)
-    if origin is not None:
-        for line in _told(origin, id_, shown):
-            click.echo(line)
-    elif _is_registered(reference):
-        click.echo("\nthe word counts it was trained on are not in this workspace")
-
-
-def _origin(reference: str, tokenizer: Tokenizer, id_: int) -> TokenOrigin | None:
-    """Where the token comes from; None for files, and where the word counts are gone."""
-    from bpeline.flows.versions import token_origin
-    from bpeline.registry.lineage import Lineage
-    from bpeline.registry.loading import resolve
-    from bpeline.registry.opening import open_registry
-    from bpeline.registry.references import ByPath, parse_reference
-
+    special = tokenizer.is_special(id_)
     parsed = parse_reference(reference)
-    if isinstance(parsed, ByPath):
-        return None
-    registry = open_registry()
-    return token_origin(tokenizer, Lineage.of(registry, resolve(registry, parsed)), id_)
+    origin, fired = None, {}
+    if not isinstance(parsed, ByPath) and not special:
+        from bpeline.flows.versions import token_origin
+        from bpeline.registry.lineage import Lineage
+        from bpeline.registry.loading import resolve
+        from bpeline.registry.opening import open_registry
 
-
-def _is_registered(reference: str) -> bool:
-    """Whether a reference means a version and not files."""
-    from bpeline.registry.references import ByPath, parse_reference
-
-    return not isinstance(parse_reference(reference), ByPath)
-
-
-def _fired(tokenizer: Tokenizer, origin: TokenOrigin | None) -> dict[bytes, int]:
-    """How often each token came about in the training text."""
-    if origin is None:
-        return {}
-    return {token: int(origin.use.made[id_]) for id_, token in tokenizer.vocab.items()}
+        registry = open_registry()
+        origin = token_origin(tokenizer, Lineage.of(registry, resolve(registry, parsed)), id_)
+    if origin is not None:
+        made = origin.use.made
+        fired = {token: int(made[id_]) for id_, token in tokenizer.vocab.items()}
+    reached = explained.ids == (id_,)
+    value = {
+        "id": id_,
+        "special": special,
+        "reached_by_merges": reached,
+        **_json_of(explained),
+        "trees": [_json_of_tree(tree, fired) for tree in explained.trees()],
+        **({} if origin is None else _json_of_origin(origin, id_, shown)),
+    }
+    lines = [f"token {id_}  {_shown(token)}  {len(token)} bytes"]
+    if special:
+        lines.append("a special token: no merge makes it")
+    else:
+        if not reached:
+            lines.append("merges do not lead to it: they stop at the tokens below")
+        lines += [line for tree in explained.trees() for line in _drawn(tree, fired)]
+        if origin is not None:
+            lines += _told(origin, id_, shown)
+        elif not isinstance(parsed, ByPath):
+            lines.append("\nthe word counts it was trained on are not in this workspace")
+    answer(as_json, value, lines)
 
 
 def _told(origin: TokenOrigin, id_: int, shown: int) -> Iterator[str]:
@@ -174,10 +143,7 @@ def _json_of_origin(origin: TokenOrigin, id_: int, shown: int) -> dict[str, Any]
         "made": int(origin.use.made[id_]),
         "left": int(origin.use.left[id_]),
         "words_making_it": len(origin.words),
-        "words": [
-            {"word": _shown(one.word), "count": one.count, "times": one.times}
-            for one in origin.words[:shown]
-        ],
+        "words": [{**asdict(one), "word": _shown(one.word)} for one in origin.words[:shown]],
         "chunks": origin.chunks,
         "chunks_read": origin.chunks_read,
         "sources": [asdict(one) for one in origin.sources[:shown]],
@@ -228,12 +194,7 @@ def _json_of(one: ExplainedPreToken) -> dict[str, Any]:
         "tokens": [_shown(token) for token in one.tokens],
         "whole": one.whole,
         "merges": [
-            {
-                "rank": merge.rank,
-                "left": _shown(merge.left),
-                "right": _shown(merge.right),
-                "begin": merge.begin,
-            }
+            {**asdict(merge), "left": _shown(merge.left), "right": _shown(merge.right)}
             for merge in one.merges
         ],
     }

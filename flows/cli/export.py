@@ -7,41 +7,35 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Format
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline export news@candidate --format hf --output tokenizer.json
-  bpeline export news/3 --format transformers --output news-tokenizer/
-  bpeline export news/3:8000 --format gguf --output news-8k.gguf
-  bpeline export news/3 --format tiktoken --output news.tiktoken --texts held-out.txt
-""",
+@command(
+    "bpeline export news@candidate --format hf --output tokenizer.json",
+    "bpeline export news/3 --format transformers --output news-tokenizer/",
+    "bpeline export news/3:8000 --format gguf --output news-8k.gguf",
+    "bpeline export news/3 --format tiktoken --output news.tiktoken --texts held-out.txt",
 )
 @click.argument("reference", metavar="REF")
 @click.option(
     "--format",
     "format_name",
     default="hf",
-    show_default=True,
     help="hf (tokenizer.json), transformers (a directory for AutoTokenizer), gpt2 (vocab.json + "
     "merges.txt), tiktoken, gguf (metadata for llama.cpp) or bpeline; of other algorithms "
     "subword-nmt, sentencepiece, wordpiece (vocab.txt) or frequency-bpe.",
 )
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="What to write.")
+@click.option("--output", required=True, type=PATH, help="What to write.")
 @click.option(
     "--texts",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Compare on the lines of this file too; may be repeated.",
 )
-@workspace_option
-@json_option
 def export(
     reference: str, format_name: Format, output: Path, texts: tuple[Path, ...], as_json: bool
 ) -> None:
@@ -54,16 +48,12 @@ def export(
     """
     from bpeline.registry.exporting import export_version
 
-    lines = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
-    written = export_version(reference, output, format_name, texts=lines)
-    if as_json:
-        echo_json(written.as_dict())
-        return
-    click.echo(f"wrote {written.path}")
-    click.echo(f"certificate: {written.certificate}")
+    compared = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
+    written = export_version(reference, output, format_name, texts=compared)
+    lines = [f"wrote {written.path}", f"certificate: {written.certificate}"]
     if written.remark:
-        click.echo(written.remark)
-    for text in written.certificate.differences:
-        click.echo(f"read otherwise there: {text}")
+        lines.append(written.remark)
+    lines += [f"read otherwise there: {text}" for text in written.certificate.differences]
     for argument, value in written.left_out.items():
-        click.echo(f"not in it, so tell its reader: {argument} = {value!r}")
+        lines.append(f"not in it, so tell its reader: {argument} = {value!r}")
+    answer(as_json, written.as_dict(), lines)

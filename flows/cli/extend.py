@@ -6,23 +6,18 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import json_option, workspace_option
+from bpeline.flows.cli.options import command
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline extend news@champion --vocab-size 64000
-  bpeline extend news/3 more/*.txt --vocab-size 40000 --json
-""",
+@command(
+    "bpeline extend news@champion --vocab-size 64000",
+    "bpeline extend news/3 more/*.txt --vocab-size 40000 --json",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("paths", nargs=-1)
 @click.option("--vocab-size", type=int, required=True, help="Number of ids of the new version.")
 @click.option("--name", help="Name to register under.  [default: that of the version]")
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
-@workspace_option
-@json_option
 def extend(
     reference: str,
     paths: tuple[str, ...],

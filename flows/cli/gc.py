@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import answer, command
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import GarbageRequest
 
@@ -14,17 +13,12 @@ if TYPE_CHECKING:
     from bpeline.registry.retention import Leftover
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline gc                                    # what could go, and how much it is
-  bpeline gc --remove
-  bpeline gc --days 7 --counts-of 3 --remove    # old versions' counts as well
-""",
+@command(
+    "bpeline gc                                    # what could go, and how much it is",
+    "bpeline gc --remove",
+    "bpeline gc --days 7 --counts-of 3 --remove    # old versions' counts as well",
 )
 @options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=())
-@workspace_option
-@json_option
 def gc(remove: bool, as_json: bool, **given: Any) -> None:
     """Find, and remove, what no version needs.
 
@@ -34,32 +28,28 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
     from bpeline.flows.sweep_garbage import KINDS, sweep_garbage
 
     found = sweep_garbage(remove=remove, **given)
-    if as_json:
-        echo_json({
-            "removed": remove,
-            "old": list(map(_as_json, found.old)),
-            "young": list(map(_as_json, found.young)),
-            "unsure": found.unsure,
-        })  # fmt: skip
-        return
+    lines = []
     for kind, name in KINDS.items():
         ones = [one for one in found.old if one.kind == kind]
         if ones:
-            click.echo(f"{_megabytes(ones):>12}  {len(ones):,} {name}")
+            lines.append(f"{_megabytes(ones)}  {len(ones):,} {name}")
     if found.unsure:
-        click.echo(found.unsure)
-    done = "removed" if remove else "could go"
-    click.echo(f"{_megabytes(found.old):>12}  {done}")
+        lines.append(found.unsure)
+    lines.append(f"{_megabytes(found.old)}  {'removed' if remove else 'could go'}")
     if found.young:
-        click.echo(
-            f"{_megabytes(found.young):>12}  stay as they are younger than {found.days:g} days"
+        lines.append(
+            f"{_megabytes(found.young)}  stay as they are younger than {found.days:g} days"
         )
     if found.old and not remove:
-        click.echo("\nremove it:  bpeline gc --remove")
+        lines.append("\nremove it:  bpeline gc --remove")
+    old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
+    told = {"removed": remove, "old": old, "young": young, "unsure": found.unsure}
+    answer(as_json, told, lines)
 
 
-def _megabytes(ones: Any) -> str:
-    return f"{sum(one.size for one in ones) / 1e6:,.1f} MB"
+def _megabytes(ones: Sequence[Leftover]) -> str:
+    size = f"{sum(one.size for one in ones) / 1e6:,.1f} MB"
+    return f"{size:>12}"
 
 
 def _as_json(one: Leftover) -> dict[str, Any]:

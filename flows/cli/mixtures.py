@@ -9,17 +9,14 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import FILE, answer, command
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline mixtures news@champion --weights de=2 --weights de=4,en=1 --temperatures 2,5
-  bpeline mixtures corpus.toml --vocab-size 32000 --temperatures 1,1.4,3.3,100
-  bpeline mixtures corpus.toml --weights code=0 --eval 'code=heldout/*.py' --json
-""",
+@command(
+    "bpeline mixtures news@champion --weights de=2 --weights de=4,en=1 --temperatures 2,5",
+    "bpeline mixtures corpus.toml --vocab-size 32000 --temperatures 1,1.4,3.3,100",
+    "bpeline mixtures corpus.toml --weights code=0 --eval 'code=heldout/*.py' --json",
 )
 @click.argument("corpus", metavar="REF|CORPUS.TOML")
 @click.option(
@@ -40,11 +37,9 @@ Examples:
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 @click.option(
     "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Where to draw it: .svg or .png.  [default: NAME-mixtures.svg here]",
 )
-@workspace_option
-@json_option
 def mixtures(
     corpus: str,
     weights: tuple[str, ...],
@@ -80,14 +75,9 @@ def mixtures(
     with progress.listening(progress.for_stream(sys.stderr)):
         done = compare_mixtures(corpus, choices, _numbers(temperatures), home, **parameters)
     drawn = draw_mixtures(done, picture or Path(f"{done.name}-mixtures.svg"))
-    if as_json:
-        echo_json({**asdict(done), "picture": str(drawn)})
-        return
-    click.echo()
-    for line in aligned(table_of(done)):
-        click.echo(line)
-    click.echo(f"\npicture    {drawn}")
-    click.echo(f"MLflow     {done.link}")
+    places = [f"\npicture    {drawn}", f"MLflow     {done.link}"]
+    told = {**asdict(done), "picture": str(drawn)}
+    answer(as_json, told, ["", *aligned(table_of(done)), *places])
 
 
 def _weights(text: str) -> dict[str, float]:

@@ -1,68 +1,91 @@
-"""Options that several commands share."""
+"""What commands share: examples, options, and printing for people or for programs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
+DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
-def workspace_option(command: Command) -> Command:
-    """``--workspace``: in force for everything the command does."""
+def command(
+    *examples: str, workspace: bool = True, prints_json: bool = True
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with examples in its help, which also shows the defaults of all options.
 
-    def configure(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    Args:
+        examples: what to type.
+        workspace: whether it has ``--workspace``, in force for everything the command does.
+        prints_json: whether it has ``--json``, the parameter ``as_json``.
+    """
+    shown = "\n".join(f"  {example}" for example in examples)
+    epilog = f"\b\nExample{'s' if len(examples) > 1 else ''}:\n{shown}\n"
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        made = click.command(epilog=epilog, context_settings={"show_default": True})(function)
+        if workspace:
+            made.params.append(_workspace_option())
+        if prints_json:
+            made.params.append(
+                click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
+            )
+        return made
+
+    return make
+
+
+def _workspace_option() -> click.Option:
+    def configure(_: click.Context, __: click.Parameter, value: str | None) -> None:
         if value is not None:
             from bpeline.registry.environment import configure
 
             configure(workspace=value)
-        return value
 
-    return click.option(
-        "--workspace",
+    return click.Option(
+        ["--workspace"],
         type=click.Path(file_okay=False),
         callback=configure,
         expose_value=False,
         help="Directory of the workspace, or URL of its store.  [default: BPELINE_HOME, else "
         ".bpeline]",
-    )(command)
+    )
 
 
-def bulk_options(command: Command) -> Command:
+def bulk_options(function: Function) -> Function:
     """How whole files are read, for the commands that encode or count them."""
     for option in (
         click.option(
             "--invalid-utf8",
             type=click.Choice(["strict", "replace"]),
             default="strict",
-            show_default=True,
             help="What bytes mean that are not UTF-8, in files: an error, or U+FFFD.",
         ),
-        click.option(
-            "--text-field", default="text", show_default=True, help="Field of .jsonl files."
-        ),
+        click.option("--text-field", default="text", help="Field of .jsonl files."),
         click.option("--threads", type=int, help="For files.  [default: one per processor]"),
         click.option("--end-of-text", help="The special token to put behind each document."),
         click.option("--separator", help="What stands between the documents of a text file."),
     ):
-        command = option(command)
-    return command
-
-
-engine_option = click.option(
-    "--engine",
-    default="local",
-    show_default=True,
-    metavar="local|dask|ADDRESS",
-    help="Who works: threads, processes of this machine, or the Dask cluster at tcp://HOST:PORT.",
-)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+        function = option(function)
+    return function
 
 
 def echo_json(value: Any) -> None:
     """Print JSON for programs."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def answer(as_json: bool, value: Any, lines: Iterable[str]) -> None:
+    """Print a value for programs, or lines for people."""
+    if as_json:
+        echo_json(value)
+        return
+    for line in lines:
+        click.echo(line)

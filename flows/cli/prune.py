@@ -6,32 +6,27 @@ from pathlib import Path
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import DIRECTORY, PATH, answer, command
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline prune news/3 --drop-unreachable --min-count 5 -o plan.json
-  bpeline prune news/3 our-data/*.jsonl --min-count 100 -o plan.json --save-to pruned/
-""",
+@command(
+    "bpeline prune news/3 --drop-unreachable --min-count 5 -o plan.json",
+    "bpeline prune news/3 our-data/*.jsonl --min-count 100 -o plan.json --save-to pruned/",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("files", nargs=-1)
 @click.option("--drop-unreachable", is_flag=True, help="Tokens go that no text leads to.")
 @click.option(
-    "--min-count", type=click.IntRange(min=0), default=0, help="Tokens go that occur less often."
+    "--min-count",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=False,
+    help="Tokens go that occur less often.",
 )
+@click.option("-o", "--output", required=True, type=PATH, help="The plan, JSON.")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The plan, JSON."
+    "--save-to", type=DIRECTORY, help="Save the tokenizer that is left in this directory."
 )
-@click.option(
-    "--save-to",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Save the tokenizer that is left in this directory.",
-)
-@workspace_option
-@json_option
 def prune(
     reference: str,
     files: tuple[str, ...],
@@ -60,15 +55,12 @@ def prune(
         drop_unreachable=drop_unreachable,
         save_to=save_to,
     )
-    if as_json:
-        echo_json(plan)
-        return
     sizes, tokens, sample = plan["vocab_size"], plan["tokens"], plan["sample"]
     more = 100 * (tokens["after"] / tokens["before"] - 1) if tokens["before"] else 0.0
-    click.echo(f"{len(plan['dropped']):,} of {sizes['before']:,} tokens can go")
-    click.echo(f"{plan['kept_as_parts']:,} more were to, but other tokens are made of them")
-    click.echo(f"the counted words take {more:.3f} % more tokens")
-    click.echo(f"{sample['changed']:,} of {sample['texts']:,} sample texts change")
-    click.echo(f"wrote {output}")
-    if save_to is not None:
-        click.echo(f"wrote {save_to}")
+    answer(as_json, plan, [
+        f"{len(plan['dropped']):,} of {sizes['before']:,} tokens can go",
+        f"{plan['kept_as_parts']:,} more were to, but other tokens are made of them",
+        f"the counted words take {more:.3f} % more tokens",
+        f"{sample['changed']:,} of {sample['texts']:,} sample texts change",
+        *(f"wrote {path}" for path in (output, save_to) if path is not None),
+    ])  # fmt: skip

@@ -6,28 +6,18 @@ from pathlib import Path
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import FILE, answer, command
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline report news@candidate --open
-  bpeline report news/3 -o news-3.html
-  bpeline report news/4 --against news/3
-""",
+@command(
+    "bpeline report news@candidate --open",
+    "bpeline report news/3 -o news-3.html",
+    "bpeline report news/4 --against news/3",
 )
 @click.argument("reference", metavar="REF")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write.  [default: NAME-NUMBER.html]",
-)
+@click.option("-o", "--output", type=FILE, help="The file to write.  [default: NAME-NUMBER.html]")
 @click.option("--against", metavar="REF", help="Compare with this one.  [default: the champion]")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
-@workspace_option
-@json_option
 def report(
     reference: str, output: Path | None, against: str | None, show: bool, as_json: bool
 ) -> None:
@@ -40,9 +30,8 @@ def report(
     from bpeline.flows.versions import write_report
 
     path = write_report(reference, output, against)
-    if as_json:
-        echo_json({"path": str(path.absolute()), "bytes": path.stat().st_size})
-    else:
-        click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    size = path.stat().st_size
+    told = {"path": str(path.absolute()), "bytes": size}
+    answer(as_json, told, [f"wrote {path} ({size / 1e6:.1f} MB)"])
     if show:
         click.launch(path.absolute().as_uri())

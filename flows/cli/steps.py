@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option
+from bpeline.flows.cli.options import PATH, answer, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,29 +16,22 @@ _ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
 _MERGES = 10  # shown when nothing is said
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline steps lines.txt --algorithm char-bpe --end-of-word _ --merges 10
-  bpeline steps lines.txt --algorithm wordpiece --score gain --json
-""",
+@command(
+    "bpeline steps lines.txt --algorithm char-bpe --end-of-word _ --merges 10",
+    "bpeline steps lines.txt --algorithm wordpiece --score gain --json",
+    workspace=False,
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--algorithm", type=click.Choice(_ALGORITHMS), default="byte-bpe", show_default=True)
-@click.option("--merges", type=int, default=_MERGES, show_default=True, help="How many at most.")
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option("--algorithm", type=click.Choice(_ALGORITHMS), default="byte-bpe")
+@click.option("--merges", type=int, default=_MERGES, help="How many at most.")
 @click.option("--pattern", help="The split pattern.  [default: that of the algorithm]")
 @click.option("--tie-break", help="Which of equally frequent pairs goes first.")
 @click.option("--min-count", type=int, help="Rarer pairs are not merged.")
-@click.option("--end-of-word", default="</w>", show_default=True, help="With char-bpe.")
+@click.option("--end-of-word", default="</w>", help="With char-bpe.")
 @click.option("--joined", is_flag=True, help="With char-bpe: the mark joins the last character.")
 @click.option(
-    "--score",
-    type=click.Choice(["ratio", "gain"]),
-    default="ratio",
-    show_default=True,
-    help="With wordpiece.",
+    "--score", type=click.Choice(["ratio", "gain"]), default="ratio", help="With wordpiece."
 )
-@json_option
 def steps(
     files: tuple[Path, ...],
     algorithm: str,
@@ -71,19 +64,14 @@ def show_steps(
         [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern
     )
     shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
-    if as_json:
-        echo_json(
-            [
-                {
-                    "merge": step.merge and [step.merge.left, step.merge.right],
-                    "makes": step.merge and step.merge.made,
-                    "count": step.count,
-                    "tokens": step.tokens,
-                    "number_of_tokens": len(step.tokens),
-                }
-                for step in shown
-            ]
-        )
-        return
-    for step in shown:
-        click.echo("\n".join(lines_of(step)))
+    told = [
+        {
+            "merge": step.merge and [step.merge.left, step.merge.right],
+            "makes": step.merge and step.merge.made,
+            "count": step.count,
+            "tokens": step.tokens,
+            "number_of_tokens": len(step.tokens),
+        }
+        for step in shown
+    ]
+    answer(as_json, told, (line for step in shown for line in lines_of(step)))

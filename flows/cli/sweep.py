@@ -8,19 +8,16 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import answer, command
 from bpeline.flows.requests import BYTE_BPE, CHOICES
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000
-  bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json
-  bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece
-  bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'
-""",
+@command(
+    "bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000",
+    "bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json",
+    "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
+    "bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'",
 )
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--name", required=True, help="The tokenizer's name: the experiment in MLflow.")
@@ -36,18 +33,15 @@ Examples:
     "--algorithm",
     type=click.Choice(sorted(CHOICES)),
     default=BYTE_BPE,
-    show_default=True,
     help="As of `bpeline train`, with its usual options.",
 )
 @click.option("--special-token", "special_tokens", multiple=True, help="As of `bpeline train`.")
 @click.option("--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="Likewise.")
 @click.option("--baseline", "baselines", multiple=True, metavar="[NAME=]REF", help="Likewise.")
-@click.option("--held-out", type=float, default=0.01, show_default=True, help="Likewise.")
+@click.option("--held-out", type=float, default=0.01, help="Likewise.")
 @click.option("--min-count", type=int, help="Likewise.  [default: 2]")
-@click.option("--text-field", default="text", show_default=True, help="Likewise.")
+@click.option("--text-field", default="text", help="Likewise.")
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
-@workspace_option
-@json_option
 def sweep(
     paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...], as_json: bool,
     **given: Any,
@@ -69,16 +63,11 @@ def sweep(
     home = addresses().workspace
     with progress.listening(progress.for_stream(sys.stderr)):
         done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, **parameters)
-    if as_json:
-        echo_json(asdict(done))
-        return
-    click.echo()
-    for line in aligned(table_of(done)):
-        click.echo(line)
-    click.echo(f"\nMLflow     {done.link}")
     algorithm = "" if given["algorithm"] == BYTE_BPE else f" --algorithm {given['algorithm']}"
     chosen = f"--name {name} --vocab-size N --pattern P{algorithm}"
-    click.echo(f"register:  bpeline train {' '.join(paths)} {chosen}")
+    lines = ["", *aligned(table_of(done)), f"\nMLflow     {done.link}"]
+    lines.append(f"register:  bpeline train {' '.join(paths)} {chosen}")
+    answer(as_json, asdict(done), lines)
 
 
 def _numbers(text: str) -> list[int]:

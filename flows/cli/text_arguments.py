@@ -40,19 +40,28 @@ def _typed(text: str) -> str:
     return text
 
 
-def _decoded(file: Path | None) -> str:
+def content_of(file: Path, kind: str) -> bytes:
+    """The bytes of a file; ``kind`` is what it should be, such as "text file".
+
+    Raises:
+        MissingSource, UnreadableSource: it cannot be read.
+    """
     try:
-        content = sys.stdin.buffer.read() if file is None else file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError as error:
         raise MissingSource(
-            f"there is no file {file}", "the path of a text file", "check the spelling"
+            f"there is no file {file}", f"the path of a {kind}", "check the spelling"
         ) from error
     except OSError as error:
         raise UnreadableSource(
             f"{file} cannot be read: {error.strerror}",
-            "a readable text file",
+            f"a readable {kind}",
             "check its permissions",
         ) from error
+
+
+def _decoded(file: Path | None) -> str:
+    content = sys.stdin.buffer.read() if file is None else content_of(file, "text file")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import (
     BYTE_BPE,
@@ -27,20 +28,18 @@ if TYPE_CHECKING:
     from bpeline.registry.catalogue import Run
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline train --demo
-  bpeline train corpus/ --name news --plan
-  bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'
-  bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json
-  bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000
-  bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ --rules rules.toml
-  bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps
-  bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe
-  bpeline train --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two
-  bpeline train corpus.toml --temperature 3.3 --name languages
-""",
+@command(
+    "bpeline train --demo",
+    "bpeline train corpus/ --name news --plan",
+    "bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'",
+    "bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json",
+    "bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000",
+    "bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ "
+    "--rules rules.toml",
+    "bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps",
+    "bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe",
+    "bpeline train --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two",
+    "bpeline train corpus.toml --temperature 3.3 --name languages",
 )
 @click.argument("paths", nargs=-1)
 @options_of(
@@ -99,8 +98,6 @@ Examples:
 )
 @click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
-@workspace_option
-@json_option
 def train(
     paths: tuple[str, ...],
     demo: bool,
@@ -152,14 +149,21 @@ def train(
         else:
             options["merges"] = merges
     if joint or separate:
-        from bpeline.flows.cli.train_languages import train_languages
+        from bpeline.flows.train_languages import train_languages
 
-        print_summary(train_languages(joint, separate, parameters, run_training), as_json)
-        return
-    if plan:
-        _print_plan(parameters, as_json)
-        return
-    print_summary(run_training(parameters), as_json)
+        del parameters["paths"]
+        name, languages = parameters.pop("name"), _languages_of(joint or separate)
+        choice: Literal["joint", "separate"] = "joint" if joint else "separate"
+        done = train_languages(languages, choice, name, run_training, **parameters)
+        print_summary(done, as_json)
+    elif plan:
+        from bpeline.flows.steps import plan_training
+        from bpeline.registry.environment import addresses
+
+        planned = plan_training(TrainingRequest.checked(**parameters), addresses().home)
+        answer(as_json, planned.as_dict(), [planned.as_text()])
+    else:
+        print_summary(run_training(parameters), as_json)
 
 
 def _check_languages(joint: Sequence[str], separate: Sequence[str], others: bool) -> None:
@@ -190,15 +194,19 @@ def _show_steps(
     show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
 
 
-def _print_plan(parameters: dict[str, Any], as_json: bool) -> None:
-    from bpeline.flows.steps import plan_training
-    from bpeline.registry.environment import addresses
-
-    planned = plan_training(TrainingRequest.checked(**parameters), addresses().home)
-    if as_json:
-        echo_json(planned.as_dict())
-    else:
-        click.echo(planned.as_text())
+def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:
+    """``LANGUAGE=PATH`` as language → paths, in order."""
+    languages: dict[str, list[str]] = {}
+    for one in named:
+        language, equals, path = one.partition("=")
+        if not (language and equals and path):
+            raise InvalidOption(
+                f"{one!r} names no language and its files",
+                "accepted: a name, '=', and a file, directory or glob",
+                "type `--joint src=corpus.src --joint tgt=corpus.tgt`",
+            )
+        languages.setdefault(language, []).append(path)
+    return languages
 
 
 def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
@@ -216,24 +224,15 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
         parameters["vocab_size"] = DEMO_VOCAB_SIZE
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline resume
-  bpeline resume --list
-  bpeline resume 4f1c09ab77d2
-""",
-)
+@command("bpeline resume", "bpeline resume --list", "bpeline resume 4f1c09ab77d2")
 @click.argument("run", required=False)
 @click.option("--list", "only_list", is_flag=True, help="Only show the unfinished runs.")
-@workspace_option
-@json_option
 def resume(run: str | None, only_list: bool, as_json: bool) -> None:
     """Publish what waits in the outbox and continue an unfinished RUN (default: the newest)."""
     from bpeline.flows.resume import publish_waiting, unfinished_run, unfinished_runs
 
     if only_list:
-        _print_runs(unfinished_runs(), as_json)
+        _show_runs(unfinished_runs(), as_json)
         return
     published = publish_waiting()
     chosen = unfinished_run(run, failed_too=not published)
@@ -249,16 +248,12 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         click.echo("nothing to resume: no run is unfinished and the outbox is empty")
 
 
-def _print_runs(runs: Sequence[Run], as_json: bool) -> None:
-    from dataclasses import asdict
-
-    if as_json:
-        echo_json([asdict(run) for run in runs])
-    elif not runs:
-        click.echo("no run is unfinished")
-    for run in () if as_json else runs:
+def _show_runs(runs: Sequence[Run], as_json: bool) -> None:
+    lines = [] if runs else ["no run is unfinished"]
+    for run in runs:
         reason = run.error.splitlines()[0] if run.error else f"last step: {run.step}"
-        click.echo(f"{run.id}  {run.state:<11}  {run.name:<16}  {run.started_at[:16]}  {reason}")
+        lines.append(f"{run.id}  {run.state:<11}  {run.name:<16}  {run.started_at[:16]}  {reason}")
+    answer(as_json, [asdict(run) for run in runs], lines)
 
 
 def run_training(parameters: dict[str, Any]) -> TrainingSummary:
@@ -285,10 +280,7 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
 
 def print_summary(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
     """Show what came of it; a refused promotion is the exit code's business too."""
-    if as_json:
-        echo_json(summary.as_dict())
-    else:
-        click.echo(summary.as_text())
+    answer(as_json, summary.as_dict(), [summary.as_text()])
     promotion = getattr(summary, "promotion", None)  # several languages are promoted by hand
     if promotion is not None and not promotion.promoted:
         click.get_current_context().exit(PromotionRefused.exit_code)

@@ -6,16 +6,10 @@ import sys
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import answer, command
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline verify news/3
-  bpeline verify news@champion --reuse-counts --json
-""",
-)
+@command("bpeline verify news/3", "bpeline verify news@champion --reuse-counts --json")
 @click.argument("reference", metavar="REF")
 @click.option(
     "--reuse-counts",
@@ -23,8 +17,6 @@ Examples:
     help="Begin with the word counts that were kept, without reading the corpus: proves the "
     "merges alone.",
 )
-@workspace_option
-@json_option
 def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
     """Make a version again from the files it was trained on; it must come out identical.
 
@@ -38,11 +30,9 @@ def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
 
     with progress.listening(progress.for_stream(sys.stderr)):
         verification = verify_version(reference, reuse_counts=reuse_counts)
-    if as_json:
-        echo_json(verification.as_dict())
-    else:
-        click.echo("\n".join(lines_of(verification)))
-        if verification.verdict in ("inputs gone", "inputs changed") and not reuse_counts:
-            click.echo("type the same with --reuse-counts to prove the merges alone")
+    lines = list(lines_of(verification))
+    if verification.verdict in ("inputs gone", "inputs changed") and not reuse_counts:
+        lines.append("type the same with --reuse-counts to prove the merges alone")
+    answer(as_json, verification.as_dict(), lines)
     if not verification.holds:
         raise SystemExit(1)

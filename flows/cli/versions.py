@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import echo_json, json_option, workspace_option
+from bpeline.flows.cli.options import answer, command, echo_json
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline versions
-  bpeline versions news --json
-""",
-)
+@command("bpeline versions", "bpeline versions news --json")
 @click.argument("name", required=False)
-@workspace_option
-@json_option
 def versions(name: str | None, as_json: bool) -> None:
     """List the registered versions (of NAME)."""
-    from dataclasses import asdict
-
     from bpeline.registry.versions import list_versions
 
     found = list_versions(name)
-    if as_json:
-        echo_json([asdict(version) for version in found])
-        return
     if not found:
         whose = f"of {name} " if name else ""
-        click.echo(f"no version {whose}is registered; type `bpeline train --demo` to make one")
+        line = f"no version {whose}is registered; type `bpeline train --demo` to make one"
+        answer(as_json, [], [line])
         return
     rows = [("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")]
     for version in found:
@@ -47,19 +35,13 @@ def versions(name: str | None, as_json: bool) -> None:
             version.created_at[:16].replace("T", " "),
             " ".join(version.aliases),
         ))  # fmt: skip
-    _echo_table(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    answer(as_json, [asdict(version) for version in found], lines)
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  bpeline show news@candidate
-  bpeline show news/3 --json
-""",
-)
+@command("bpeline show news@candidate", "bpeline show news/3 --json")
 @click.argument("reference", metavar="REF")
-@workspace_option
-@json_option
 def show(reference: str, as_json: bool) -> None:
     """Show one version: digest, aliases, metrics, lineage.
 
@@ -94,10 +76,3 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value))
     return str(value)
-
-
-def _echo_table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo("  ".join(cells).rstrip())
