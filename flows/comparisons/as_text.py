@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text, token_text, tokens_text
+from bpeline.flows.wording import (
+    SHOWN_CONFIDENCE,
+    aligned,
+    megabytes,
+    number_text,
+    token_text,
+    tokens_text,
+)
 from bpeline.registry.comparison import MetricPair, VersionComparison
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
@@ -37,12 +44,7 @@ def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:
     if compared.documents is None:
         return lines
     if len(compared.slices) > 1:
-        rows = [SLICE_TITLES, *slice_rows(compared)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines.append("")
-        for name, *cells in rows:
-            shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-            lines.append("  ".join([name.ljust(widths[0]), *shown]))
+        lines += ["", *aligned([SLICE_TITLES, *slice_rows(compared)])]
     for title, changes in word_lists(compared.documents.segmentation):
         if changes:
             lines += ["", title, *_change_lines(changes[:words])]
@@ -76,12 +78,8 @@ def comparison_markdown(compared: VersionComparison) -> str:
             f"|---{'|---:' * (len(SLICE_TITLES) - 1)}|",
         ]
         lines += [f"| {' | '.join(row)} |" for row in slice_rows(compared)]
-    pairs = compared_metrics(compared.metrics)
-    lines += ["", f"| metric | {compared.first} | {compared.second} | difference |"]
-    lines += ["|---|---:|---:|---:|"]
-    for one in pairs:
-        cells = number_text(one.first), number_text(one.second), number_text(one.difference, "+")
-        lines.append(f"| {one.key} | {' | '.join(cells)} |")
+    titles, *rows = (f"| {' | '.join(row)} |" for row in _metric_rows(compared))
+    lines += ["", titles, "|---|---:|---:|---:|", *rows]
     return "\n".join(lines) + "\n"
 
 
@@ -133,18 +131,17 @@ def compared_metrics(metrics: Iterable[MetricPair]) -> list[MetricPair]:
     return [one for one in metrics if not one.key.startswith(_NOT_COMPARED)]
 
 
-def _metric_lines(compared: VersionComparison) -> Iterator[str]:
-    rows = [("metric", compared.first, compared.second, "difference")]
+def _metric_lines(compared: VersionComparison) -> list[str]:
+    titles, *rows = _metric_rows(compared)
+    return [*aligned([titles, *rows]), ""] if rows else []
+
+
+def _metric_rows(compared: VersionComparison) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("metric", compared.first, compared.second, "difference")]
     for one in compared_metrics(compared.metrics):
         difference = number_text(one.difference, "+")
         rows.append((one.key, number_text(one.first), number_text(one.second), difference))
-    if len(rows) == 1:
-        return
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for key, *values in rows:
-        cells = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
-        yield "  ".join([key.ljust(widths[0]), *cells]).rstrip()
-    yield ""
+    return rows
 
 
 def _change_lines(changes: Sequence[WordChange]) -> Iterator[str]:
