@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import PATH, answer, command
+from bpeline.flows.requests import BYTE_BPE, CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
 _MERGES = 10  # shown when nothing is said
 
 
@@ -22,7 +22,7 @@ _MERGES = 10  # shown when nothing is said
     workspace=False,
 )
 @click.argument("files", nargs=-1, required=True, type=PATH)
-@click.option("--algorithm", type=click.Choice(_ALGORITHMS), default="byte-bpe")
+@click.option("--algorithm", type=click.Choice(tuple(CHOICES)), default=BYTE_BPE)
 @click.option("--merges", type=int, default=_MERGES, help="How many at most.")
 @click.option("--pattern", help="The split pattern.  [default: that of the algorithm]")
 @click.option("--tie-break", help="Which of equally frequent pairs goes first.")

@@ -10,13 +10,7 @@ import click
 
 from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
-from bpeline.flows.requests import (
-    BYTE_BPE,
-    ENCODINGS,
-    OPTIONS,
-    TrainingRequest,
-    check_options,
-)
+from bpeline.flows.requests import BYTE_BPE, ENCODINGS, OPTIONS, TrainingRequest, check_options
 from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
 from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
 
@@ -119,7 +113,13 @@ def train(
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
-    _check_languages(joint, separate, bool(paths or demo or show_steps or given["sources"]))
+    others = bool(paths or demo or show_steps or given["sources"])
+    if bool(joint) + bool(separate) + others > 1:
+        raise InvalidOption(
+            "--joint and --separate bring their own files, and more was given",
+            "either PATHS (or --demo, or --show-steps), or --joint, or --separate",
+            "leave all but one of them out",
+        )
     if show_steps:
         _show_steps(paths, parameters, merges, as_json)
         return
@@ -164,15 +164,6 @@ def train(
         answer(as_json, planned.as_dict(), [planned.as_text()])
     else:
         print_summary(run_training(parameters), as_json)
-
-
-def _check_languages(joint: Sequence[str], separate: Sequence[str], others: bool) -> None:
-    if bool(joint) + bool(separate) + others > 1:
-        raise InvalidOption(
-            "--joint and --separate bring their own files, and more was given",
-            "either PATHS (or --demo, or --show-steps), or --joint, or --separate",
-            "leave all but one of them out",
-        )
 
 
 def _show_steps(
@@ -220,8 +211,7 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
         )
     parameters["paths"] = [DEMO]
     parameters.setdefault("name", DEMO_NAME)
-    if parameters.get("vocab_size") is None:
-        parameters["vocab_size"] = DEMO_VOCAB_SIZE
+    parameters.setdefault("vocab_size", DEMO_VOCAB_SIZE)
 
 
 @command("bpeline resume", "bpeline resume --list", "bpeline resume 4f1c09ab77d2")

@@ -24,12 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bpeline.flows.requests.source_spelling import (
-    NamedSource,
-    SourceKind,
-    check_weight,
-    is_file,
-)
+from bpeline.flows.requests.source_spelling import NamedSource, SourceKind, check_weight
 from bpeline.tokenizer_core.errors import InvalidOption
 
 CORPUS = SourceKind(
@@ -47,11 +42,6 @@ def corpus_sources(spellings: Iterable[str]) -> tuple[NamedSource, ...]:
         InvalidOption: not an accepted spelling, or one name with different labels.
     """
     return CORPUS.joined(CORPUS.from_text(spelling) for spelling in spellings)
-
-
-def is_corpus_file(paths: Sequence[str]) -> bool:
-    """Whether the paths are one corpus file."""
-    return len(paths) == 1 and is_file(paths[0])
 
 
 def read_corpus_file(path: Path) -> tuple[list[str], float | None]:

@@ -15,24 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from bpeline.flows.engines import check_engine
-from bpeline.flows.requests.algorithm_options import (
-    BYTE_BPE,
-    check_options,
-    choices_of,
-    refuse,
-)
+from bpeline.flows.requests.algorithm_options import BYTE_BPE, check_options, choices_of, refuse
 from bpeline.flows.requests.baselines import normalized
 from bpeline.flows.requests.corpus_files import (
     CORPUS,
     check_temperature,
     corpus_sources,
-    is_corpus_file,
     read_corpus_file,
 )
 from bpeline.flows.requests.demo import DEMO
 from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
 from bpeline.flows.requests.request import Request
-from bpeline.flows.requests.source_spelling import NamedSource
+from bpeline.flows.requests.source_spelling import NamedSource, is_file
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.urls import absolute_name
 
@@ -154,16 +148,19 @@ class TrainingRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """What was left open, with absolute paths: a run can be continued from any directory."""
+        from bpeline.tokenizer_core.algorithms import ALGORITHMS
+        from bpeline.tokenizer_core.model import validate_special_tokens
+
         given = dict(asked)
         paths, sources = given.get("paths") or [], list(given.get("sources") or ())
-        if is_corpus_file(paths):
+        if len(paths) == 1 and is_file(paths[0]):
             listed, temperature = read_corpus_file(Path(paths[0]))
             paths, sources = [], listed + sources
             given.setdefault("temperature", temperature)
         algorithm = given.get("algorithm", BYTE_BPE)
         choices = choices_of(algorithm)
         usual = {
-            "pattern": _default_pattern(algorithm),
+            "pattern": ALGORITHMS[algorithm].default_pattern,
             "tie_break": choices.tie_breaks[0],
             "min_count": choices.min_count,
             "temperature": 1.0,
@@ -178,7 +175,7 @@ class TrainingRequest(Request):
             "paths": tuple(path if path == DEMO else absolute_name(path) for path in paths),
             "sources": tuple(map(CORPUS.absolute, sources)),
             "required_tokens": _listed(given.get("required_tokens", ())),
-            "special_tokens": _special_tokens(given.get("special_tokens", ())),
+            "special_tokens": validate_special_tokens(given.get("special_tokens", ())),
             "evaluation": evaluation,
             "baselines": normalized(given.get("baselines") or ()),
             "rules": os.path.abspath(rules) if rules else None,
@@ -279,15 +276,13 @@ class TrainingRequest(Request):
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
         config = self.model_dump(mode="json")
-        for name, usual in (
-            ("extends", ""),
-            ("sources", []),
-            ("temperature", 1.0),
-            ("engine", "local"),
-        ):
-            if config[name] == usual:  # runs of before these were there asked for the same
-                del config[name]
-        return config
+        # Runs of before these were there asked for the same.
+        usual = {"extends": "", "sources": [], "temperature": 1.0, "engine": "local"}
+        return {
+            name: value
+            for name, value in config.items()
+            if name not in usual or value != usual[name]
+        }
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same, whatever workers and memory do it."""
@@ -381,19 +376,6 @@ class TrainingRequest(Request):
     def merges_shown(self) -> int | None:
         """What learning shows its progress against; None where it has no merges to count."""
         return self.merges if self.over_bytes else None
-
-
-def _default_pattern(algorithm: str) -> str:
-    from bpeline.tokenizer_core.algorithms import ALGORITHMS
-
-    pattern: str = ALGORITHMS[algorithm].default_pattern
-    return pattern
-
-
-def _special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    from bpeline.tokenizer_core.model import validate_special_tokens
-
-    return validate_special_tokens(tokens)
 
 
 def _listed(tokens: Sequence[str]) -> tuple[str, ...]:
