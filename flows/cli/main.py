@@ -44,11 +44,10 @@ COMMANDS = {
     "prune": ("prune",),
     "repair": ("repair",),
     "report": ("report",),
-    "server": ("server", "deploy"),
+    "server": ("server", "deploy", "ui"),
     "steps": ("steps",),
     "sweep": ("sweep",),
     "train": ("train", "resume"),
-    "ui": ("ui",),
     "verify": ("verify",),
     "versions": ("versions", "show"),
 }

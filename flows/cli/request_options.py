@@ -17,13 +17,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def options_of(
-    request: type[Request], spelt: Mapping[str, str | Mapping[str, Any]], *, but: tuple[str, ...]
+    request: type[Request], spelt: Mapping[str, Mapping[str, Any]], *, but: tuple[str, ...]
 ) -> Callable[[Command], Command]:
     """An option for each field of a request; a value that nobody gives is None, or an empty tuple.
 
     Args:
         request: whose fields.
-        spelt: field → its option, where that is not the field's name, or arguments of
+        spelt: field → ``option``, where that is not the field's name, and arguments of
             `click.option` that differ.
         but: fields that are no options.
     """
@@ -31,8 +31,7 @@ def options_of(
 
     def add(command: Command) -> Command:
         for name in reversed(names):
-            given = spelt.get(name, {})
-            given = {"option": given} if isinstance(given, str) else dict(given)
+            given = dict(spelt.get(name, {}))
             option = given.pop("option", "--" + name.replace("_", "-"))
             described = _described(request.model_fields[name])
             command = click.option(option, name, **described | given)(command)

@@ -1,4 +1,4 @@
-"""``bpeline server`` and ``bpeline deploy``."""
+"""``bpeline server``, ``bpeline deploy`` and ``bpeline ui``."""
 
 from __future__ import annotations
 
@@ -35,3 +35,12 @@ def deploy(as_json: bool) -> None:
 
     names = local_server.deploy()
     answer(as_json, {"deployed": names}, [f"deployed: {', '.join(names)}"])
+
+
+@command("bpeline ui", "bpeline ui --port 5010 --workspace /srv/bpeline", prints_json=False)
+@click.option("--port", type=_PORT, default=5000)
+def ui(port: int) -> None:
+    """Open the workspace's MLflow UI on this machine; Ctrl-C stops it."""
+    from bpeline.flows.serving import serve_ui
+
+    serve_ui(port, say=click.echo)

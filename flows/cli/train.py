@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @options_of(
     TrainingRequest,
     {
-        "special_tokens": "--special-token",
-        "required_tokens": "--required-token",
+        "special_tokens": {"option": "--special-token"},
+        "required_tokens": {"option": "--required-token"},
         "tie_break": {"type": str},  # what there is, the algorithm says
         "sources": {"option": "--source", "metavar": "NAME=FILES"},
         "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},

@@ -35,26 +35,6 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A series in its place: its colour, its corners, those that are marked."""
-
-    colour: int
-    points: Sequence[Point]
-    dots: Sequence[Point]
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A bar in its place; ``said`` is shown when somebody points at it."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    said: str
-
-
-@dataclass(frozen=True, slots=True)
 class Chart:
     """Everything that is drawn, in the units of the drawing.
 
@@ -62,7 +42,8 @@ class Chart:
         title, x_title, y_title: what it shows.
         levels: y and name of each line across.
         names: x and name of what is below.
-        lines, bars: the data.
+        lines: colour and corners of each series, and whether these are marked.
+        bars: x, y, width and height of each, and what is shown when somebody points at it.
         legend: x, colour and name of each series, where there are several.
     """
 
@@ -71,8 +52,8 @@ class Chart:
     y_title: str
     levels: Sequence[tuple[float, str]]
     names: Sequence[tuple[float, str]]
-    lines: Sequence[Line] = ()
-    bars: Sequence[Bar] = ()
+    lines: Sequence[tuple[int, Sequence[Point], bool]] = ()
+    bars: Sequence[tuple[float, float, float, float, str]] = ()
     legend: Sequence[tuple[float, int, str]] = ()
 
     width, height = 480, 270
@@ -89,10 +70,10 @@ def line_chart(
     y_ticks = _log_ticks(ys) if y_log else _ticks(ys)
     x_of = _scale([*xs, *x_ticks], Chart.left, Chart.right, math.log)
     y_of = _scale([*ys, *y_ticks], Chart.bottom, Chart.top, math.log if y_log else float)
-    lines = []
-    for place, one in enumerate(series):
-        at = [(x_of(x), y_of(y)) for x, y in one.points]
-        lines.append(Line(place % _COLOURS, at, at if one.dots else ()))
+    lines = [
+        (place % _COLOURS, [(x_of(x), y_of(y)) for x, y in one.points], one.dots)
+        for place, one in enumerate(series)
+    ]
     levels = [(y_of(tick), short_number(tick)) for tick in y_ticks]
     names = [(x_of(tick), short_number(tick)) for tick in x_ticks]
     legend = _legend([one.name for one in series])
@@ -109,7 +90,7 @@ def bar_chart(title: str, x_title: str, y_title: str, bars: Sequence[tuple[str, 
     for place, (name, value) in enumerate(bars):
         x, y = Chart.left + place * step, y_of(value)
         said = f"{name}: {value:,.6g}"
-        drawn.append(Bar(x + step * 0.1, y, step * 0.8, Chart.bottom - y, said))
+        drawn.append((x + step * 0.1, y, step * 0.8, Chart.bottom - y, said))
         if place % every == 0:
             names.append((x + step / 2, name))
     levels = [(y_of(tick), short_number(tick)) for tick in y_ticks]

@@ -58,11 +58,6 @@ class ReportContents:
     comparison_remark: str = ""
 
     @property
-    def name(self) -> str:
-        """The tokenizer's name."""
-        return self.title.partition("/")[0]
-
-    @property
     def reference(self) -> str:
         """What to type to mean the version."""
         return self.title if "/" in self.title else f"{self.title}@candidate"
@@ -102,9 +97,9 @@ def training_curve(tokenizer: Tokenizer, use: TokenUse) -> list[tuple[int, float
     return [(int(size), use.bytes / int(tokens_left[size - without])) for size in sizes]
 
 
-def saved_by_last(use: TokenUse, share: float = 0.1) -> float:
+def saved_by_last(use: TokenUse) -> float:
     """The share of tokens that the last tenth of the merges saves."""
-    last = int(len(use.gains) * share)
+    last = int(len(use.gains) * 0.1)
     tokens = int(use.left.sum())
     saved = int(use.gains[len(use.gains) - last :].sum())
     return saved / (tokens + saved) if tokens else 0.0

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,20 +24,17 @@ _MOST_BYTES_OF_ONE = 9  # 63 bits
 _LEVEL = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """What a page carries: ``about`` is JSON values, ``content`` the sections in base64."""
-
-    about: dict[str, Any]
-    content: str
-
-
-def packed_tokenizer(tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]]) -> Packed:
+def packed_tokenizer(
+    tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]]
+) -> dict[str, Any]:
     """Everything `report.js` needs to encode text and to show the vocab.
 
     Args:
         tokenizer: of any algorithm; only byte-level BPE is encoded with.
         by_id: numbers from 0 for every id, int64 ``[largest id + 1]``; sent under their names.
+
+    Returns:
+        ``about``, JSON values, and ``content``, the sections in base64.
     """
     over_bytes = tokenizer.algorithm == BYTE_BPE
     ids = np.array(sorted(tokenizer.vocab), np.int64)
@@ -78,13 +74,9 @@ def packed_tokenizer(tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]
             "end": int(automaton.end),
         }
     about["sections"] = {name: len(values) for name, values in sections.items()}
-    return Packed(about, _text_of(list(sections.values())))
-
-
-def _text_of(sections: Sequence[NDArray[np.int64]]) -> str:
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    content = deflate.compress(b"".join(map(leb128, sections))) + deflate.flush()
-    return base64.b64encode(content).decode()
+    content = deflate.compress(b"".join(map(leb128, sections.values()))) + deflate.flush()
+    return {"about": about, "content": base64.b64encode(content).decode()}
 
 
 def leb128(values: NDArray[np.int64]) -> bytes:

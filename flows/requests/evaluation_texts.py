@@ -48,17 +48,13 @@ def evaluation_sources(spellings: Iterable[str]) -> EvaluationSources:
     parallel = False
     for spelling in spellings:
         if is_file(spelling):
-            listed, says_parallel = _from_file(Path(spelling))
+            listed, others = EVALUATION.from_file(Path(spelling), {"parallel"})
+            said = others.get("parallel", False)
+            if not isinstance(said, bool):
+                refused = f"parallel is {said!r}, not true or false"
+                raise EVALUATION.unusable(Path(spelling), refused)
             sources += listed
-            parallel |= says_parallel
+            parallel |= said
         else:
             sources.append(EVALUATION.from_text(spelling))
     return EvaluationSources(EVALUATION.joined(sources), parallel)
-
-
-def _from_file(path: Path) -> tuple[list[NamedSource], bool]:
-    listed, others = EVALUATION.from_file(path, {"parallel"})
-    parallel = others.get("parallel", False)
-    if not isinstance(parallel, bool):
-        raise EVALUATION.unusable(path, f"parallel is {parallel!r}, not true or false")
-    return listed, parallel
