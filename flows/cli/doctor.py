@@ -19,8 +19,7 @@ COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
     is_flag=True,
     help="First compile all native code that is not compiled yet, so that no later command has to.",
 )
-@click.pass_context
-def doctor(context: click.Context, compile_first: bool, as_json: bool) -> None:
+def doctor(compile_first: bool, as_json: bool) -> None:
     """Look for what could go wrong: versions, kernels, workspace, servers, disk.
 
     Exit code 1 if something is broken.
@@ -38,4 +37,4 @@ def doctor(context: click.Context, compile_first: bool, as_json: bool) -> None:
     if as_json:
         echo_json([asdict(finding) for finding in findings])
     if any(finding.state == "broken" for finding in findings):
-        context.exit(1)
+        raise SystemExit(1)

@@ -7,7 +7,7 @@ line, plans and stored configurations follow from them. Knows no file and no flo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +28,7 @@ from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sourc
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.urls import absolute_name
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ LARGEST_VOCAB = 1 << 24
 LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
 Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe"]
+usable_cores = available_processors
 OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
@@ -168,13 +170,13 @@ class TrainingRequest(Request):
         }
         evaluation = tuple(map(EVALUATION.absolute, given.get("evaluation") or ()))
         evaluation_sources(evaluation)  # refuses what cannot be read
-        rules = given.get("rules")
+        rules, required = given.get("rules"), given.get("required_tokens", ())
         return {
             **usual,
             **given,
             "paths": tuple(path if path == DEMO else absolute_name(path) for path in paths),
             "sources": tuple(map(CORPUS.absolute, sources)),
-            "required_tokens": _listed(given.get("required_tokens", ())),
+            "required_tokens": (required,) if isinstance(required, str) else tuple(required),
             "special_tokens": validate_special_tokens(given.get("special_tokens", ())),
             "evaluation": evaluation,
             "baselines": normalized(given.get("baselines") or ()),
@@ -376,19 +378,6 @@ class TrainingRequest(Request):
     def merges_shown(self) -> int | None:
         """What learning shows its progress against; None where it has no merges to count."""
         return self.merges if self.over_bytes else None
-
-
-def _listed(tokens: Sequence[str]) -> tuple[str, ...]:
-    """A list of tokens; one string is one token."""
-    return (tokens,) if isinstance(tokens, str) else tuple(tokens)
-
-
-def usable_cores() -> int:
-    """Processors this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def _reads_like_bytes(token: str) -> bool:
