@@ -27,7 +27,8 @@ def doctor(compile_first: bool, as_json: bool) -> None:
     from bpeline.flows.diagnosis import compile_kernels, examine
 
     findings = []
-    for finding in chain(compile_kernels() if compile_first else (), examine()):
+    looks = (compile_kernels, examine) if compile_first else (examine,)
+    for finding in chain.from_iterable(look() for look in looks):  # examined once all is compiled
         findings.append(finding)
         if not as_json:
             click.secho(f"{finding.state:<7}", fg=COLOURS[finding.state], nl=False)
