@@ -25,6 +25,6 @@ if TYPE_CHECKING:
     from .word_decoder import WordStream as WordStream
     from .word_encoder import PlacedIds as PlacedIds
     from .word_encoder import WordEncoder as WordEncoder
-    from .word_truncation import longest_prefix_of_words as longest_prefix_of_words
+    from .word_encoder import longest_prefix_of_words as longest_prefix_of_words
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.kinds import (
-    Algorithm,
-    ByteBpe,
     CharacterBpe,
     FrequencyBpe,
     GreedyLongest,
+    OfWords,
     WordPiece,
 )
 from bpeline.tokenizer_core.algorithms.sentence_marks import SentenceMarks
@@ -30,6 +29,7 @@ from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.model import check_tokens, merge_ids, shown
 from bpeline.tokenizer_core.splitting import SplitPattern
 
+_MARKS = "unknown", "line_begin", "line_end"
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 
 
@@ -52,7 +52,7 @@ class Assembled:
 
 
 def assembled(
-    algorithm: Algorithm,
+    algorithm: OfWords,
     vocab: Mapping[int, bytes],
     merges: Sequence[tuple[bytes, bytes]],
     special_tokens: Mapping[str, int] | Sequence[str],
@@ -66,7 +66,11 @@ def assembled(
         InvalidOption: sentences are to be found by a library that is not installed.
     """
     ids, specials = check_tokens(vocab, special_tokens)
-    marks = {name: _id_of_mark(algorithm, name, ids, specials) for name in _marks_of(algorithm)}
+    marks = {
+        name: _id_of_mark(algorithm, name, ids, specials)
+        for name in _MARKS
+        if hasattr(algorithm, name)
+    }
     spelled = _spelled({token: id_ for token, id_ in ids.items() if id_ not in marks.values()})
     if merges and not isinstance(algorithm, CharacterBpe):
         raise InvalidTokenizer(
@@ -74,12 +78,12 @@ def assembled(
             "merges belong to byte-bpe and char-bpe",
             "leave the merges out: merges=[]",
         )
+    merged = [_spelled_merge(rank, merge) for rank, merge in enumerate(merges)]
+    merged_ids = merge_ids(ids, merges)
     words: WordAlgorithm
     match algorithm:
         case CharacterBpe():
-            by_text = [(left.decode(), right.decode()) for left, right in _decodable(merges)]
-            found = merge_ids(ids, merges)
-            words = by_rank(algorithm, spelled, by_text, marks["unknown"])
+            words = by_rank(algorithm, spelled, merged, marks["unknown"])
         case FrequencyBpe():
             _check_frequencies(algorithm, spelled)
             words = by_frequency(algorithm, spelled, marks["unknown"])
@@ -87,36 +91,26 @@ def assembled(
             words = LongestFromTheLeft(algorithm, spelled, marks["unknown"])
         case GreedyLongest():
             words = LongestAnywhere(algorithm, spelled, marks["unknown"])
-        case ByteBpe():
-            raise AssertionError("byte-level BPE is not made of words' characters")
-    if not isinstance(algorithm, CharacterBpe):
-        found = merge_ids(ids, [])
     gap = b" " if pattern.drops_gaps else b""  # else words hold the spaces between them
     whole = frozenset([*specials.values(), *marks.values()])
     return Assembled(
         specials,
         ids,
-        found,
+        merged_ids,
         WordEncoder(words, pattern, _sentence_marks(algorithm, marks)),
         WordDecoder(shown_tokens(algorithm, vocab, whole, gap), spaced=pattern.drops_gaps),
     )
 
 
-def _sentence_marks(algorithm: Algorithm, marks: dict[str, int]) -> SentenceMarks | None:
+def _sentence_marks(algorithm: OfWords, marks: dict[str, int]) -> SentenceMarks | None:
     if not isinstance(algorithm, FrequencyBpe) or algorithm.sentences == "none":
         return None
     refuse_missing_library(algorithm.sentences)
     return SentenceMarks(algorithm.sentences, marks["line_begin"], marks["line_end"])
 
 
-def _marks_of(algorithm: Algorithm) -> tuple[str, ...]:
-    if isinstance(algorithm, FrequencyBpe):
-        return "unknown", "line_begin", "line_end"
-    return ("unknown",)
-
-
 def _id_of_mark(
-    algorithm: Algorithm, name: str, ids: Mapping[bytes, int], specials: Mapping[str, int]
+    algorithm: OfWords, name: str, ids: Mapping[bytes, int], specials: Mapping[str, int]
 ) -> int:
     mark = getattr(algorithm, name)
     id_ = specials.get(mark, ids.get(mark.encode()))
@@ -140,18 +134,16 @@ def _spelled(ids: Mapping[bytes, int]) -> dict[str, int]:
         ) from None
 
 
-def _decodable(merges: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
-    for rank, (left, right) in enumerate(merges):
-        for part in (left, right):
-            try:
-                part.decode()
-            except UnicodeDecodeError:
-                raise InvalidTokenizer(
-                    f"merge {rank} joins {shown(part)}, which is not UTF-8",
-                    "tokens of this algorithm are made of characters",
-                    _RETRAIN,
-                ) from None
-    return merges
+def _spelled_merge(rank: int, merge: tuple[bytes, bytes]) -> tuple[str, str]:
+    left, right = merge
+    try:
+        return left.decode(), right.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidTokenizer(
+            f"merge {rank} joins {shown(error.object)}, which is not UTF-8",
+            "tokens of this algorithm are made of characters",
+            _RETRAIN,
+        ) from None
 
 
 def _check_frequencies(algorithm: FrequencyBpe, ids: Mapping[str, int]) -> None:

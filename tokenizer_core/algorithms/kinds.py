@@ -111,7 +111,8 @@ class FrequencyBpe:
     frequencies: tuple[tuple[str, int], ...] = ()
 
 
-Algorithm = ByteBpe | CharacterBpe | GreedyLongest | WordPiece | FrequencyBpe
+OfWords = CharacterBpe | GreedyLongest | WordPiece | FrequencyBpe
+Algorithm = ByteBpe | OfWords
 BYTE_BPE = ByteBpe()
 ALGORITHMS: dict[str, type[Any]] = {
     kind.name: kind for kind in (ByteBpe, CharacterBpe, GreedyLongest, WordPiece, FrequencyBpe)

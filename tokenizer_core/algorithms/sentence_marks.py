@@ -41,7 +41,7 @@ class MarkedSpans:
         return MarkedSpans(self.spans, before, behind, self.lasts)
 
 
-def unmarked(spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
+def unmarked(text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
     """Spans as they are."""
     nothing = np.full(len(spans), -1, np.int64)
     return MarkedSpans(spans, nothing, np.ascontiguousarray(behind), np.arange(len(spans)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -111,18 +113,12 @@ class SubwordText:
         if not dropout:
             return self._printed(whole, words, self._cut(spelled, self._merged.pieces_of))
         state = np.array(random.Random(seed).getstate()[1], np.uint32)
-
-        def pieces_at_random(
-            part: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
-        ) -> Pieces:
-            return self._merged.pieces_at_random(part, places, lengths, dropout, state)
-
-        occurrences = NumberedWords(
-            np.arange(len(words.numbers), dtype=np.uint32),
-            words.begins,
-            words.ends,
-            words.begins,
-            words.lengths[words.numbers],
+        pieces_at_random = partial(self._merged.pieces_at_random, dropout=dropout, state=state)
+        occurrences = replace(
+            words,
+            numbers=np.arange(len(words.numbers), dtype=np.uint32),
+            places=words.begins,
+            lengths=words.lengths[words.numbers],
         )
         each = [spelled[number] for number in words.numbers.tolist()]
         return self._printed(whole, occurrences, self._cut(each, pieces_at_random))
@@ -185,18 +181,14 @@ class SubwordText:
         if self._vocabulary is None:
             return cuts
         return [
-            cut if len(word) == 1 else [*self._within(cut[:-1]), *self._known(cut[-1], True)]
+            cut if len(word) == 1 else list(self._known(cut))
             for word, cut in zip(words, cuts, strict=True)
         ]
 
-    def _within(self, pieces: Cut) -> Iterator[str]:
-        for piece in pieces:
-            yield from self._known(piece, False)
-
-    def _known(self, piece: str, ends_word: bool) -> Iterator[str]:
-        """A subword, or what remains of it when merges are undone until all is known."""
+    def _known(self, cut: Cut) -> Iterator[str]:
+        """Subwords, or what remains of them when merges are undone until all is known."""
         assert self._vocabulary is not None
-        stack = [(piece, ends_word)]
+        stack = [(cut[-1], True), *((piece, False) for piece in reversed(cut[:-1]))]
         while stack:
             piece, last = stack.pop()
             parts = self._parts.get(piece + self._end if last else piece)

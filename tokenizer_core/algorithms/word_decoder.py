@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.kinds import Algorithm, ByteBpe, FrequencyBpe, WordPiece
+from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe, OfWords, WordPiece
 from bpeline.tokenizer_core.encoding import Decoder, DecodeStream, OnInvalid, check_errors
 
 _LINE_BREAKS = re.compile(rb" ?\n+")
@@ -81,7 +81,7 @@ def _one_gap(content: bytes) -> bytes:
 
 
 def shown_tokens(
-    algorithm: Algorithm, vocab: Mapping[int, bytes], whole: frozenset[int], gap: bytes
+    algorithm: OfWords, vocab: Mapping[int, bytes], whole: frozenset[int], gap: bytes
 ) -> dict[int, bytes]:
     """What each token looks like in text.
 
@@ -97,8 +97,6 @@ def shown_tokens(
             else token[len(mark) :]
             for id_, token in vocab.items()
         }
-    if isinstance(algorithm, ByteBpe):
-        return dict(vocab)
     end = algorithm.end_of_word.encode()
     shown = {
         id_: token[: -len(end)] + gap if token.endswith(end) and id_ not in whole else token

@@ -6,7 +6,7 @@ calls, so any number of threads may encode at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.algorithms.sentence_marks import MarkedSpans, SentenceMarks, unmarked
 from bpeline.tokenizer_core.counting import FULL, empty_entries
 from bpeline.tokenizer_core.encoding import Encoder
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.number_words import (
     POSITION,
     PRE_TOKENS,
@@ -102,19 +103,9 @@ def number_marked(
     state = np.zeros(STATE, np.int64)
     state[POSITION] = -1
     spans = np.ascontiguousarray(spans, np.int64)
+    marked = text.data, starts, dropped, spans
     while not number_words(
-        text.data,
-        starts,
-        dropped,
-        spans,
-        table,
-        int(FULL * (1 << bits)),
-        state,
-        numbers,
-        begins,
-        places,
-        lengths,
-        ends,
+        *marked, table, int(FULL * (1 << bits)), state, numbers, begins, places, lengths, ends
     ):
         bits += 1
         smaller, table = table, empty_entries(bits)
@@ -160,23 +151,12 @@ class WordEncoder(Encoder):
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        marked = self._marked(text, spans, behind)
-        words = numbered_words(text, marked.spans, self.pattern)
-        marked = marked.where(words.ends)
-        pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
+        marked, words, pieces = self._encoded(text, spans, behind)
         copied = int(np.diff(pieces.edges)[words.numbers].sum())
         ids = np.empty(copied + 2 * len(marked.spans), np.uint32)
         ends = np.empty(len(marked.spans), np.int64)
-        copy_pieces(
-            words.numbers,
-            words.ends,
-            marked.before,
-            marked.behind,
-            pieces.ids,
-            pieces.edges,
-            ids,
-            ends,
-        )
+        around = marked.before, marked.behind
+        copy_pieces(words.numbers, words.ends, *around, pieces.ids, pieces.edges, ids, ends)
         return ids[: ends[-1] if len(ends) else 0], ends[marked.lasts]
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -188,10 +168,7 @@ class WordEncoder(Encoder):
 
     def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
         """The ids of `encode`, and where they stand; an id behind a span up to the next span."""
-        marked = self._marked(text, spans, behind)
-        words = numbered_words(text, marked.spans, self.pattern)
-        marked = marked.where(words.ends)
-        pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
+        marked, words, pieces = self._encoded(text, spans, behind)
         firsts = np.zeros(len(pieces.ends), np.int64)
         firsts[1:] = pieces.ends[:-1]
         firsts[pieces.edges[:-1]] = 0
@@ -224,15 +201,41 @@ class WordEncoder(Encoder):
             np.insert(closes, at[put], np.ones(len(marks), np.bool_)),
         )
 
-    def _marked(
+    def _encoded(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
-    ) -> MarkedSpans:
-        if self.sentences is None:
-            return unmarked(spans, behind)
-        return self.sentences.mark(text, spans, behind)
+    ) -> tuple[MarkedSpans, NumberedWords, Pieces]:
+        """Spans or sentences with what stands around them, their words, and the pieces of these."""
+        mark = unmarked if self.sentences is None else self.sentences.mark
+        marked = mark(text, spans, behind)
+        words = numbered_words(text, marked.spans, self.pattern)
+        pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
+        return marked.where(words.ends), words, pieces
 
 
-def room_for(lengths: NDArray[np.int64]) -> tuple[NDArray[np.uint32], ...]:
-    """Two uint32 arrays in which the pieces of words of these bytes find room."""
-    room = int(lengths.sum()) + len(lengths)
-    return np.empty(room, np.uint32), np.empty(room, np.uint32)
+def longest_prefix_of_words(
+    content: bytes, max_tokens: int, placed: PlacedIds, count: Callable[[bytes], int]
+) -> str:
+    """The longest prefix of at most ``max_tokens`` tokens that ends with a word.
+
+    Words are independent, so the tokens up to the end of a word are those of the text up to
+    there; only marks around sentences may come to more, so the prefix is counted again.
+
+    Args:
+        content: UTF-8.
+        placed: its tokens.
+        count: counts the tokens of a prefix.
+
+    Raises:
+        InvalidOption: ``max_tokens`` is negative.
+    """
+    if max_tokens < 0:
+        raise InvalidOption(
+            f"a text was to be cut to {max_tokens} tokens", "0 or more", "max_tokens=512"
+        )
+    if len(placed.ids) <= max_tokens:
+        return content.decode()
+    ends = placed.places[:max_tokens, 1][placed.closes[:max_tokens]]
+    for end in np.unique(ends)[::-1].tolist():
+        if count(content[:end]) <= max_tokens:
+            return content[:end].decode()
+    return ""

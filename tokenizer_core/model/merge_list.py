@@ -12,6 +12,7 @@ from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words, find_wh
 from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[bytes, bytes]
+MergeIds = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class MergeList(Sequence[Merge]):
@@ -59,9 +60,7 @@ class MergeList(Sequence[Merge]):
         return zip(map(token, left), map(token, right), strict=True)
 
 
-def find_merges(
-    vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def find_merges(vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.int64]) -> MergeIds:
     """Look up merges that are spelled out: ids of left parts, right parts and results.
 
     Args:

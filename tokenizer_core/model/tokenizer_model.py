@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.algorithms import (
     BYTE_BPE,
     Algorithm,
+    ByteBpe,
     WordDecoder,
     WordEncoder,
     WordStream,
@@ -33,7 +34,7 @@ from bpeline.tokenizer_core.encoding import (
     utf8_of,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
-from bpeline.tokenizer_core.model.merge_list import MergeList
+from bpeline.tokenizer_core.model.merge_list import MergeIds, MergeList
 from bpeline.tokenizer_core.model.reachability import tokens_not_made_by_merges
 from bpeline.tokenizer_core.model.vocab_rules import check_vocab, shown
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -62,54 +63,33 @@ class TokenizerModel:
         self._byte_pairs: BytePairEncoder | None = None
         #: The engine underneath, for those who have spans of bytes rather than strings.
         self.encoder: Encoder
-        self._vocab: dict[int, bytes]
         self._merges: Sequence[tuple[bytes, bytes]]
-        if algorithm == BYTE_BPE:
-            self._take_byte_pairs(vocab, merges, special_tokens)
-        else:
-            self._take_words(vocab, merges, special_tokens)
-        self._special_ids = frozenset(self._special_tokens.values())
-
-    def _take_byte_pairs(
-        self,
-        vocab: Mapping[int, bytes],
-        merges: Sequence[tuple[bytes, bytes]],
-        special_tokens: Mapping[str, int] | Sequence[str],
-    ) -> None:
-        checked = check_vocab(vocab, merges, special_tokens)
-        self._special_tokens = checked.special_tokens
-        self._ids = checked.ids
-        self._merge_ids = (checked.left, checked.right, checked.results)
-        self._vocab = dict(vocab)
-        self._merges = MergeList(self._vocab, *self._merge_ids)
-        self._decoder: Decoder = Decoder(self._vocab)
-        encoder = BytePairEncoder(
-            checked.byte_ids, *self._merge_ids, self._pattern, cache_words=self._cache_words
-        )
-        if self._ignore_merges:
-            encoder.take_whole(dict(tokens_not_made_by_merges(encoder, self._ids)))
-        self.encoder = self._byte_pairs = encoder
-
-    def _take_words(
-        self,
-        vocab: Mapping[int, bytes],
-        merges: Sequence[tuple[bytes, bytes]],
-        special_tokens: Mapping[str, int] | Sequence[str],
-    ) -> None:
-        if self._ignore_merges:
+        if isinstance(algorithm, ByteBpe):
+            checked = check_vocab(vocab, merges, special_tokens)
+            self._special_tokens, self._ids = checked.special_tokens, checked.ids
+            self._vocab, self._merge_ids = dict(vocab), checked.merge_ids
+            self._merges = MergeList(self._vocab, *self._merge_ids)
+            self._decoder: Decoder = Decoder(self._vocab)
+            encoder = BytePairEncoder(
+                checked.byte_ids, *self._merge_ids, self._pattern, cache_words=cache_words
+            )
+            if ignore_merges:
+                encoder.take_whole(dict(tokens_not_made_by_merges(encoder, self._ids)))
+            self.encoder = self._byte_pairs = encoder
+        elif ignore_merges:
             raise InvalidOption(
-                f"ignore_merges was asked for with {self._algorithm.name}",
+                f"ignore_merges was asked for with {algorithm.name}",
                 "it is a flag of byte-level BPE",
                 "leave it out",
             )
-        words = assembled(self._algorithm, vocab, merges, special_tokens, self._pattern)
-        self._special_tokens = words.special_tokens
-        self._ids = words.ids
-        self._vocab = dict(vocab)
-        self._merges = list(map(tuple, merges))  # type: ignore[arg-type]
-        self._merge_ids = words.merge_ids
-        self._decoder = words.decoder
-        self.encoder = self.words = words.encoder
+        else:
+            words = assembled(algorithm, vocab, merges, special_tokens, self._pattern)
+            self._special_tokens, self._ids = words.special_tokens, words.ids
+            self._vocab, self._merge_ids = dict(vocab), words.merge_ids
+            self._merges = list(map(tuple, merges))  # type: ignore[arg-type]
+            self._decoder = words.decoder
+            self.encoder = self.words = words.encoder
+        self._special_ids = frozenset(self._special_tokens.values())
 
     @property
     def byte_pairs(self) -> BytePairEncoder:
@@ -142,7 +122,7 @@ class TokenizerModel:
         return list(self._merges)
 
     @property
-    def merge_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def merge_ids(self) -> MergeIds:
         """Ids of the left and right part and of the result of each merge, by rank; copies."""
         left, right, results = (part.astype(np.int64) for part in self._merge_ids)
         return left, right, results

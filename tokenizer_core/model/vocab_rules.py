@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.model.merge_list import MergeList
+from bpeline.tokenizer_core.model.merge_list import MergeIds, MergeList
 from bpeline.tokenizer_core.model.special_tokens import validate_special_tokens
 
 MAX_ID = (1 << 24) - 1
@@ -32,15 +32,13 @@ class CheckedVocab:
         special_tokens: token → id.
         ids: token bytes → id, special tokens left out.
         byte_ids: int64 ``[256]``: the id of each byte.
-        left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
+        merge_ids: int64 ``[n_merges]`` three times: ids of left and right parts and of results.
     """
 
     special_tokens: dict[str, int]
     ids: dict[bytes, int]
     byte_ids: NDArray[np.int64]
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    results: NDArray[np.int64]
+    merge_ids: MergeIds
 
 
 def check_vocab(
@@ -59,13 +57,13 @@ def check_vocab(
     ids, specials = check_tokens(vocab, special_tokens)
     byte_ids = _byte_ids(ids)
     if isinstance(merges, MergeList) and merges.vocab is vocab:
-        left, right, results = merges.left, merges.right, merges.results
-        if np.isin((left, right, results), list(specials.values())).any():
+        numbers = merges.left, merges.right, merges.results
+        if np.isin(numbers, list(specials.values())).any():
             _refuse_merge(ids, merges)
     else:
-        left, right, results = merge_ids(ids, merges)
-    _check_order(left, right, results, byte_ids, merges)
-    return CheckedVocab(specials, ids, byte_ids, left, right, results)
+        numbers = merge_ids(ids, merges)
+    _check_order(numbers, byte_ids, merges)
+    return CheckedVocab(specials, ids, byte_ids, numbers)
 
 
 def check_tokens(
@@ -170,9 +168,7 @@ def _byte_ids(ids: Mapping[bytes, int]) -> NDArray[np.int64]:
     return np.array([ids[bytes([byte])] for byte in range(256)], np.int64)
 
 
-def merge_ids(
-    ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def merge_ids(ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]) -> MergeIds:
     """Ids of parts and results, looked up by bytes: no token longer than two others is built.
 
     Nothing here makes an object per merge that the garbage collector would follow: in a process
@@ -217,15 +213,12 @@ def _refuse_merge(ids: Mapping[bytes, int], merges: Any) -> NoReturn:
 
 
 def _check_order(
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    results: NDArray[np.int64],
-    byte_ids: NDArray[np.int64],
-    merges: Sequence[tuple[bytes, bytes]],
+    numbers: MergeIds, byte_ids: NDArray[np.int64], merges: Sequence[tuple[bytes, bytes]]
 ) -> None:
     """Every merge joins tokens that are bytes or results of earlier merges, and comes once."""
+    left, right, results = numbers
     ranks = np.arange(len(results))
-    highest = max(int(part.max(initial=0)) for part in (left, right, results, byte_ids))
+    highest = max(int(part.max(initial=0)) for part in (*numbers, byte_ids))
     made_at = np.full(highest + 1, len(results), np.int64)
     made_at[results[::-1]] = ranks[::-1]  # the earliest merge of a result is written last
     made_at[byte_ids] = -1
