@@ -102,18 +102,20 @@ def plan_pruning(
         DroppedToken(ids[token], token, int(occurrences[ids[token]]), reason)
         for token, reason in going.items()
     )
-    left = _without(tokenizer, going)
-    new_ids = {token: id_ for id_, token in left.vocab.items()}
-    old_ids = np.empty(len(new_ids), np.int64)
-    for id_, token in tokenizer.vocab.items():
-        if token in new_ids:
-            old_ids[new_ids[token]] = id_
+    kept = [id_ for id_, token in sorted(tokenizer.vocab.items()) if token not in going]
+    left = Tokenizer(
+        dict(enumerate(map(tokenizer.vocab.__getitem__, kept))),
+        [(left, right) for left, right in tokenizer.merges if left + right not in going],
+        list(tokenizer.special_tokens),
+        tokenizer.pattern,
+        ignore_merges=tokenizer.ignore_merges,
+    )
     after = int(token_counts(left, counts).sum())
     return PrunePlan(
         left,
         tuple(sorted(dropped, key=lambda one: one.id)),
         kept_as_parts,
-        old_ids,
+        np.array(kept, np.int64),
         int(occurrences.sum()),
         after,
     )
@@ -194,23 +196,6 @@ def _going(
         for part in (left, right):
             counted[ids[part]] += counted[ids[token]]
     return going, len(wanted)
-
-
-def _without(tokenizer: Tokenizer, going: Collection[bytes]) -> Tokenizer:
-    special_ids = set(tokenizer.special_tokens.values())
-    kept = [
-        token
-        for id_, token in sorted(tokenizer.vocab.items())
-        if id_ in special_ids or token not in going
-    ]
-    merges = [(left, right) for left, right in tokenizer.merges if left + right not in going]
-    return Tokenizer(
-        dict(enumerate(kept)),
-        merges,
-        list(tokenizer.special_tokens),
-        tokenizer.pattern,
-        ignore_merges=tokenizer.ignore_merges,
-    )
 
 
 def require_something(min_count: int, drop_unreachable: bool) -> None:

@@ -5,6 +5,8 @@ Knows which tokens a smaller size keeps; trains and encodes nothing.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from bpeline.tokenizer_core.algorithms import BYTE_BPE, CharacterBpe
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -45,24 +47,12 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
         )
     if vocab_size == tokenizer.vocab_size:
         return tokenizer
-    kept = set(list(distinct)[: vocab_size - least])
-    merges = []
-    for merge, token in zip(tokenizer.merges, made, strict=True):
-        if token not in kept:
-            break
-        merges.append(merge)
-    specials = tokenizer.special_tokens
-    dropped = distinct.keys() - kept
-    special_ids = set(specials.values())
-    vocab = {
-        id_: token
-        for id_, token in tokenizer.vocab.items()
-        if id_ in special_ids or token not in dropped
-    }
+    dropped = set(list(distinct)[vocab_size - least :])
+    kept = takewhile(lambda merge: merge[0] + merge[1] not in dropped, tokenizer.merges)
     return Tokenizer(
-        vocab,
-        merges,
-        specials,
+        {id_: token for id_, token in tokenizer.vocab.items() if token not in dropped},
+        list(kept),
+        tokenizer.special_tokens,
         tokenizer.pattern,
         algorithm=tokenizer.algorithm,
         ignore_merges=tokenizer.ignore_merges,

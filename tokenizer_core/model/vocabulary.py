@@ -7,6 +7,7 @@ is merge k. The ids of a finished tokenizer shift these by its special tokens.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -27,15 +28,8 @@ def printable_bytes() -> dict[int, str]:
     ``encoder.py``. Iterates over the bytes 0..255 in order. The result is shared: do not change it.
     """
     prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    mapping: dict[int, str] = {}
-    moved = 0
-    for byte in range(256):
-        if byte in prints:
-            mapping[byte] = chr(byte)
-        else:
-            mapping[byte] = chr(0x100 + moved)
-            moved += 1
-    return mapping
+    others = itertools.count(0x100)
+    return {byte: chr(byte if byte in prints else next(others)) for byte in range(256)}
 
 
 @functools.cache
@@ -145,17 +139,13 @@ def vocab_from_merges(
             f"accepted: {', '.join(SPECIAL_IDS)}",
             "use 'first' unless another tool expects the special tokens behind the merges",
         )
-    tokens = [bytes([byte]) for byte in order]
-    merges: list[tuple[bytes, bytes]] = []
-    for left, right in merge_ids:
-        pair = tokens[left], tokens[right]
-        merges.append(pair)
-        tokens.append(pair[0] + pair[1])
+    pairs = list(merge_ids)
+    tokens = token_bytes(pairs, order)
     specials = [token.encode() for token in special_tokens]
     numbered = specials + tokens if special_ids == "first" else tokens + specials
     base = 0 if special_ids == "first" else len(tokens)
     return Vocabulary(
         vocab=dict(enumerate(numbered)),
-        merges=merges,
+        merges=[(tokens[left], tokens[right]) for left, right in pairs],
         special_tokens={token: base + index for index, token in enumerate(special_tokens)},
     )
