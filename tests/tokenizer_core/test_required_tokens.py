@@ -88,13 +88,6 @@ def test_tokens_are_built_from_the_left_and_repeats_share_merges() -> None:
     assert len(required_merges(["a"], "gpt2")) == 0  # bytes are tokens anyway
 
 
-def test_earlier_merges_stay_and_are_used() -> None:
-    given = required_merges(["bc"], "gpt2")
-    more = required_merges(["abc"], "gpt2", given=given)
-    assert more[: len(given)].tolist() == given.tolist()
-    assert merges_of(more, "smallest-ids")[1:] == [(b"a", b"bc")]
-
-
 def test_required_tokens_come_first_and_training_goes_on_behind_them() -> None:
     for seed in range(40):
         source = random.Random(seed)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .greedy import greedy_longest as greedy_longest
     from .merge_engine import MergeEngine as MergeEngine
     from .merge_engine import SymbolWords as SymbolWords
+    from .visible import lines_of as lines_of
     from .visible import steps_of as steps_of
-    from .visible_steps import lines_of as lines_of
     from .word_pruning import NOTHING as NOTHING
     from .word_pruning import PrunedWords as PrunedWords
     from .word_pruning import prune as prune

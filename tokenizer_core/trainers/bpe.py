@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.model import (
+    MAX_TOKEN_BYTES,
     SpecialIds,
     byte_order,
     token_bytes,
@@ -28,9 +29,10 @@ from bpeline.tokenizer_core.trainers.learning import (
     Course,
     LearnedMerges,
     learn_with,
+    validate_given,
+    validate_options,
 )
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
-from bpeline.tokenizer_core.trainers.options import validate_given, validate_options
 from bpeline.tokenizer_core.trainers.progress import OnProgress, TrainingProgress
 from bpeline.tokenizer_core.trainers.required_tokens import required_merges
 from bpeline.tokenizer_core.trainers.special_clashes import (
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest", "train_bpe"]
 
-LONGEST_TOKEN = 1 << 16  # bytes; no tokenizer may hold longer ones
 _BYTES = 256
 _ALGORITHM = "byte-bpe 1"  # to be counted up when the same settings learn other merges
 
@@ -262,4 +263,4 @@ def given_for(
 
 
 def _longest(max_token_bytes: int | None) -> int:
-    return LONGEST_TOKEN if max_token_bytes is None else min(max_token_bytes, LONGEST_TOKEN)
+    return MAX_TOKEN_BYTES if max_token_bytes is None else min(max_token_bytes, MAX_TOKEN_BYTES)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,9 +26,13 @@ from bpeline.tokenizer_core.model import validate_special_tokens
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint
-from bpeline.tokenizer_core.trainers.learning import Course, LearnedMerges, learn_with
+from bpeline.tokenizer_core.trainers.learning import (
+    Course,
+    LearnedMerges,
+    learn_with,
+    validate_options,
+)
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
-from bpeline.tokenizer_core.trainers.options import validate_options
 from bpeline.tokenizer_core.trainers.progress import OnProgress
 from bpeline.tokenizer_core.trainers.scoring_engine import Score, ScoringEngine, validate_score
 from bpeline.tokenizer_core.trainers.symbol_words import (
@@ -121,10 +126,9 @@ def train_char_bpe(
     course = Course(resume_from, checkpoint, on_progress=on_progress)
     learned = _learn_characters(counts, words, merges, settings, course)
     pairs = _pairs_of_texts(words, learned)[len(words.ends) if joined else 0 :]
-    base = _base_of_characters(words, end_of_word, joined)
-    vocab = _numbered([unknown, *specials, *base], (left + right for left, right in pairs))
+    first = _first_of_characters(words, end_of_word, joined, unknown, specials)
     return Tokenizer(
-        vocab,
+        _numbered(first, (left + right for left, right in pairs)),
         [(left.encode(), right.encode()) for left, right in pairs],
         specials,
         counts.pattern,
@@ -208,8 +212,7 @@ def character_base(
         InvalidOption, EmptyCorpus: as `train_char_bpe`.
     """
     words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
-    base = _base_of_characters(words, end_of_word, joined)
-    return list(dict.fromkeys([unknown, *special_tokens, *base]))
+    return _first_of_characters(words, end_of_word, joined, unknown, special_tokens)
 
 
 def wordpiece_base(
@@ -244,14 +247,7 @@ def learn_wordpiece(
     course: Course,
 ) -> list[tuple[str, str]]:
     """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
-    validate_options(
-        merges,
-        "smallest-ids",
-        settings.min_count,
-        settings.min_word_count,
-        None,
-        course.checkpoint_every,
-    )
+    validate_options(merges, "smallest-ids", settings.min_count, settings.min_word_count)
     validate_score(settings.score)
 
     def engine() -> ScoringEngine:
@@ -300,27 +296,24 @@ def train_frequency_bpe(
     learned = _learn_characters(counts, words, merges, settings, course)
     pairs = _pairs_of_texts(words, learned)
     made = [left + right for left, right in pairs]
-    frequencies: dict[str, int] = {}
+    frequencies: Counter[str] = Counter()
     for token, count in zip(made, learned.counts.tolist(), strict=True):
-        frequencies[token] = frequencies.get(token, 0) + count
-    ids = {token: id_ for id_, token in enumerate(dict.fromkeys([*words.tokens, *made]))}
+        frequencies[token] += count
+    tokens = list(dict.fromkeys([*words.tokens, *made]))
+    ids = {token: id_ for id_, token in enumerate(tokens)}
     merged = by_rank(CharacterBpe(end_of_word), ids, pairs, len(ids))
     text = Text.of(frequent.word_bytes.tobytes())
     pieces = merged.pieces_of(text, frequent.offsets[:-1].copy(), frequent.lengths)
-    standing, firsts, number = np.unique(pieces.ids, return_index=True, return_counts=True)
-    in_order = list(ids)
-    seen = [in_order[id_] for id_ in standing[np.argsort(firsts)].tolist()]
-    counted = dict(zip([in_order[id_] for id_ in standing.tolist()], number.tolist(), strict=True))
-    marks = _marks_of_frequency_bpe()
-    counted |= dict.fromkeys(marks, 1)
-    first = sorted([*seen, *marks], key=lambda token: -counted[token])
-    rest = sorted(ids, key=lambda token: -frequencies.get(token, 0))
-    by_frequency = sorted(frequencies.items(), key=lambda entry: -entry[1])
+    standing = {tokens[id_]: number for id_, number in Counter(pieces.ids.tolist()).items()}
+    standing |= dict.fromkeys(_marks_of_frequency_bpe(), 1)
+    first = sorted(standing, key=lambda token: -standing[token])
+    rest = sorted(tokens, key=lambda token: -frequencies[token])
+    by_frequency = tuple(frequencies.most_common())
     return Tokenizer(
         _numbered(first, rest),
         [],
         pattern=counts.pattern,
-        algorithm=FrequencyBpe(end_of_word, sentences=sentences, frequencies=tuple(by_frequency)),
+        algorithm=FrequencyBpe(end_of_word, sentences=sentences, frequencies=by_frequency),
     )
 
 
@@ -349,14 +342,7 @@ def _learn_characters(
     course: Course,
 ) -> LearnedMerges:
     """The merges; where the mark is joined to the last characters, these merges come first."""
-    validate_options(
-        merges,
-        settings.tie_break,
-        settings.min_count,
-        settings.min_word_count,
-        None,
-        course.checkpoint_every,
-    )
+    validate_options(merges, settings.tie_break, settings.min_count, settings.min_word_count)
     given = words.ends.astype(np.int32) if settings.joined else None
 
     def engine() -> MergeEngine:
@@ -383,13 +369,15 @@ def _pairs_of_texts(
     return pairs
 
 
-def _base_of_characters(words: CharacterWords, end_of_word: str, joined: bool) -> list[str]:
-    """The tokens that character BPE begins with: all symbols, or with ``joined`` the characters
-    and those that end words."""
-    if not joined:
-        return list(words.tokens)
-    ending = [words.tokens[left] + words.tokens[right] for left, right in words.ends.tolist()]
-    return [*(token for token in words.tokens if token != end_of_word), *ending]
+def _first_of_characters(
+    words: CharacterWords, end_of_word: str, joined: bool, unknown: str, specials: Sequence[str]
+) -> list[str]:
+    """All symbols, or with ``joined`` the characters and those that end words."""
+    base = list(words.tokens)
+    if joined:
+        base.remove(end_of_word)
+        base += [words.tokens[left] + words.tokens[right] for left, right in words.ends.tolist()]
+    return list(dict.fromkeys([unknown, *specials, *base]))
 
 
 def _numbered(first: Iterable[str], then: Iterable[str]) -> dict[int, bytes]:

@@ -54,13 +54,6 @@ class Checkpoint:
     counts: NDArray[np.int64]
     base_tokens: int = _BYTES
 
-    @classmethod
-    def blank(cls, counts_digest: str, settings_digest: str, base_tokens: int) -> Checkpoint:
-        """A checkpoint without merges."""
-        none = np.zeros(0, np.int32)
-        nothing = np.zeros(0, np.int64)
-        return cls(counts_digest, settings_digest, none, none, nothing, base_tokens)
-
     def __len__(self) -> int:
         return len(self.left)
 

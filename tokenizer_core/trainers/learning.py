@@ -14,14 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.model import validate_tie_break
 from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from bpeline.tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
-from bpeline.tokenizer_core.trainers.progress import OnProgress, Pace, Reporter
+from bpeline.tokenizer_core.trainers.progress import OnProgress, Reporter
 from bpeline.tokenizer_core.trainers.word_pruning import NOTHING, PrunedWords
 
 MERGES_PER_CHECKPOINT = 1000
+_BYTES = 256
+_CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C
+_FIRST_CALL = 32  # merges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +78,61 @@ class Course:
         return self.resume_from is not None or self.checkpoint is not None
 
 
+def validate_options(
+    merges: int,
+    tie_break: str,
+    min_count: int,
+    min_word_count: int,
+    max_token_bytes: int | None = None,
+    every: int = MERGES_PER_CHECKPOINT,
+) -> None:
+    """Refuse options out of range.
+
+    Raises:
+        InvalidOption: naming the option and what it may be.
+    """
+    validate_tie_break(tie_break)
+    for name, value, least in (
+        ("merges", merges, 0),
+        ("min_count", min_count, 1),
+        ("min_word_count", min_word_count, 1),
+        ("max_token_bytes", 1 if max_token_bytes is None else max_token_bytes, 1),
+        ("checkpoint_every", every, 1),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidOption(
+                f"{name} is {value!r}",
+                f"a whole number from {least} on",
+                "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, "
+                "checkpoint_every=1000",
+            )
+
+
+def validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
+    """Refuse given merges that are no merges, or more than are wanted.
+
+    Raises:
+        InvalidOption: naming what they must be.
+    """
+    if given is None:
+        return
+    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
+    in_order = given.ndim == 2 and given.shape[1] == 2
+    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
+    if not in_order or len(np.unique(given, axis=0)) != len(given):
+        raise InvalidOption(
+            "the given merges are not a list of different pairs of existing tokens",
+            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
+            "take left and right of a LearnedMerges or a Checkpoint",
+        )
+    if len(given) > merges:
+        raise InvalidOption(
+            f"{len(given)} merges are given and only {merges} wanted",
+            f"merges is {len(given)} or more",
+            "a smaller vocabulary needs no training: keep the first merges",
+        )
+
+
 def learn_with(
     make_engine: Callable[[], MergeEngine],
     merges: int,
@@ -99,7 +158,9 @@ def learn_with(
         CorruptFile: no whole checkpoint, or one that these counts contradict.
         DiskFull: no space for the checkpoint; the one before is whole.
     """
-    saved = _resumed(course.resume_from)
+    saved = course.resume_from
+    if saved is not None and not isinstance(saved, Checkpoint):
+        saved = load_checkpoint(Path(saved))
     digests = (counts.digest, settings) if course.keeps_merges else ("", "")
     if saved is not None:
         saved.require_same_run(*digests)
@@ -112,7 +173,8 @@ def learn_with(
     schedule = None
     if course.checkpoint is not None:
         held = len(saved) if saved is not None and course.resume_from == course.checkpoint else 0
-        blank = Checkpoint.blank(*digests, engine.base)
+        nothing = np.zeros(0, np.int32)
+        blank = Checkpoint(*digests, nothing, nothing, np.zeros(0, np.int64), engine.base)
         schedule = CheckpointSchedule(course.checkpoint, blank, held, course.checkpoint_every)
     reporter = Reporter(course.on_progress, engine, merges)
     if given is not None:
@@ -120,7 +182,12 @@ def learn_with(
     if saved is not None:
         pairs = np.stack([saved.left, saved.right], axis=1).astype(np.int64)
         _run(engine, len(saved), reporter, None, pairs)
-        _check_replay(engine, saved)
+        if not np.array_equal(engine.learned[: len(saved), 2], saved.counts):
+            raise CorruptFile(
+                "the merges of the checkpoint do not occur in these word counts as it says",
+                "a checkpoint gives the count of each merge, and replaying it must find the same",
+                "train again without resume_from, and please report this",
+            )
     _run(engine, merges, reporter, schedule, None)
     if schedule is not None:
         schedule.save(engine.learned)
@@ -139,11 +206,11 @@ def _run(
     given: NDArray[np.int64] | None,
 ) -> None:
     """Learn (or apply ``given``) until ``goal`` merges, in kernel calls of some 30 ms."""
-    pace = Pace()
+    pace = _FIRST_CALL
     more = True
     while more and engine.merges_done < goal:
         done = engine.merges_done
-        stop = min(goal, done + pace.merges)
+        stop = min(goal, done + pace)
         if schedule is not None and schedule.next_stop > done:
             stop = min(stop, schedule.next_stop)
         began = time.monotonic()
@@ -151,23 +218,9 @@ def _run(
             more = engine.learn(stop)
         else:
             engine.apply(given, stop)
-        if stop == done + pace.merges:
-            pace.took(time.monotonic() - began)
+        if stop == done + pace:  # early merges are slow, late ones fast
+            change = _CALL_SECONDS / max(time.monotonic() - began, 1e-6)
+            pace = max(1, int(pace * min(max(change, 0.25), 4.0)))
         if schedule is not None:
             schedule.look(engine.learned)
         reporter.look()
-
-
-def _resumed(source: Path | Checkpoint | None) -> Checkpoint | None:
-    if source is None or isinstance(source, Checkpoint):
-        return source
-    return load_checkpoint(Path(source))
-
-
-def _check_replay(engine: MergeEngine, saved: Checkpoint) -> None:
-    if not np.array_equal(engine.learned[: len(saved), 2], saved.counts):
-        raise CorruptFile(
-            "the merges of the checkpoint do not occur in these word counts as it says",
-            "a checkpoint gives the count of each merge, and replaying it must find the same",
-            "train again without resume_from, and please report this",
-        )

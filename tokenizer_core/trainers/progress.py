@@ -1,4 +1,4 @@
-"""How training tells what it is doing, and how long it goes on between two looks at the clock."""
+"""How training tells what it is doing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
 
 _REPORT_SECONDS = 0.1
-_CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C
-_FIRST_CALL = 32  # merges
 _MEMORY_OF_SPEED = 0.7  # how much of the earlier estimate of seconds per merge survives a report
 
 
@@ -35,17 +33,6 @@ class TrainingProgress:
 
 
 OnProgress = Callable[[TrainingProgress], None]
-
-
-class Pace:
-    """Finds how many merges fill one kernel call: early merges are slow, late ones fast."""
-
-    def __init__(self) -> None:
-        self.merges = _FIRST_CALL
-
-    def took(self, seconds: float) -> None:
-        change = min(max(_CALL_SECONDS / max(seconds, 1e-6), 0.25), 4.0)
-        self.merges = max(1, int(self.merges * change))
 
 
 class Reporter:
@@ -74,12 +61,8 @@ class Reporter:
         now, done = time.monotonic(), self._engine.merges_done
         if done > self._reported_merges:
             recent = (now - self._reported) / (done - self._reported_merges)
-            earlier = self._seconds_per_merge
-            self._seconds_per_merge = (
-                recent
-                if earlier is None
-                else _MEMORY_OF_SPEED * earlier + (1 - _MEMORY_OF_SPEED) * recent
-            )
+            earlier = recent if self._seconds_per_merge is None else self._seconds_per_merge
+            self._seconds_per_merge = earlier + (1 - _MEMORY_OF_SPEED) * (recent - earlier)
         self._reported, self._reported_merges = now, done
         if done == 0:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,18 +18,28 @@ def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCo
     Raises:
         InvalidSpecialToken: one occurs.
     """
-    if not special_tokens:
-        return
-    content = counts.word_bytes.tobytes()
-    for token in special_tokens:
-        sought = token.encode()
-        at = content.find(sought)
-        while at >= 0:
+    for token, word in zip(special_tokens, words_with(special_tokens, counts), strict=True):
+        if word is not None:
+            shown = word[:40].decode("utf-8", "replace")
+            raise InvalidSpecialToken(
+                f"the special token {token!r} occurs in the words, for instance in {shown!r}, so "
+                "it could become an ordinary token",
+                "words that were counted with the same special tokens, which never hold one",
+                f"count the words with special_tokens=[{token!r}], or choose another",
+            )
+
+
+def words_with(texts: Sequence[str], counts: WordCounts) -> Iterator[bytes | None]:
+    """For each text the first word that holds it; None if none does."""
+    content = counts.word_bytes.tobytes() if texts else b""
+    for sought in map(str.encode, texts):
+        found, at = None, content.find(sought)
+        while at >= 0 and found is None:
             row = int(np.searchsorted(counts.offsets, at, side="right")) - 1
-            end = int(counts.offsets[row + 1])
-            if at + len(sought) <= end:
-                raise _occurs(token, content[int(counts.offsets[row]) : end])
+            begin, end = counts.offsets[row : row + 2].tolist()
+            found = content[begin:end] if at + len(sought) <= end else None
             at = content.find(sought, at + 1)
+        yield found
 
 
 def refuse_clashes(special_tokens: Sequence[str], tokens: Iterable[bytes]) -> None:
@@ -48,13 +58,3 @@ def refuse_clashes(special_tokens: Sequence[str], tokens: Iterable[bytes]) -> No
                 "does not occur inside words",
                 f"count the words with special_tokens=[{token!r}], or choose another",
             )
-
-
-def _occurs(token: str, word: bytes) -> InvalidSpecialToken:
-    shown = word[:40].decode("utf-8", "replace")
-    return InvalidSpecialToken(
-        f"the special token {token!r} occurs in the words, for instance in {shown!r}, so it could "
-        "become an ordinary token",
-        "words that were counted with the same special tokens, which never hold one",
-        f"count the words with special_tokens=[{token!r}], or choose another",
-    )

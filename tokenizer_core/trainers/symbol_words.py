@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.trainers.merge_engine import SymbolWords
+from bpeline.tokenizer_core.trainers.special_clashes import words_with
 
 _INSIDE = 1 << 21  # above every character: this one goes on inside a word
 
@@ -137,15 +138,11 @@ def _refuse_mark(counts: WordCounts, mark: str) -> None:
         raise InvalidOption(
             "the mark of the end of a word is empty", "any text that no word holds", "'</w>'"
         )
-    content, sought = counts.word_bytes.tobytes(), mark.encode()
-    at = content.find(sought)
-    while at >= 0:
-        row = int(np.searchsorted(counts.offsets, at, side="right")) - 1
-        if at + len(sought) <= counts.offsets[row + 1]:
-            word = content[counts.offsets[row] : counts.offsets[row + 1]].decode(errors="replace")
-            raise InvalidOption(
-                f"the word {word[:40]!r} holds {mark!r}, the mark of the end of a word",
-                "a text that no word holds",
-                "choose another mark, such as '</w>' or '·'",
-            )
-        at = content.find(sought, at + 1)
+    word = next(words_with([mark], counts))
+    if word is not None:
+        shown = word.decode(errors="replace")[:40]
+        raise InvalidOption(
+            f"the word {shown!r} holds {mark!r}, the mark of the end of a word",
+            "a text that no word holds",
+            "choose another mark, such as '</w>' or '·'",
+        )

@@ -1,8 +1,15 @@
-"""The steps of each algorithm's training on small word counts, as `visible_steps` shows them."""
+"""Training made visible: each iteration's pair, its count, and the tokens there are then.
+
+For people and small inputs. Merges are learned by the trainers; here they are applied once more,
+one after another, in plain Python, and everything is counted anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -14,13 +21,38 @@ from bpeline.tokenizer_core.trainers.characters import (
     train_char_bpe,
 )
 from bpeline.tokenizer_core.trainers.learning import Course
+from bpeline.tokenizer_core.trainers.required_tokens import merged
 from bpeline.tokenizer_core.trainers.scoring_engine import Score
 from bpeline.tokenizer_core.trainers.symbol_words import words_that_go_on
-from bpeline.tokenizer_core.trainers.visible_steps import VisibleMerge, VisibleStep, visible_steps
 
 LARGEST = 100_000  # bytes of distinct words; beyond, nobody reads what is printed
 
 ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
+
+
+class VisibleMerge(NamedTuple):
+    """Two tokens and the token they become."""
+
+    left: str
+    right: str
+    made: str
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleStep:
+    """The words after some merges.
+
+    Attributes:
+        number: of merges; 0 before the first.
+        merge: the last merge; None before the first.
+        count: how often its pair occurred then. ``aaa`` counts (a, a) twice.
+        tokens: token → how often it occurs now, in order of sight.
+    """
+
+    number: int
+    merge: VisibleMerge | None
+    count: int
+    tokens: dict[str, int]
 
 
 def steps_of(
@@ -95,3 +127,39 @@ def steps_of(
     inner = continuation if algorithm == "wordpiece" else ""
     made = [VisibleMerge(left, right, left + right.removeprefix(inner)) for left, right in pairs]
     return visible_steps(symbols, made)
+
+
+def visible_steps(
+    words: Iterable[tuple[Sequence[str], int]], merges: Iterable[VisibleMerge]
+) -> Iterator[VisibleStep]:
+    """The state before the first merge and after each one.
+
+    Args:
+        words: the symbols of each word and its count.
+        merges: in the order in which they were learned.
+    """
+    present = [(list(symbols), count) for symbols, count in words]
+    yield VisibleStep(0, None, 0, _counted(present))
+    for number, merge in enumerate(merges, 1):
+        pair = merge.left, merge.right
+        found = sum(count * [*pairwise(symbols)].count(pair) for symbols, count in present)
+        present = [(merged(symbols, pair, merge.made), count) for symbols, count in present]
+        yield VisibleStep(number, merge, found, _counted(present))
+
+
+def lines_of(step: VisibleStep) -> list[str]:
+    """A step as lines of text."""
+    tokens = ", ".join(f"{token} {count}" for token, count in step.tokens.items())
+    head = "start"
+    if step.merge is not None:
+        left, right, made = step.merge
+        head = f"merge {step.number}: {left} + {right} = {made}, which occurs {step.count} times"
+    return [head, f"  tokens: {tokens}", f"  number of tokens: {len(step.tokens)}"]
+
+
+def _counted(words: list[tuple[list[str], int]]) -> dict[str, int]:
+    tokens: dict[str, int] = {}
+    for symbols, count in words:
+        for symbol in symbols:
+            tokens[symbol] = tokens.get(symbol, 0) + count
+    return tokens
