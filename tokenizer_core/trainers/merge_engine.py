@@ -160,8 +160,7 @@ class MergeEngine:
         self._limits = Limits(_ORDERS[tie_break], least, longest, least, longest, self._base)
         if free_application:
             self._limits = self._limits._replace(kept_count=1, kept_length=NO_LIMIT)
-        self._state = _empty_state(self._base)
-        self._lay_out(words)
+        self._state = self._laid_out(words)
         self._enter_base_pairs()
 
     @property
@@ -213,7 +212,8 @@ class MergeEngine:
                 waiting.append(int(learned[last, merge_state.LEFT]))
         return b"".join(pieces)
 
-    def _lay_out(self, words: SymbolWords) -> None:
+    def _laid_out(self, words: SymbolWords) -> MergeState:
+        """The state of words without any pairs."""
         lengths = np.diff(words.offsets)
         chosen = np.flatnonzero((lengths > 1) & (words.counts > 0)).astype(np.int64)
         if self._limits.order == merge_queue.FIRST_SEEN:
@@ -226,11 +226,30 @@ class MergeEngine:
         large = np.flatnonzero(counts >= _LARGE_COUNT)
         word_weights = counts.astype(np.int32)
         word_weights[large] = ~np.arange(len(large), dtype=np.int32)
-        state = self._state._replace(
+        sizes = np.zeros(merge_state.SIZES, np.int64)
+        sizes[merge_state.TOKENS] = self._base
+        sizes[merge_state.CLASS] = merge_queue.CLASSES
+        tokens = max(_FIRST_TOKENS, self._base)
+        nothing = np.zeros(0, np.int32)
+        state = MergeState(
             cells=np.empty((size, 2), np.int32),
             large_counts=counts[large],
+            arena=nothing,
+            pairs=np.zeros((0, merge_pairs.COLUMNS), np.int64),
+            slots=nothing,
+            heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
+            waiting=np.full(merge_queue.CLASSES + 1, merge_pairs.EMPTY, np.int32),
+            following=nothing,
             text=np.empty((size + self._base) * width if compares_text else 0, np.uint8),
             width=width,
+            token_starts=np.zeros(tokens, np.int32),
+            token_lengths=np.zeros(tokens, np.int32),
+            token_ties=np.zeros(tokens, np.int64),
+            learned=np.zeros((tokens, 3), np.int64),
+            changes=_no_changes(tokens),
+            touched=np.empty((2, tokens + 1), np.int32),
+            noted=np.empty((3, 0), np.int32),
+            sizes=sizes,
         )
         merge_layout.lay_out_words(
             _writable(words.content),
@@ -250,7 +269,7 @@ class MergeEngine:
             for token in range(self._base):
                 start = (size + token) * width
                 state.token_ties[token] = merge_queue.prefix_tie(state.text, start, width)
-        self._state = state
+        return state
 
     def _enter_base_pairs(self) -> None:
         """Enter the pairs of base tokens; make room for all occurrences there can ever be.
@@ -267,17 +286,17 @@ class MergeEngine:
         lengths = rows[:, merge_pairs.LENGTH]
         rows[:, merge_pairs.START] = np.cumsum(lengths) - lengths
         capacity = max(2 * len(rows), _FIRST_PAIRS)
+        pairs = grown(rows, len(rows), capacity)
         self._state = state = self._state._replace(
             arena=np.empty(int(lengths.sum()) + 2 * occurrences, np.int32),
             noted=np.empty((3, int(lengths.max(initial=0))), np.int32),
-            pairs=grown(rows, len(rows), capacity),
+            pairs=pairs,
+            slots=_slots_for(pairs, len(rows)),
             heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
             following=np.empty(capacity, np.int32),
         )
         state.sizes[merge_state.PAIRS] = len(rows)
         state.sizes[merge_state.ARENA] = int(lengths.sum())
-        self._index_pairs()
-        state = self._state
         if is_dense:
             keys = rows[:, merge_pairs.KEY]
             places = np.full((self._base, self._base), -1, np.int64)
@@ -317,10 +336,6 @@ class MergeEngine:
                 return rows[:size]
             rows = grown(rows, size, 2 * len(rows))
 
-    def _index_pairs(self) -> None:
-        size = int(self._state.sizes[merge_state.PAIRS])
-        self._state = self._state._replace(slots=_slots_for(self._state.pairs, size))
-
     def _grow(self, status: merge_state.Integer) -> None:
         state = self._state
         if status == merge_step.NEEDS_TOKENS:
@@ -335,41 +350,14 @@ class MergeEngine:
             )
         else:
             sizes, capacity = state.sizes.tolist(), 2 * len(state.pairs)
-            pairs, queued = sizes[merge_state.PAIRS], sizes[merge_state.QUEUED]
+            size, queued = sizes[merge_state.PAIRS], sizes[merge_state.QUEUED]
+            pairs = grown(state.pairs, size, capacity)
             self._state = state._replace(
-                pairs=grown(state.pairs, pairs, capacity),
+                pairs=pairs,
+                slots=_slots_for(pairs, size),
                 heap=grown(state.heap, queued, capacity),
-                following=grown(state.following, pairs, capacity),
+                following=grown(state.following, size, capacity),
             )
-            self._index_pairs()
-
-
-def _empty_state(base: int) -> MergeState:
-    sizes = np.zeros(merge_state.SIZES, np.int64)
-    sizes[merge_state.TOKENS] = base
-    sizes[merge_state.CLASS] = merge_queue.CLASSES
-    tokens = max(_FIRST_TOKENS, base)
-    nothing = np.zeros(0, np.int32)
-    return MergeState(
-        cells=np.empty((0, 2), np.int32),
-        large_counts=np.zeros(0, np.int64),
-        arena=nothing,
-        pairs=np.zeros((0, merge_pairs.COLUMNS), np.int64),
-        slots=nothing,
-        heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
-        waiting=np.full(merge_queue.CLASSES + 1, merge_pairs.EMPTY, np.int32),
-        following=nothing,
-        text=np.zeros(0, np.uint8),
-        width=1,
-        token_starts=np.zeros(tokens, np.int32),
-        token_lengths=np.zeros(tokens, np.int32),
-        token_ties=np.zeros(tokens, np.int64),
-        learned=np.zeros((tokens, 3), np.int64),
-        changes=_no_changes(tokens),
-        touched=np.empty((2, tokens + 1), np.int32),
-        noted=np.empty((3, 0), np.int32),
-        sizes=sizes,
-    )
 
 
 def _no_changes(tokens: int) -> NDArray[np.int64]:

@@ -41,12 +41,10 @@ class ScoringEngine(MergeEngine):
         min_count: pairs whose count is smaller are not learned; at least 1.
 
     Raises:
-        InvalidOption: a score of another name.
         CorpusError: see `check_bounds` of the engine.
     """
 
     def __init__(self, words: SymbolWords, *, score: Score, min_count: int) -> None:
-        validate_score(score)
         super().__init__(words, tie_break="smallest-ids", min_count=min_count)
         self._kind = SCORES[score]
         self._alone = _standing_alone(words)
@@ -60,14 +58,9 @@ class ScoringEngine(MergeEngine):
         while True:
             if self._groups is None:
                 self._groups = self._grouped()
+            counted = self._kind, self._counts, self._total
             status = merge_score.learn_by_score(
-                self._state,
-                self._limits,
-                self._groups,
-                self._kind,
-                self._counts,
-                self._total,
-                self._base + goal,
+                self._state, self._limits, self._groups, *counted, self._base + goal
             )
             if status == merge_step.DONE:
                 return True
@@ -90,7 +83,27 @@ class ScoringEngine(MergeEngine):
         state = self._state
         size, tokens = int(state.sizes[merge_state.PAIRS]), len(self._counts)
         # At most a group and a level for each pair, and as many again until it is full.
-        groups = _no_groups(len(state.pairs), tokens, 4 * size + 8 * tokens + _MORE_GROUPS)
+        pairs, capacity = len(state.pairs), 4 * size + 8 * tokens + _MORE_GROUPS
+        groups = Groups(
+            pairs=_unordered(pairs),
+            group_of=np.empty(pairs, np.int32),
+            alike=np.empty(pairs, np.int32),
+            first_alike=np.full(tokens, EMPTY, np.int32),
+            groups=_unordered(capacity),
+            counts=np.empty(capacity, np.int64),
+            parts=np.empty(capacity, np.int32),
+            levels=np.empty(capacity, np.int32),
+            firsts=np.empty(capacity, np.int32),
+            sharing=np.empty(capacity, np.int32),
+            first_sharing=np.full(tokens, EMPTY, np.int32),
+            waiting=np.empty(capacity, np.int32),
+            promises=np.empty(capacity, np.float64),
+            floors=np.empty(capacity, np.float64),
+            queue=np.empty(capacity, np.int32),
+            places=np.empty(capacity, np.int32),
+            slots=np.full(1 << (2 * capacity - 1).bit_length(), EMPTY, np.int32),
+            sizes=np.zeros(2, np.int64),
+        )
         merge_score.wait(state, self._limits, groups, self._kind, self._total[0], 0, size)
         return groups
 
@@ -118,29 +131,6 @@ class ScoringEngine(MergeEngine):
                 group_of=grown(groups.group_of, known, pairs),
                 alike=grown(groups.alike, known, pairs),
             )
-
-
-def _no_groups(pairs: int, tokens: int, capacity: int) -> Groups:
-    return Groups(
-        pairs=_unordered(pairs),
-        group_of=np.empty(pairs, np.int32),
-        alike=np.empty(pairs, np.int32),
-        first_alike=np.full(tokens, EMPTY, np.int32),
-        groups=_unordered(capacity),
-        counts=np.empty(capacity, np.int64),
-        parts=np.empty(capacity, np.int32),
-        levels=np.empty(capacity, np.int32),
-        firsts=np.empty(capacity, np.int32),
-        sharing=np.empty(capacity, np.int32),
-        first_sharing=np.full(tokens, EMPTY, np.int32),
-        waiting=np.empty(capacity, np.int32),
-        promises=np.empty(capacity, np.float64),
-        floors=np.empty(capacity, np.float64),
-        queue=np.empty(capacity, np.int32),
-        places=np.empty(capacity, np.int32),
-        slots=np.full(1 << (2 * capacity - 1).bit_length(), EMPTY, np.int32),
-        sizes=np.zeros(2, np.int64),
-    )
 
 
 def _unordered(members: int) -> Ordered:
