@@ -82,7 +82,7 @@ UPWARD = {
         "encoding.text_encoding", "formats.bpeline", "formats.frequency_bpe", "formats.gguf",
         "formats.gpt2", "formats.huggingface", "formats.sentencepiece", "formats.subword_nmt",
         "formats.tiktoken", "formats.wordpiece", "model.smaller_sizes", "model.tokenizer_model",
-        "trainers.characters", "trainers.extension", "trainers.greedy",
+        "trainers.characters", "trainers.extension",
     ),
     "corpus": ("encoding.text_encoding", "encoding.truncation"),
     "counting": (
@@ -97,7 +97,7 @@ UPWARD = {
         "formats.plain_tokens", "formats.printable", "formats.sentencepiece",
         "formats.subword_nmt", "formats.tiktoken", "formats.transformers", "formats.wordpiece",
         "model.pruning", "model.smaller_sizes", "shards.file_encoding", "trainers.bpe",
-        "trainers.characters", "trainers.extension", "trainers.greedy",
+        "trainers.characters", "trainers.extension",
     ),
 }  # fmt: skip
 # Files that need each other; this list only shrinks too.

@@ -56,23 +56,15 @@ class _Compressor:
 
     def __init__(self, block_bytes: int, threshold: int) -> None:
         self._threshold = threshold
-        self._chain, self._links = np.empty((2, 2, block_bytes), np.int32)
-        self._heads, self._counts = np.empty((2, PAIRS), np.int32)
-        self._bounds = np.empty(256, np.int32)
+        chain, links = np.empty((2, 2, block_bytes), np.int32)
+        heads, counts = np.empty((2, PAIRS), np.int32)
+        self._scratch = chain, heads, links, counts, np.empty(256, np.int32)
         self._pairs = np.empty(256, np.int32)
 
     def compress(self, block: bytes | memoryview) -> CompressedBlock:
         symbols = np.frombuffer(bytearray(block), np.uint8)
         left = compress_by_kernel(
-            symbols,
-            len(symbols),
-            self._threshold,
-            self._chain,
-            self._heads,
-            self._links,
-            self._counts,
-            self._bounds,
-            self._pairs,
+            symbols, len(symbols), self._threshold, *self._scratch, self._pairs
         )
         codes = np.flatnonzero(self._pairs >= 0).tolist()
         pairs = {code: int(self._pairs[code]).to_bytes(2, "big") for code in codes}

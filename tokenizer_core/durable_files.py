@@ -58,6 +58,9 @@ class DurableFiles:
 
     Attributes:
         disk: where the operations go.
+
+    Raises:
+        StorageError: every method, where the disk refuses.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -99,11 +102,7 @@ class DurableFiles:
         self.disk.sync(path.parent)
 
     def sync(self, directory: Path) -> None:
-        """Make the entries of a directory durable that others have made.
-
-        Raises:
-            StorageError: the disk refuses.
-        """
+        """Make the entries of a directory durable that others have made."""
         with _told_of(directory):
             self.disk.sync(directory)
 
@@ -119,30 +118,18 @@ class DurableFiles:
         self.disk.sync(path.parent)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename a file that is durable already; durable when its directory is synced next.
-
-        Raises:
-            StorageError: the disk refuses.
-        """
+        """Rename a file that is durable already; durable when its directory is synced next."""
         with _told_of(target):
             self.disk.replace(source, target)
 
     def remove(self, path: Path) -> None:
-        """Remove a file for good.
-
-        Raises:
-            StorageError: the disk refuses.
-        """
+        """Remove a file for good."""
         with _told_of(path):
             self.disk.remove(path)
             self.disk.sync(path.parent)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory for good: from one moment to the next, nothing of it is there.
-
-        Raises:
-            StorageError: the disk refuses.
-        """
+        """Remove a directory for good: from one moment to the next, nothing of it is there."""
         aside = path.with_name(f"{_TEMPORARY}{secrets.token_hex(6)}-{path.name}")
         with _told_of(path):
             self.disk.replace(path, aside)

@@ -1,31 +1,6 @@
 """Every error this project raises on purpose, as one tree; each message has three parts.
 
-    BpelineError
-    ├── InvalidInput            something the caller gave cannot be used as it is
-    │   ├── InvalidOption           a parameter out of range, a bad name, an unknown choice
-    │   ├── InvalidPattern          a split pattern that does not compile or loses text
-    │   │   ├── PatternExceedsLimit     a regex that takes too much time or memory on a text
-    │   │   └── SegmenterUnavailable    a dictionary that is not installed, or is another one
-    │   ├── InvalidSpecialToken     empty, duplicate, or not allowed in this text
-    │   ├── InvalidTokenizer        vocab and merges that contradict each other or exceed the limits
-    │   └── UnknownToken            an id or token that the vocab does not hold
-    ├── CorpusError             the corpus cannot be read as declared
-    │   ├── MissingSource           a path or glob that matches nothing
-    │   ├── EmptyCorpus             sources without a single word
-    │   ├── UnreadableSource        broken compression, malformed JSON lines, not a regular file
-    │   ├── InvalidUtf8             bytes that are not UTF-8 under the policy ``strict``
-    │   └── CorpusChanged           a file changed while it was being read
-    ├── StorageError            the workspace cannot be used or trusted
-    │   ├── DiskFull                no space left
-    │   ├── CorruptFile             a stored file fails its digest
-    │   └── WorkspaceLocked         another run holds the workspace
-    ├── WorkerLost              a process that works for this one cannot be started or was killed
-    │   └── WorkerRefused           a worker runs another program or does not see the files
-    └── RegistryError           a version cannot be found, published or loaded
-        ├── UnknownVersion          no such name, alias, number or digest
-        └── RegistryUnreachable     the tracking server does not answer
-
-``InvalidInput`` and ``CorpusError`` are the caller's to mend (exit code 2); the others are the
+`InvalidInput` and `CorpusError` are the caller's to mend (exit code 2); the others are the
 environment's (exit code 1).
 """
 
@@ -51,91 +26,95 @@ class BpelineError(Exception):
 
 
 class InvalidInput(BpelineError, ValueError):
+    """Something the caller gave cannot be used as it is."""
+
     exit_code = 2
 
 
 class InvalidOption(InvalidInput):
-    pass
+    """A parameter out of range, a bad name, an unknown choice."""
 
 
 class InvalidPattern(InvalidInput):
-    pass
+    """A split pattern that does not compile or loses text."""
 
 
 class PatternExceedsLimit(InvalidPattern):
-    pass
+    """A regex that takes too much time or memory on a text."""
 
 
 class SegmenterUnavailable(InvalidPattern):
-    pass
+    """A dictionary that is not installed, or is another one."""
 
 
 class InvalidSpecialToken(InvalidInput):
-    pass
+    """Empty, duplicate, or not allowed in this text."""
 
 
 class InvalidTokenizer(InvalidInput):
-    pass
+    """Vocab and merges that contradict each other or exceed the limits."""
 
 
 class UnknownToken(InvalidInput):
-    pass
+    """An id or token that the vocab does not hold."""
 
 
 class CorpusError(BpelineError):
+    """The corpus cannot be read as declared."""
+
     exit_code = 2
 
 
 class MissingSource(CorpusError):
-    pass
+    """A path or glob that matches nothing."""
 
 
 class EmptyCorpus(CorpusError):
-    pass
+    """Sources without a single word."""
 
 
 class UnreadableSource(CorpusError):
-    pass
+    """Broken compression, malformed JSON lines, not a regular file."""
 
 
 class InvalidUtf8(CorpusError):
-    pass
+    """Bytes that are not UTF-8 under the policy ``strict``."""
 
 
 class CorpusChanged(CorpusError):
-    pass
+    """A file changed while it was being read."""
 
 
 class StorageError(BpelineError):
-    pass
+    """The workspace cannot be used or trusted."""
 
 
 class DiskFull(StorageError):
-    pass
+    """No space left."""
 
 
 class CorruptFile(StorageError):
-    pass
+    """A stored file fails its digest."""
 
 
 class WorkspaceLocked(StorageError):
-    pass
+    """Another run holds the workspace."""
 
 
 class WorkerLost(BpelineError):
-    pass
+    """A process that works for this one cannot be started or was killed."""
 
 
 class WorkerRefused(WorkerLost):
-    pass
+    """A worker runs another program or does not see the files."""
 
 
 class RegistryError(BpelineError):
-    pass
+    """A version cannot be found, published or loaded."""
 
 
 class UnknownVersion(RegistryError):
-    pass
+    """No such name, alias, number or digest."""
 
 
 class PromotionRefused(RegistryError):
@@ -145,4 +124,4 @@ class PromotionRefused(RegistryError):
 
 
 class RegistryUnreachable(RegistryError):
-    pass
+    """The tracking server does not answer."""

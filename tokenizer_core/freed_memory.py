@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-from collections.abc import Callable
+from contextlib import suppress
 
 
 def return_freed_memory() -> None:
@@ -14,15 +13,5 @@ def return_freed_memory() -> None:
     parsed that is a third of what the process grew by, and nothing will use it again. Takes some
     milliseconds; elsewhere than with glibc it does nothing.
     """
-    trim = _trim()
-    if trim is not None:
-        trim(0)
-
-
-@functools.cache
-def _trim() -> Callable[[int], int] | None:
-    try:
-        trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    except (OSError, TypeError):  # a system without such a library
-        return None
-    return trim
+    with suppress(OSError, TypeError, AttributeError):  # a system without such a library
+        ctypes.CDLL(None).malloc_trim(0)

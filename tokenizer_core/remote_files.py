@@ -197,9 +197,6 @@ class RangeReader(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}
         self._position = origin[whence] + offset
@@ -268,10 +265,6 @@ def _asked(url: str, ask: Callable[[Any, str], T]) -> T:
 
 def _store_of(url: str) -> tuple[Any, str]:
     refuse_secrets(url)
-    try:
-        import fsspec
-    except ModuleNotFoundError as error:
-        raise _not_installed(url, error) from error
     if "::" in url:
         raise InvalidOption(
             f"{url} is a chain of URLs",
@@ -279,6 +272,8 @@ def _store_of(url: str) -> tuple[Any, str]:
             "name the files themselves",
         )
     try:
+        import fsspec
+
         # The instance of this process and thread; nothing it listed earlier is believed.
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ValueError as error:
@@ -288,16 +283,12 @@ def _store_of(url: str) -> tuple[Any, str]:
             "mend the URL, or name a local file",
         ) from error
     except ImportError as error:
-        raise _not_installed(url, error) from error
+        raise InvalidOption(
+            f"files cannot be read from {url}: {error}",
+            "a URL whose scheme's package is installed",
+            "type `pip install 'bpeline[remote]'` for s3://; other schemes need their own package",
+        ) from error
     return files, path
-
-
-def _not_installed(url: str, error: ImportError) -> InvalidOption:
-    return InvalidOption(
-        f"files cannot be read from {url}: {error}",
-        "a URL whose scheme's package is installed",
-        "type `pip install 'bpeline[remote]'` for s3://; other schemes need their own package",
-    )
 
 
 @contextmanager

@@ -215,7 +215,11 @@ class Tokenizer(TextEncoding):
         if isinstance(chunks_of_text, str | bytes):
             raise TypeError("encode_iterable takes an iterable of str, not one string")
         policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        return self._encode_pieces(chunks_of_text, policy)
+        return (
+            id_
+            for text in cut_stream(chunks_of_text, policy, self._cutting)
+            for id_ in self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
+        )
 
     def encode_files(
         self,
@@ -346,7 +350,3 @@ class Tokenizer(TextEncoding):
             loaded: Tokenizer = named.load(Path(path), **details)
         return_freed_memory()
         return loaded
-
-    def _encode_pieces(self, pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[int]:
-        for text in cut_stream(pieces, policy, self._cutting):
-            yield from self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()

@@ -37,22 +37,6 @@ def _learn() -> None:
         tokenizer = train_bpe(counts, 262, tie_break=tie_break)
     train_bpe(counts, 264, required_tokens=["lowest"])
     _ = tokenizer.digest
-    _learn_over_a_large_alphabet()
-
-
-def _learn_over_a_large_alphabet() -> None:
-    from bpeline.tokenizer_core.trainers import MergeEngine, SymbolWords
-
-    size = 300  # more than there are bytes: pairs are counted in another table
-    words = SymbolWords(
-        content=np.arange(size, dtype=np.int32),
-        offsets=np.array([0, size], np.int64),
-        counts=np.array([2], np.int64),
-        first_positions=np.zeros(1, np.int64),
-        ids=np.arange(size, dtype=np.int32),
-        base_tokens=tuple(b"%d" % number for number in range(size)),
-    )
-    MergeEngine(words, tie_break="smallest-ids", min_count=2).learn(1)
 
 
 def _encode() -> None:
@@ -85,7 +69,8 @@ def _characters() -> None:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
     from bpeline.tokenizer_core.trainers import characters
 
-    letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()  # an alphabet larger than bytes
+    # An alphabet larger than bytes: its pairs are counted in another table.
+    letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()
     words = {b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3, letters: 1}
     counts = WordCounts.from_mapping(words, SplitPattern.named("whitespace"))
     text = "lower " * 40 + "low" * 40
@@ -133,13 +118,10 @@ def warm_up(name: str) -> None:
     dict(WARM_UPS)[name]()
 
 
-def compile_all(processes: int = 2) -> Iterator[tuple[str, float]]:
+def compile_all() -> Iterator[tuple[str, float]]:
     """Compile every kernel that is not compiled yet, in processes beside this one.
 
-    The compiler works in one thread at a time, so several processes share the work.
-
-    Args:
-        processes: how many at once.
+    The compiler works in one thread at a time, so two processes share the work.
 
     Yields:
         Each name of `WARM_UPS` and the seconds it took, as they end.
@@ -147,7 +129,7 @@ def compile_all(processes: int = 2) -> Iterator[tuple[str, float]]:
     Raises:
         BpelineError: a process failed.
     """
-    with ThreadPoolExecutor(processes) as threads:
+    with ThreadPoolExecutor(2) as threads:
         running = [threads.submit(_in_a_process, name) for name, _ in WARM_UPS]
         for done in as_completed(running):
             yield done.result()

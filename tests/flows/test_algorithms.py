@@ -21,11 +21,11 @@ from bpeline.tokenizer_core import Tokenizer, count_words
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.trainers.characters import (
+    greedy_longest,
     train_char_bpe,
     train_frequency_bpe,
     train_wordpiece,
 )
-from bpeline.tokenizer_core.trainers.greedy import greedy_longest
 
 Command = Callable[..., Result]
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3

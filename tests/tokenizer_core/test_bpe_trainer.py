@@ -27,11 +27,11 @@ from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.trainers import progress
 from bpeline.tokenizer_core.trainers.bpe import (
     LearnedMerges,
-    TrainingProgress,
     learn_merges,
     merges_for,
     train_bpe,
 )
+from bpeline.tokenizer_core.trainers.progress import TrainingProgress
 
 TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}
 ORDERLESS = ("smallest-ids", "greatest-bytes")

@@ -16,8 +16,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.bpe import train_bpe
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe
-from bpeline.tokenizer_core.trainers.greedy import greedy_longest
+from bpeline.tokenizer_core.trainers.characters import greedy_longest, train_char_bpe
 
 END = "</w>"
 MERGES = 1500

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.kinds import (
     CharacterBpe,
@@ -26,29 +22,11 @@ from bpeline.tokenizer_core.algorithms.word_decoder import WordDecoder, shown_to
 from bpeline.tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
 from bpeline.tokenizer_core.corpus import refuse_missing_library
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.model import check_tokens, merge_ids, shown
+from bpeline.tokenizer_core.model import MergeIds, check_tokens, merge_ids, shown
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 _MARKS = "unknown", "line_begin", "line_end"
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Assembled:
-    """A tokenizer of words, put together.
-
-    Attributes:
-        special_tokens: token → id.
-        ids: token bytes → id, special tokens left out.
-        merge_ids: int64 ``[n_merges]`` three times: left, right, result.
-        encoder, decoder: what they say.
-    """
-
-    special_tokens: dict[str, int]
-    ids: dict[bytes, int]
-    merge_ids: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-    encoder: WordEncoder
-    decoder: WordDecoder
 
 
 def assembled(
@@ -57,8 +35,12 @@ def assembled(
     merges: Sequence[tuple[bytes, bytes]],
     special_tokens: Mapping[str, int] | Sequence[str],
     pattern: SplitPattern,
-) -> Assembled:
+) -> tuple[dict[str, int], dict[bytes, int], MergeIds, WordEncoder, WordDecoder]:
     """Put a tokenizer of words together.
+
+    Returns:
+        Token → id of special tokens; token → id of all others; ids of the left and right parts
+        and of the results of merges; the encoder and the decoder.
 
     Raises:
         InvalidTokenizer: see `check_tokens`; tokens that are not UTF-8; marks that the vocab
@@ -93,7 +75,7 @@ def assembled(
             words = LongestAnywhere(algorithm, spelled, marks["unknown"])
     gap = b" " if pattern.drops_gaps else b""  # else words hold the spaces between them
     whole = frozenset([*specials.values(), *marks.values()])
-    return Assembled(
+    return (
         specials,
         ids,
         merged_ids,

@@ -123,7 +123,15 @@ class LongestFromTheLeft:
     """
 
     def __init__(self, algorithm: WordPiece, ids: Mapping[str, int], unknown: int) -> None:
-        table = _symbol_table(_trie_rows(_word_piece_tokens(ids, algorithm.continuation)))
+        mark = algorithm.continuation
+        tokens = [(list(map(ord, token)), False, id_) for token, id_ in ids.items()]
+        # A token that begins with the mark also spells the begin of a word that begins so.
+        tokens += [
+            (list(map(ord, token.removeprefix(mark))), True, id_)
+            for token, id_ in ids.items()
+            if token.startswith(mark) and token != mark
+        ]
+        table = _symbol_table(_trie_rows(tokens))
         self._known = algorithm.max_word_characters, *table, unknown
 
     def pieces_of(
@@ -134,16 +142,6 @@ class LongestFromTheLeft:
             text.data, places, lengths, *self._known, ids, ends, edges
         )
         return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
-
-
-def _word_piece_tokens(ids: Mapping[str, int], mark: str) -> list[tuple[list[int], bool, int]]:
-    """A token that begins with the mark also spells the begin of a word that begins so."""
-    tokens = [(list(map(ord, token)), False, id_) for token, id_ in ids.items()]
-    return tokens + [
-        (list(map(ord, token.removeprefix(mark))), True, id_)
-        for token, id_ in ids.items()
-        if token.startswith(mark) and token != mark
-    ]
 
 
 class LongestAnywhere:
@@ -207,13 +205,7 @@ def _characters_of(token: str, end_of_word: str) -> list[int]:
 
 
 def _alphabet_rows(ids: Mapping[str, int], end_of_word: str, joined: bool) -> list[Row]:
-    """Rows from characters to their tokens.
-
-    Args:
-        ids: token → id of all tokens that text can become.
-        end_of_word: the mark of the end of a word.
-        joined: whether it is part of a word's last character; else it is a symbol of its own.
-    """
+    """Rows from characters to their tokens; with ``joined`` also from those that end words."""
     rows = []
     for token, id_ in ids.items():
         characters = _characters_of(token, end_of_word)
@@ -225,11 +217,7 @@ def _alphabet_rows(ids: Mapping[str, int], end_of_word: str, joined: bool) -> li
 
 
 def _trie_rows(tokens: Iterable[tuple[list[int], bool, int]]) -> list[Row]:
-    """Rows of a trie.
-
-    Args:
-        tokens: characters of each token, whether it goes on inside a word, and its rank.
-    """
+    """Rows of a trie of (characters, whether it goes on inside a word, rank) of each token."""
     children: dict[tuple[int, int], int] = {}
     ranks: dict[tuple[int, int], int] = {}
     nodes = INNER_ROOT + 1

@@ -35,7 +35,7 @@ class WordDecoder(Decoder):
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
         content = self.decode_raw(ids)
-        return without_gaps_around(content) if self.spaced else content
+        return _one_gap(content.strip(_GAPS)) if self.spaced else content
 
     def decode_raw(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
         """As `decode`, with the spaces before the first and behind the last word."""
@@ -68,11 +68,6 @@ class WordStream(DecodeStream):
     def flush(self) -> str:
         self._held, self._begun = b"", False
         return super().flush()
-
-
-def without_gaps_around(content: bytes) -> bytes:
-    """Words with one gap between them and none around."""
-    return _one_gap(content.strip(_GAPS))
 
 
 def _one_gap(content: bytes) -> bytes:

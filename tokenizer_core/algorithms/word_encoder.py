@@ -81,18 +81,13 @@ class NumberedWords:
     lengths: NDArray[np.int64]
 
 
-def numbered_words(text: Text, spans: NDArray[np.int64], pattern: SplitPattern) -> NumberedWords:
-    """Number the words of spans of a text, in order of sight."""
-    return number_marked(text, spans, *mark_kept_and_dropped(text, spans, pattern))
-
-
 def number_marked(
     text: Text,
     spans: NDArray[np.int64],
     starts: NDArray[np.uint64],
     dropped: NDArray[np.uint64],
 ) -> NumberedWords:
-    """As `numbered_words`, with bitmaps as `mark_kept_and_dropped` gives them."""
+    """Number the words of spans in order of sight; bitmaps are of `mark_kept_and_dropped`."""
     room = int(np.bitwise_count(starts).sum())
     numbers = np.empty(room, np.uint32)
     begins, places, lengths = (np.empty(room, np.int64) for _ in range(3))
@@ -183,22 +178,17 @@ class WordEncoder(Encoder):
         # What stands around the spans goes in between.
         last = edges[words.ends]
         first = np.concatenate((np.zeros(1, np.int64), last[:-1]))
-        stops = np.append(marked.spans[1:, 0], text.size)
-        ahead, after = marked.before >= 0, marked.behind >= 0
-        at = np.stack((first, last), axis=1).ravel()
-        put = np.stack((ahead, after), axis=1).ravel()
-        marks = np.stack((marked.before, marked.behind), axis=1).ravel()[put]
-        begin_places = np.stack((marked.spans[:, 0], marked.spans[:, 0]), axis=1)
-        end_places = np.stack((marked.spans[:, 1], stops), axis=1)
-        if self.sentences is not None:
-            sentence_ends = np.ones(len(stops), np.bool_)
-            sentence_ends[marked.lasts] = False
-            end_places[sentence_ends, 1] = end_places[sentence_ends, 0]
-        mark_places = np.stack((begin_places, end_places), axis=1).reshape(-1, 2)[put]
+        around = np.stack((marked.before, marked.behind), axis=1)
+        put = around >= 0
+        at = np.stack((first, last), axis=1)[put]
+        begin, end = marked.spans.T
+        stops = end.copy()  # the marks of sentences are not in the text
+        stops[marked.lasts] = np.append(begin[1:], text.size)[marked.lasts]
+        around_places = np.stack((begin, begin, end, stops), axis=1).reshape(len(end), 2, 2)
         return PlacedIds(
-            np.insert(pieces.ids[chosen], at[put], marks.astype(np.uint32)),
-            np.insert(places, at[put], mark_places, axis=0),
-            np.insert(closes, at[put], np.ones(len(marks), np.bool_)),
+            np.insert(pieces.ids[chosen], at, around[put].astype(np.uint32)),
+            np.insert(places, at, around_places[put], axis=0),
+            np.insert(closes, at, True),
         )
 
     def _encoded(
@@ -207,7 +197,8 @@ class WordEncoder(Encoder):
         """Spans or sentences with what stands around them, their words, and the pieces of these."""
         mark = unmarked if self.sentences is None else self.sentences.mark
         marked = mark(text, spans, behind)
-        words = numbered_words(text, marked.spans, self.pattern)
+        marks = mark_kept_and_dropped(text, marked.spans, self.pattern)
+        words = number_marked(text, marked.spans, *marks)
         pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
         return marked.where(words.ends), words, pieces
 

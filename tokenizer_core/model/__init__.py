@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .merge_list import MergeIds as MergeIds
     from .merge_list import MergeList as MergeList
     from .merge_list import find_merges as find_merges
     from .pruning import PrunePlan as PrunePlan

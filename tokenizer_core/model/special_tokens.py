@@ -75,15 +75,13 @@ def find_special_tokens(
     offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
     first_two = {(token[0], token[1] if len(token) > 1 else -1) for token in in_order}
     openings = np.array(sorted(first_two), np.int16)
-    parts: list[NDArray[np.int64]] = []
+    parts = [np.empty((0, 3), np.int64)]
     capacity = 64
     while begin < end:
         found = np.empty((capacity, 3), np.int64)
         count, begin = find_specials(text.data, begin, end, openings, sought, offsets, found)
         parts.append(found[:count])
         capacity = min(capacity * 8, _MOST_AT_ONCE)
-    if not parts:
-        return np.empty((0, 3), np.int64)
     occurrences = np.concatenate(parts)
     occurrences[:, 2] = np.array(longest_first, np.int64)[occurrences[:, 2]]
     return occurrences

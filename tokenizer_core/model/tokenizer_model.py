@@ -66,12 +66,12 @@ class TokenizerModel:
         self._merges: Sequence[tuple[bytes, bytes]]
         if isinstance(algorithm, ByteBpe):
             checked = check_vocab(vocab, merges, special_tokens)
-            self._special_tokens, self._ids = checked.special_tokens, checked.ids
-            self._vocab, self._merge_ids = dict(vocab), checked.merge_ids
+            self._special_tokens, self._ids, byte_ids, self._merge_ids = checked
+            self._vocab = dict(vocab)
             self._merges = MergeList(self._vocab, *self._merge_ids)
             self._decoder: Decoder = Decoder(self._vocab)
             encoder = BytePairEncoder(
-                checked.byte_ids, *self._merge_ids, self._pattern, cache_words=cache_words
+                byte_ids, *self._merge_ids, self._pattern, cache_words=cache_words
             )
             if ignore_merges:
                 encoder.take_whole(dict(tokens_not_made_by_merges(encoder, self._ids)))
@@ -83,12 +83,11 @@ class TokenizerModel:
                 "leave it out",
             )
         else:
-            words = assembled(algorithm, vocab, merges, special_tokens, self._pattern)
-            self._special_tokens, self._ids = words.special_tokens, words.ids
-            self._vocab, self._merge_ids = dict(vocab), words.merge_ids
+            made = assembled(algorithm, vocab, merges, special_tokens, self._pattern)
+            self._special_tokens, self._ids, self._merge_ids, self.words, self._decoder = made
+            self._vocab = dict(vocab)
             self._merges = list(map(tuple, merges))  # type: ignore[arg-type]
-            self._decoder = words.decoder
-            self.encoder = self.words = words.encoder
+            self.encoder = self.words
         self._special_ids = frozenset(self._special_tokens.values())
 
     @property

@@ -6,7 +6,6 @@ Everything is checked in bulk; only when a check fails is the culprit looked for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -24,29 +23,16 @@ MAX_TOKEN_BYTES = 1 << 16
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckedVocab:
-    """A vocab known to be sound, and its merges as numbers.
-
-    Attributes:
-        special_tokens: token → id.
-        ids: token bytes → id, special tokens left out.
-        byte_ids: int64 ``[256]``: the id of each byte.
-        merge_ids: int64 ``[n_merges]`` three times: ids of left and right parts and of results.
-    """
-
-    special_tokens: dict[str, int]
-    ids: dict[bytes, int]
-    byte_ids: NDArray[np.int64]
-    merge_ids: MergeIds
-
-
 def check_vocab(
     vocab: Mapping[int, bytes],
     merges: Sequence[tuple[bytes, bytes]],
     special_tokens: Mapping[str, int] | Sequence[str],
-) -> CheckedVocab:
+) -> tuple[dict[str, int], dict[bytes, int], NDArray[np.int64], MergeIds]:
     """Check that a vocab, merges and special tokens fit together.
+
+    Returns:
+        Token → id of special tokens; token → id of all others; int64 ``[256]``: the id of each
+        byte; int64 ``[n_merges]`` three times: ids of left and right parts and of results.
 
     Raises:
         InvalidTokenizer: ids that are no whole numbers in 0 … 2²⁴ − 1; empty, too long or repeated
@@ -63,7 +49,7 @@ def check_vocab(
     else:
         numbers = merge_ids(ids, merges)
     _check_order(numbers, byte_ids, merges)
-    return CheckedVocab(specials, ids, byte_ids, numbers)
+    return specials, ids, byte_ids, numbers
 
 
 def check_tokens(

@@ -9,7 +9,6 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import bpe as bpe
     from . import characters as characters
-    from .bpe import TrainingProgress as TrainingProgress
     from .bpe import given_for as given_for
     from .bpe import train_bpe as train_bpe
     from .characters import END_OF_WORD as END_OF_WORD
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from .characters import WordPieceSettings as WordPieceSettings
     from .characters import character_base as character_base
     from .characters import frequency_base as frequency_base
+    from .characters import greedy_longest as greedy_longest
     from .characters import train_char_bpe as train_char_bpe
     from .characters import train_frequency_bpe as train_frequency_bpe
     from .characters import train_wordpiece as train_wordpiece
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from .extension import certify_extension as certify_extension
     from .extension import extended as extended
     from .extension import merges_to_continue as merges_to_continue
-    from .greedy import greedy_longest as greedy_longest
+    from .learning import NOTHING as NOTHING
+    from .learning import PrunedWords as PrunedWords
+    from .learning import prune as prune
     from .merge_engine import MergeEngine as MergeEngine
     from .merge_engine import SymbolWords as SymbolWords
+    from .progress import TrainingProgress as TrainingProgress
     from .visible import lines_of as lines_of
     from .visible import steps_of as steps_of
-    from .word_pruning import NOTHING as NOTHING
-    from .word_pruning import PrunedWords as PrunedWords
-    from .word_pruning import prune as prune
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -6,6 +6,7 @@ becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,23 +30,21 @@ from bpeline.tokenizer_core.trainers.learning import (
     Course,
     LearnedMerges,
     learn_with,
+    prune,
     validate_given,
     validate_options,
 )
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
-from bpeline.tokenizer_core.trainers.progress import OnProgress, TrainingProgress
+from bpeline.tokenizer_core.trainers.progress import OnProgress
 from bpeline.tokenizer_core.trainers.required_tokens import required_merges
 from bpeline.tokenizer_core.trainers.special_clashes import (
     refuse_clashes,
     refuse_special_tokens_in_words,
 )
-from bpeline.tokenizer_core.trainers.word_pruning import prune
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
     from bpeline.tokenizer_core.tokenizer import Tokenizer
-
-__all__ = ["LearnedMerges", "TrainingProgress", "learn_merges", "settings_digest", "train_bpe"]
 
 _BYTES = 256
 _ALGORITHM = "byte-bpe 1"  # to be counted up when the same settings learn other merges
@@ -106,11 +105,7 @@ def learn_merges(
             the most any tokenizer may hold.
         given: int32 [n, 2], merges to apply before learning: those of a tokenizer that is being
             extended, or `required_merges`; whether or not they occur in ``counts``.
-        resume_from: a checkpoint of the same counts and settings.
-        checkpoint: where to save the merges while learning; the checkpoint before is kept beside
-            it. Saved at the end too.
-        checkpoint_every: merges between two checkpoints (fewer when they take over a second).
-        on_progress: called at most ten times a second and at the end.
+        resume_from, checkpoint, checkpoint_every, on_progress: see `Course`.
 
     Raises:
         InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
@@ -131,16 +126,14 @@ def learn_merges(
         max_token_bytes=max_token_bytes,
         given=given,
     )
-
-    def engine() -> MergeEngine:
-        return MergeEngine(
-            byte_words(frequent, tie_break),
-            tie_break=tie_break,
-            min_count=min_count,
-            max_length=_longest(max_token_bytes),
-            free_application=given is not None,
-        )
-
+    engine = partial(
+        MergeEngine,
+        byte_words(frequent, tie_break),
+        tie_break=tie_break,
+        min_count=min_count,
+        max_length=_longest(max_token_bytes),
+        free_application=given is not None,
+    )
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     return learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
 
@@ -205,8 +198,7 @@ def train_bpe(
         checkpoint=checkpoint,
         on_progress=on_progress,
     )
-    pairs = zip(learned.left.tolist(), learned.right.tolist(), strict=True)
-    made = vocab_from_merges(pairs, byte_order(tie_break), specials, special_ids)
+    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials, special_ids)
     special = set(made.special_tokens.values())
     ordinary = (token for id_, token in made.vocab.items() if id_ not in special)
     refuse_clashes(specials, ordinary)
@@ -245,21 +237,16 @@ def given_for(
         InvalidSpecialToken: a special token is a byte, a required token or part of one.
     """
     validate_tie_break(tie_break)
-    given = None
-    if required_tokens:
-        given = required_merges(
-            required_tokens, pattern, tie_break, max_token_bytes=max_token_bytes
+    given = required_merges(required_tokens or (), pattern, tie_break, max_token_bytes)
+    if required_tokens and len(given) > merges:
+        raise InvalidOption(
+            f"making the required tokens takes {len(given)} merges, and the vocabulary has "
+            f"room for {merges}",
+            f"vocab_size is {_BYTES + len(special_tokens) + len(given)} or more",
+            "choose a larger vocabulary or require fewer tokens",
         )
-        if len(given) > merges:
-            raise InvalidOption(
-                f"making the required tokens takes {len(given)} merges, and the vocabulary has "
-                f"room for {merges}",
-                f"vocab_size is {_BYTES + len(special_tokens) + len(given)} or more",
-                "choose a larger vocabulary or require fewer tokens",
-            )
-    pairs = [] if given is None else [(int(left), int(right)) for left, right in given]
-    refuse_clashes(special_tokens, token_bytes(pairs, byte_order(tie_break)))
-    return given
+    refuse_clashes(special_tokens, token_bytes(map(tuple, given.tolist()), byte_order(tie_break)))
+    return given if required_tokens else None
 
 
 def _longest(max_token_bytes: int | None) -> int:

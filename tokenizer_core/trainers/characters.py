@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,14 @@ import numpy as np
 from bpeline.tokenizer_core.algorithms import (
     CharacterBpe,
     FrequencyBpe,
+    GreedyLongest,
     Sentences,
     WordPiece,
     by_rank,
 )
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.encoding import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.model import validate_special_tokens
 from bpeline.tokenizer_core.text import Text
@@ -30,6 +33,7 @@ from bpeline.tokenizer_core.trainers.learning import (
     Course,
     LearnedMerges,
     learn_with,
+    prune,
     validate_options,
 )
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
@@ -40,7 +44,6 @@ from bpeline.tokenizer_core.trainers.symbol_words import (
     words_that_go_on,
     words_with_ends,
 )
-from bpeline.tokenizer_core.trainers.word_pruning import prune
 
 PADDING = "<pad>"
 END_OF_WORD = "</w>"
@@ -133,6 +136,46 @@ def train_char_bpe(
         specials,
         counts.pattern,
         algorithm=CharacterBpe(end_of_word, joined, unknown),
+    )
+
+
+def greedy_longest(tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>") -> Tokenizer:
+    """A tokenizer of the same tokens that finds the longest ones first; its merges are dropped.
+
+    Source: the greedy encoder that often goes with character BPE where its merges were not kept.
+
+    Ids: the unknown token, the special tokens, then all others by how often they stand in the
+    words once all merges are applied, so that of equally long tokens the more frequent one is
+    found. Tokens that are only parts of longer ones come last; they are still found.
+
+    Args:
+        tokenizer: of character BPE.
+        counts: the words it was trained on.
+        unknown: the token of what no other token covers.
+
+    Raises:
+        InvalidOption: a tokenizer of another algorithm.
+    """
+    algorithm = tokenizer.algorithm
+    if not isinstance(algorithm, CharacterBpe):
+        raise InvalidOption(
+            f"this tokenizer follows {algorithm.name}",
+            "tokens of char-bpe can be found by their length",
+            "train with train_char_bpe",
+        )
+    times = token_counts(tokenizer, counts)
+    specials = tokenizer.special_tokens
+    known = {specials.get(algorithm.unknown), tokenizer.token_to_id(algorithm.unknown)}
+    rest = [id_ for id_ in tokenizer.vocab if id_ not in known | set(specials.values())]
+    rest.sort(key=lambda id_: (-int(times[id_]), id_))
+    first = dict.fromkeys([unknown, *specials])
+    tokens = [*(token.encode() for token in first), *(tokenizer.vocab[id_] for id_ in rest)]
+    return Tokenizer(
+        dict(enumerate(dict.fromkeys(tokens))),
+        [],
+        list(specials),
+        counts.pattern,
+        algorithm=GreedyLongest(algorithm.end_of_word, unknown),
     )
 
 
@@ -249,10 +292,7 @@ def learn_wordpiece(
     """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
     validate_options(merges, "smallest-ids", settings.min_count, settings.min_word_count)
     validate_score(settings.score)
-
-    def engine() -> ScoringEngine:
-        return ScoringEngine(words.words, score=settings.score, min_count=settings.min_count)
-
+    engine = partial(ScoringEngine, words.words, score=settings.score, min_count=settings.min_count)
     learned = learn_with(engine, merges, counts, settings.digest, course)
     return _pairs_of_texts(words, learned, continuation)
 
@@ -344,15 +384,13 @@ def _learn_characters(
     """The merges; where the mark is joined to the last characters, these merges come first."""
     validate_options(merges, settings.tie_break, settings.min_count, settings.min_word_count)
     given = words.ends.astype(np.int32) if settings.joined else None
-
-    def engine() -> MergeEngine:
-        return MergeEngine(
-            words.words,
-            tie_break=settings.tie_break,
-            min_count=settings.min_count,
-            free_application=settings.joined,
-        )
-
+    engine = partial(
+        MergeEngine,
+        words.words,
+        tie_break=settings.tie_break,
+        min_count=settings.min_count,
+        free_application=settings.joined,
+    )
     goal = merges + (0 if given is None else len(given))
     return learn_with(engine, goal, counts, settings.digest, course, given=given)
 

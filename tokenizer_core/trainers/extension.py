@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms import ByteBpe
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.model import byte_order, shown
+from bpeline.tokenizer_core.model import byte_order, shown, token_bytes
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.special_clashes import refuse_clashes
 
@@ -61,19 +61,12 @@ def extended(base: Tokenizer, pairs: Sequence[tuple[int, int]], tie_break: str) 
     old = merges_to_continue(base, tie_break)
     if not np.array_equal(np.array(pairs[: len(old)], np.int32).reshape(-1, 2), old):
         _refuse("the merges do not begin with those of the tokenizer that is extended")
-    tokens = [bytes([byte]) for byte in byte_order(tie_break)]
-    tokens += [left + right for left, right in base.merges]
-    vocab, merges = dict(base.vocab), base.merges
-    known, free = set(tokens), max(vocab) + 1
-    for left, right in pairs[len(old) :]:
-        token = tokens[left] + tokens[right]
-        merges.append((tokens[left], tokens[right]))
-        tokens.append(token)
-        if token not in known:
-            known.add(token)
-            vocab[free] = token
-            free += 1
+    tokens = token_bytes(pairs, byte_order(tie_break))
     refuse_clashes(list(base.special_tokens), tokens)
+    merges = base.merges + [(tokens[left], tokens[right]) for left, right in pairs[len(old) :]]
+    known = set(tokens[: 256 + len(old)])
+    new = [token for token in dict.fromkeys(tokens) if token not in known]
+    vocab = dict(base.vocab) | dict(enumerate(new, max(base.vocab) + 1))
     return Tokenizer(vocab, merges, base.special_tokens, base.pattern)
 
 

@@ -139,6 +139,9 @@ class MergeEngine:
         free_application: whether merges that were learned from *other* counts will be applied:
             then rare and long pairs are kept in sight too, which costs memory.
 
+    Attributes:
+        base: how many base tokens there are.
+
     Raises:
         CorpusError: see `check_bounds`.
     """
@@ -154,33 +157,28 @@ class MergeEngine:
     ) -> None:
         check_bounds(words)
         self._base_tokens = words.base_tokens
-        self._base = len(words.base_tokens)
+        self.base = len(words.base_tokens)
         longest = min(max_length or NO_LIMIT, NO_LIMIT)
         least = min(min_count, _COUNTS)
-        self._limits = Limits(_ORDERS[tie_break], least, longest, least, longest, self._base)
+        self._limits = Limits(_ORDERS[tie_break], least, longest, least, longest, self.base)
         if free_application:
             self._limits = self._limits._replace(kept_count=1, kept_length=NO_LIMIT)
         self._state = self._laid_out(words)
         self._enter_base_pairs()
 
     @property
-    def base(self) -> int:
-        """How many base tokens there are."""
-        return self._base
-
-    @property
     def merges_done(self) -> int:
-        return int(self._state.sizes[merge_state.TOKENS]) - self._base
+        return int(self._state.sizes[merge_state.TOKENS]) - self.base
 
     @property
     def learned(self) -> NDArray[np.int64]:
         """[merges_done, 3]: left id, right id, count when merged. Changes with further merging."""
-        return self._state.learned[self._base : self._base + self.merges_done]
+        return self._state.learned[self.base : self.base + self.merges_done]
 
     def learn(self, goal: int) -> bool:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
         while True:
-            status = merge_step.learn(self._state, self._limits, self._base + goal)
+            status = merge_step.learn(self._state, self._limits, self.base + goal)
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:
@@ -193,7 +191,7 @@ class MergeEngine:
         Row k is merge k of this engine, so merges come before all learned ones.
         """
         while True:
-            status = merge_step.apply(self._state, self._limits, given, self._base + goal)
+            status = merge_step.apply(self._state, self._limits, given, self.base + goal)
             if status == merge_step.DONE:
                 return
             self._grow(status)
@@ -205,7 +203,7 @@ class MergeEngine:
         waiting = [token]
         while waiting:
             last = waiting.pop()
-            if last < self._base:
+            if last < self.base:
                 pieces.append(self._base_tokens[last])
             else:
                 waiting.append(int(learned[last, merge_state.RIGHT]))
@@ -221,15 +219,15 @@ class MergeEngine:
             chosen = np.ascontiguousarray(chosen[sight])
         size = int(lengths[chosen].sum()) + len(chosen) + 1
         compares_text = self._limits.order == merge_queue.GREATEST_BYTES
-        width = max(1, ((self._base - 1).bit_length() + 7) // 8)
+        width = max(1, ((self.base - 1).bit_length() + 7) // 8)
         counts = words.counts[chosen]
         large = np.flatnonzero(counts >= _LARGE_COUNT)
         word_weights = counts.astype(np.int32)
         word_weights[large] = ~np.arange(len(large), dtype=np.int32)
         sizes = np.zeros(merge_state.SIZES, np.int64)
-        sizes[merge_state.TOKENS] = self._base
+        sizes[merge_state.TOKENS] = self.base
         sizes[merge_state.CLASS] = merge_queue.CLASSES
-        tokens = max(_FIRST_TOKENS, self._base)
+        tokens = max(_FIRST_TOKENS, self.base)
         nothing = np.zeros(0, np.int32)
         state = MergeState(
             cells=np.empty((size, 2), np.int32),
@@ -240,7 +238,7 @@ class MergeEngine:
             heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
             waiting=np.full(merge_queue.CLASSES + 1, merge_pairs.EMPTY, np.int32),
             following=nothing,
-            text=np.empty((size + self._base) * width if compares_text else 0, np.uint8),
+            text=np.empty((size + self.base) * width if compares_text else 0, np.uint8),
             width=width,
             token_starts=np.zeros(tokens, np.int32),
             token_lengths=np.zeros(tokens, np.int32),
@@ -261,12 +259,12 @@ class MergeEngine:
             state.text,
             width,
         )
-        state.token_lengths[: self._base] = 1
+        state.token_lengths[: self.base] = 1
         if compares_text:  # the base tokens stand behind the words
-            numbers = np.arange(self._base, dtype=">u4").view(np.uint8).reshape(-1, 4)
+            numbers = np.arange(self.base, dtype=">u4").view(np.uint8).reshape(-1, 4)
             state.text[size * width :] = numbers[:, 4 - width :].ravel()
-            state.token_starts[: self._base] = np.arange(size, size + self._base)
-            for token in range(self._base):
+            state.token_starts[: self.base] = np.arange(size, size + self.base)
+            for token in range(self.base):
                 start = (size + token) * width
                 state.token_ties[token] = merge_queue.prefix_tie(state.text, start, width)
         return state
@@ -277,7 +275,7 @@ class MergeEngine:
         A merged occurrence leaves one symbol less and makes at most two new occurrences, so
         the arena never holds more than three times as many as there are pairs of base tokens.
         """
-        is_dense = self._base <= _DENSE_ALPHABET
+        is_dense = self.base <= _DENSE_ALPHABET
         rows = self._dense_pairs() if is_dense else self._sparse_pairs()
         occurrences = int(rows[:, merge_pairs.LENGTH].sum())
         if self._limits.kept_length < 2:
@@ -299,7 +297,7 @@ class MergeEngine:
         state.sizes[merge_state.ARENA] = int(lengths.sum())
         if is_dense:
             keys = rows[:, merge_pairs.KEY]
-            places = np.full((self._base, self._base), -1, np.int64)
+            places = np.full((self.base, self.base), -1, np.int64)
             places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, merge_pairs.START]
             merge_layout.collect_dense_pairs(state.cells, places, state.arena)
         else:
@@ -311,7 +309,7 @@ class MergeEngine:
 
     def _dense_pairs(self) -> NDArray[np.int64]:
         """Rows for all pairs of base tokens, without `START`, by means of a square table."""
-        state, square = self._state, (self._base, self._base)
+        state, square = self._state, (self.base, self.base)
         counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
         merge_layout.count_dense_pairs(state.cells, state.large_counts, counts, occurrences)
         left, right = np.nonzero(occurrences)

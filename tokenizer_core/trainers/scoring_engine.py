@@ -60,7 +60,7 @@ class ScoringEngine(MergeEngine):
                 self._groups = self._grouped()
             counted = self._kind, self._counts, self._total
             status = merge_score.learn_by_score(
-                self._state, self._limits, self._groups, *counted, self._base + goal
+                self._state, self._limits, self._groups, *counted, self.base + goal
             )
             if status == merge_step.DONE:
                 return True
@@ -74,7 +74,7 @@ class ScoringEngine(MergeEngine):
     def _count_tokens(self) -> None:
         """Count the tokens as they stand, behind all merges that were applied."""
         self._counts = np.zeros(len(self._state.token_lengths), np.int64)
-        self._counts[: self._base] = self._alone
+        self._counts[: self.base] = self._alone
         merge_score.count_tokens(self._state, self._counts)
         self._total = np.array([self._counts.sum()], np.int64)
 

@@ -57,7 +57,7 @@ def words_with_ends(counts: WordCounts, end_of_word: str) -> CharacterWords:
     lasts = np.searchsorted(distinct, _numbered(last << 1)[0])
     mark = np.full(len(lasts), tokens.index(end_of_word))
     ends = np.stack((lasts, mark), axis=1).astype(np.int64)
-    return CharacterWords(_symbol_words(counts, rows, offsets, tokens), tokens, ends)
+    return _character_words(counts, rows, offsets, tokens, ends)
 
 
 def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
@@ -83,8 +83,7 @@ def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
         continuation + chr(number ^ _INSIDE) if number & _INSIDE else chr(number)
         for number in distinct.tolist()
     )
-    ends = np.empty((0, 2), np.int64)
-    return CharacterWords(_symbol_words(counts, rows, offsets, tokens), tokens, ends)
+    return _character_words(counts, rows, offsets, tokens, np.empty((0, 2), np.int64))
 
 
 def _numbered(content: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -120,17 +119,17 @@ def _characters(counts: WordCounts) -> tuple[NDArray[np.int32], NDArray[np.int64
     return points, before[counts.offsets]
 
 
-def _symbol_words(
-    counts: WordCounts, rows: NDArray[np.int32], offsets: NDArray[np.int64], tokens: tuple[str, ...]
-) -> SymbolWords:
-    return SymbolWords(
-        rows,
-        offsets,
-        counts.counts,
-        counts.first_positions,
-        np.arange(len(tokens), dtype=np.int32),
-        tuple(token.encode() for token in tokens),
-    )
+def _character_words(
+    counts: WordCounts,
+    rows: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    tokens: tuple[str, ...],
+    ends: NDArray[np.int64],
+) -> CharacterWords:
+    ids = np.arange(len(tokens), dtype=np.int32)
+    spelled = tuple(token.encode() for token in tokens)
+    counted = counts.counts, counts.first_positions
+    return CharacterWords(SymbolWords(rows, offsets, *counted, ids, spelled), tokens, ends)
 
 
 def _refuse_mark(counts: WordCounts, mark: str) -> None:

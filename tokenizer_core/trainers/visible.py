@@ -88,16 +88,16 @@ def steps_of(
         )
     words = counts.in_order_of_sight()
     texts = [(word.decode(errors="replace"), count) for word, count in words.items()]
+    if min_count is None:
+        min_count = 1 if algorithm == "frequency-bpe" else 2
     match algorithm:
         case "byte-bpe":
-            least = 2 if min_count is None else min_count
             order = tie_break or "smallest-ids"
-            learned = learn_merges(words, merges, tie_break=order, min_count=least)
+            learned = learn_merges(words, merges, tie_break=order, min_count=min_count)
             tokens = list(map(to_printable, token_bytes(learned.pairs(), byte_order(order))))
             pairs = [(tokens[left], tokens[right]) for left, right in learned.pairs()]
             symbols = [([*to_printable(word)], count) for word, count in words.items()]
         case "char-bpe" | "frequency-bpe":
-            usual = 2 if algorithm == "char-bpe" else 1
             joined = joined and algorithm == "char-bpe"  # the other has no such choice
             tokenizer = train_char_bpe(
                 words,
@@ -105,7 +105,7 @@ def steps_of(
                 end_of_word=end_of_word,
                 joined=joined,
                 tie_break=tie_break or "first-seen",
-                min_count=usual if min_count is None else min_count,
+                min_count=min_count,
             )
             pairs = [(left.decode(), right.decode()) for left, right in tokenizer.merges]
             mark = [] if joined else [end_of_word]
@@ -113,7 +113,7 @@ def steps_of(
             symbols = [([*text[:-1], text[-1] + last, *mark], count) for text, count in texts]
         case "wordpiece":
             rows = words_that_go_on(words, continuation)
-            settings = WordPieceSettings(score, 2 if min_count is None else min_count, 1)
+            settings = WordPieceSettings(score, min_count, 1)
             pairs = learn_wordpiece(words, rows, merges, settings, continuation, Course())
             symbols = [
                 ([text[0], *(continuation + c for c in text[1:])], count) for text, count in texts
