@@ -13,13 +13,13 @@ from bpeline.tokenizer_core.algorithms.kinds import (
 )
 from bpeline.tokenizer_core.algorithms.sentence_marks import SentenceMarks
 from bpeline.tokenizer_core.algorithms.word_algorithms import (
-    LongestAnywhere,
-    LongestFromTheLeft,
     by_frequency,
     by_rank,
+    longest_anywhere,
+    longest_from_the_left,
 )
 from bpeline.tokenizer_core.algorithms.word_decoder import WordDecoder, shown_tokens
-from bpeline.tokenizer_core.algorithms.word_encoder import WordAlgorithm, WordEncoder
+from bpeline.tokenizer_core.algorithms.word_encoder import WordEncoder
 from bpeline.tokenizer_core.corpus import refuse_missing_library
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.model import MergeIds, check_tokens, merge_ids, shown
@@ -62,7 +62,6 @@ def assembled(
         )
     merged = [_spelled_merge(rank, merge) for rank, merge in enumerate(merges)]
     merged_ids = merge_ids(ids, merges)
-    words: WordAlgorithm
     match algorithm:
         case CharacterBpe():
             words = by_rank(algorithm, spelled, merged, marks["unknown"])
@@ -70,9 +69,9 @@ def assembled(
             _check_frequencies(algorithm, spelled)
             words = by_frequency(algorithm, spelled, marks["unknown"])
         case WordPiece():
-            words = LongestFromTheLeft(algorithm, spelled, marks["unknown"])
+            words = longest_from_the_left(algorithm, spelled, marks["unknown"])
         case GreedyLongest():
-            words = LongestAnywhere(algorithm, spelled, marks["unknown"])
+            words = longest_anywhere(algorithm, spelled, marks["unknown"])
     gap = b" " if pattern.drops_gaps else b""  # else words hold the spaces between them
     whole = frozenset([*specials.values(), *marks.values()])
     return (

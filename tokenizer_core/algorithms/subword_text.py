@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe
-from bpeline.tokenizer_core.algorithms.word_algorithms import MergedCharacters
-from bpeline.tokenizer_core.algorithms.word_encoder import NumberedWords, Pieces, number_marked
+from bpeline.tokenizer_core.algorithms.word_algorithms import WordAlgorithm, with_dropout
+from bpeline.tokenizer_core.algorithms.word_encoder import NumberedWords, number_marked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import utf8_of
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -63,9 +62,7 @@ class SubwordText:
                 "load a codes file: Tokenizer.load(PATH, 'subword-nmt')",
             )
         assert tokenizer.words is not None
-        merged = tokenizer.words.algorithm
-        assert isinstance(merged, MergedCharacters)
-        self._merged = merged
+        self._merged = tokenizer.words.algorithm
         self._end = algorithm.end_of_word
         self._separator = separator
         self._vocabulary = None if vocabulary is None else frozenset(vocabulary)
@@ -111,9 +108,8 @@ class SubwordText:
             for begin, length in zip(words.places.tolist(), words.lengths.tolist(), strict=True)
         ]
         if not dropout:
-            return self._printed(whole, words, self._cut(spelled, self._merged.pieces_of))
+            return self._printed(whole, words, self._cut(spelled, self._merged))
         state = np.array(random.Random(seed).getstate()[1], np.uint32)
-        pieces_at_random = partial(self._merged.pieces_at_random, dropout=dropout, state=state)
         occurrences = replace(
             words,
             numbers=np.arange(len(words.numbers), dtype=np.uint32),
@@ -121,7 +117,9 @@ class SubwordText:
             lengths=words.lengths[words.numbers],
         )
         each = [spelled[number] for number in words.numbers.tolist()]
-        return self._printed(whole, occurrences, self._cut(each, pieces_at_random))
+        return self._printed(
+            whole, occurrences, self._cut(each, with_dropout(self._merged, dropout, state))
+        )
 
     def vocabulary(self, words: WordCounts) -> list[tuple[str, int]]:
         """The subwords of counted words with their counts, in order of sight.
@@ -131,7 +129,7 @@ class SubwordText:
         seen = words.in_order_of_sight()
         spelled = [word.decode() for word in seen.words()]
         counts: dict[str, int] = {}
-        cuts = self._cut(spelled, self._merged.pieces_of)
+        cuts = self._cut(spelled, self._merged)
         for cut, count in zip(cuts, seen.counts.tolist(), strict=True):
             for subword in [*(inner + self._separator for inner in cut[:-1]), *cut[-1:]]:
                 counts[subword] = counts.get(subword, 0) + count
@@ -149,15 +147,15 @@ class SubwordText:
         )
         return target[:size].tobytes().decode()
 
-    def _cut(self, words: Sequence[str], pieces_of: Callable[..., Pieces]) -> list[Cut]:
+    def _cut(self, words: Sequence[str], algorithm: WordAlgorithm) -> list[Cut]:
         """The subwords of each word."""
         if self._whole is None:
-            return self._checked(words, _subwords(words, pieces_of))
+            return self._checked(words, _subwords(words, algorithm))
         segments = [self._isolated(word) for word in words]
         flat = [
             segment for parts in segments for segment in parts if not self._whole.match(segment)
         ]
-        cut = iter(self._checked(flat, _subwords(flat, pieces_of)))
+        cut = iter(self._checked(flat, _subwords(flat, algorithm)))
         return [
             [
                 piece
@@ -199,10 +197,10 @@ class SubwordText:
                 stack += [(right.removesuffix(self._end) if last else right, last), (left, False)]
 
 
-def _subwords(words: Sequence[str], pieces_of: Callable[..., Pieces]) -> list[Cut]:
+def _subwords(words: Sequence[str], algorithm: WordAlgorithm) -> list[Cut]:
     encoded = [word.encode() for word in words]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    pieces = pieces_of(Text.of(b"".join(encoded)), np.cumsum(lengths) - lengths, lengths)
+    pieces = algorithm.pieces_of(Text.of(b"".join(encoded)), np.cumsum(lengths) - lengths, lengths)
     ends, edges = pieces.ends.tolist(), pieces.edges.tolist()
     cuts = []
     for word, (first, last) in zip(encoded, pairwise(edges), strict=True):

@@ -5,7 +5,9 @@ Alphabets, merges and tries are rows of the one table that kernels over characte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,6 @@ from bpeline.tokenizer_core.algorithms.kinds import (
     GreedyLongest,
     WordPiece,
 )
-from bpeline.tokenizer_core.algorithms.word_encoder import Pieces
 from bpeline.tokenizer_core.kernels import character_merges, longest_tokens, random_merges
 from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE
 from bpeline.tokenizer_core.kernels.longest_tokens import INNER_ROOT, ROOT
@@ -31,73 +32,72 @@ from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[str, str]
 Row = tuple[int, int, int, int]  # left, right, rank, result
+LEFTMOST, EVERYWHERE = 0, 1  # where a merge is applied before ranks are looked at again
 _LONGER_FROM = np.array([0xC0, 0xE0, 0xF0], np.uint8)  # leads of characters of 2, 3 and 4 bytes
 
 
-class MergedCharacters:
-    """Merges over characters.
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """What words are made of.
 
-    Args:
-        alphabet: rows of `_alphabet_rows`.
-        merges: (left, right, rank, result) of each merge.
-        joined: whether the end of a word is part of its last character.
-        everywhere: whether a merge is applied at all its places before ranks are looked at again.
-        unknown: the id of characters without one.
+    Attributes:
+        ids: uint32: the tokens of all words, one word after the other.
+        ends: uint32: where in its word each piece ends, in bytes.
+        edges: int64 ``[n + 1]``: word i has the pieces ``edges[i]:edges[i + 1]``.
     """
 
-    def __init__(
-        self, alphabet: list[Row], merges: list[Row], joined: bool, everywhere: bool, unknown: int
-    ) -> None:
-        self._table = _symbol_table(alphabet + merges)
-        self._marking = character_merges.JOINED if joined else character_merges.OWN_SYMBOL
-        self._known = self._marking, int(everywhere), *self._table, unknown
+    ids: NDArray[np.uint32]
+    ends: NDArray[np.uint32]
+    edges: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordAlgorithm:
+    """Makes pieces of words, each word by itself.
+
+    Attributes:
+        kernel: takes text, places and lengths, what it knows, scratch memory if it needs any, and
+            the arrays of `Pieces` to fill.
+        known: what else the kernel must know.
+        scratch: bytes of scratch memory for each symbol of the longest word.
+    """
+
+    kernel: Callable[..., None]
+    known: tuple[Any, ...]
+    scratch: int = 0
 
     def pieces_of(
         self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> Pieces:
-        ids, ends, edges = _room_for(lengths)
-        scratch = _scratch(character_merges.SCRATCH_PER_SYMBOL, lengths, 1)
-        character_merges.merge_characters(
-            text.data, places, lengths, *self._known, scratch, ids, ends, edges
-        )
-        return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
-
-    def pieces_at_random(
-        self,
-        text: Text,
-        places: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        dropout: float,
-        state: NDArray[np.uint32],
-    ) -> Pieces:
-        """As `pieces_of`, with merges left out at random; ids of unknown characters are no ids.
+        """Pieces of words.
 
         Args:
-            dropout, state: as for `merge_at_random`.
+            text: valid UTF-8 within the words.
+            places, lengths: int64 ``[n]``: where each word begins, and its bytes (1 or more).
         """
-        ids, ends, edges = _room_for(lengths)
-        scratch = _scratch(random_merges.SCRATCH_PER_SYMBOL, lengths, 1)
-        is_one = 1 + np.searchsorted(_LONGER_FROM, text.data[places], side="right") == lengths
-        words = text.data, places, lengths, is_one, dropout, state
-        random_merges.merge_at_random(
-            *words, self._marking, *self._table, scratch, ids, ends, edges
-        )
+        room = int(lengths.sum()) + len(lengths)
+        ids, ends = np.empty(room, np.uint32), np.empty(room, np.uint32)
+        edges = np.empty(len(lengths) + 1, np.int64)
+        symbols = int(lengths.max(initial=0)) + 2  # of all kernels, the most that one asks for
+        scratch = [np.empty(self.scratch * symbols // 8 + 1, np.uint64)] if self.scratch else []
+        self.kernel(text.data, places, lengths, *self.known, *scratch, ids, ends, edges)
         return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
 
 
 def by_rank(
     algorithm: CharacterBpe, ids: Mapping[str, int], merges: Sequence[Merge], unknown: int
-) -> MergedCharacters:
+) -> WordAlgorithm:
     """Character BPE: the merge of lowest rank first, at all its places."""
     rows = [
         (ids[left], ids[right], rank, ids[left + right])
         for rank, (left, right) in enumerate(merges)
     ]
     alphabet = _alphabet_rows(ids, algorithm.end_of_word, algorithm.joined)
-    return MergedCharacters(alphabet, rows, algorithm.joined, everywhere=True, unknown=unknown)
+    marking = character_merges.JOINED if algorithm.joined else character_merges.OWN_SYMBOL
+    return _merged(alphabet + rows, marking, EVERYWHERE, unknown)
 
 
-def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) -> MergedCharacters:
+def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) -> WordAlgorithm:
     """Frequency BPE: whatever two tokens join to a token with a frequency, most frequent first."""
     distinct = sorted({frequency for _, frequency in algorithm.frequencies}, reverse=True)
     rank_of = {frequency: rank for rank, frequency in enumerate(distinct)}
@@ -111,80 +111,58 @@ def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) 
             if left is not None and right is not None:
                 rows.append((left, right, rank_of[frequency], ids[token]))
     alphabet = _alphabet_rows(ids, end, joined=False)
-    return MergedCharacters(alphabet, rows, joined=False, everywhere=False, unknown=unknown)
+    return _merged(alphabet + rows, character_merges.OWN_SYMBOL, LEFTMOST, unknown)
 
 
-class LongestFromTheLeft:
-    """WordPiece: at each place the longest token; a word with a place without one is unknown.
-
-    Args:
-        algorithm: the properties. ids: token → id of all tokens that text can become.
-        unknown: the id of unknown words.
-    """
-
-    def __init__(self, algorithm: WordPiece, ids: Mapping[str, int], unknown: int) -> None:
-        mark = algorithm.continuation
-        tokens = [(list(map(ord, token)), False, id_) for token, id_ in ids.items()]
-        # A token that begins with the mark also spells the begin of a word that begins so.
-        tokens += [
-            (list(map(ord, token.removeprefix(mark))), True, id_)
-            for token, id_ in ids.items()
-            if token.startswith(mark) and token != mark
-        ]
-        table = _symbol_table(_trie_rows(tokens))
-        self._known = algorithm.max_word_characters, *table, unknown
-
-    def pieces_of(
-        self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> Pieces:
-        ids, ends, edges = _room_for(lengths)
-        longest_tokens.match_from_the_left(
-            text.data, places, lengths, *self._known, ids, ends, edges
-        )
-        return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
+def _merged(rows: list[Row], marking: int, places: int, unknown: int) -> WordAlgorithm:
+    known = marking, places, *_symbol_table(rows), unknown
+    scratch = character_merges.SCRATCH_PER_SYMBOL
+    return WordAlgorithm(character_merges.merge_characters, known, scratch)
 
 
-class LongestAnywhere:
-    """Greedy: the longest token anywhere in a word, then the same left and right of it.
+def with_dropout(merged: WordAlgorithm, dropout: float, state: NDArray[np.uint32]) -> WordAlgorithm:
+    """`by_rank` with merges left out at random; ids of unknown characters are no ids.
 
     Args:
-        algorithm: the properties. ids: token → id of all tokens that text can become.
-        unknown: the id of each stretch without a token.
+        merged: of `by_rank`.
+        dropout, state: as for `merge_at_random`.
     """
+    marking, _, shift, slots, _ = merged.known
 
-    def __init__(self, algorithm: GreedyLongest, ids: Mapping[str, int], unknown: int) -> None:
-        spelled = [
-            (_characters_of(token, algorithm.end_of_word), id_) for token, id_ in ids.items()
-        ]
-        spelled.sort(key=lambda token: (-len(token[0]), token[1]))
-        id_of_rank = np.array([id_ for _, id_ in spelled], np.uint32)
-        tokens = [(characters, False, rank) for rank, (characters, _) in enumerate(spelled)]
-        self._known = id_of_rank, *_symbol_table(_trie_rows(tokens)), unknown
+    def kernel(text: Any, places: Any, lengths: Any, *others: Any) -> None:
+        is_one = 1 + np.searchsorted(_LONGER_FROM, text[places], side="right") == lengths
+        random_merges.merge_at_random(text, places, lengths, is_one, dropout, state, *others)
 
-    def pieces_of(
-        self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> Pieces:
-        ids, ends, edges = _room_for(lengths)
-        scratch = _scratch(longest_tokens.SCRATCH_PER_SYMBOL, lengths, 2)
-        longest_tokens.match_anywhere(
-            text.data, places, lengths, *self._known, scratch, ids, ends, edges
-        )
-        return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
+    return WordAlgorithm(kernel, (marking, shift, slots), random_merges.SCRATCH_PER_SYMBOL)
 
 
-def _room_for(
-    lengths: NDArray[np.int64],
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]:
-    """The arrays of `Pieces` with room for those of words of so many bytes, and of their ends."""
-    room = int(lengths.sum()) + len(lengths)
-    ids, ends = np.empty(room, np.uint32), np.empty(room, np.uint32)
-    return ids, ends, np.empty(len(lengths) + 1, np.int64)
+def longest_from_the_left(
+    algorithm: WordPiece, ids: Mapping[str, int], unknown: int
+) -> WordAlgorithm:
+    """WordPiece: at each place the longest token; a word with a place without one is unknown."""
+    mark = algorithm.continuation
+    tokens = [(list(map(ord, token)), False, id_) for token, id_ in ids.items()]
+    # A token that begins with the mark also spells the begin of a word that begins so.
+    tokens += [
+        (list(map(ord, token.removeprefix(mark))), True, id_)
+        for token, id_ in ids.items()
+        if token.startswith(mark) and token != mark
+    ]
+    known = algorithm.max_word_characters, *_symbol_table(_trie_rows(tokens)), unknown
+    return WordAlgorithm(longest_tokens.match_from_the_left, known)
 
 
-def _scratch(symbol_bytes: int, lengths: NDArray[np.int64], more: int) -> NDArray[np.uint64]:
-    """Room for the symbols of the longest word, one a byte, and so many more."""
-    symbols = int(lengths.max(initial=0)) + more
-    return np.empty(symbol_bytes * symbols // 8 + 1, np.uint64)
+def longest_anywhere(
+    algorithm: GreedyLongest, ids: Mapping[str, int], unknown: int
+) -> WordAlgorithm:
+    """Greedy: the longest token anywhere in a word, then the same left and right of it; each
+    stretch without a token is unknown."""
+    spelled = [(_characters_of(token, algorithm.end_of_word), id_) for token, id_ in ids.items()]
+    spelled.sort(key=lambda token: (-len(token[0]), token[1]))
+    id_of_rank = np.array([id_ for _, id_ in spelled], np.uint32)
+    tokens = [(characters, False, rank) for rank, (characters, _) in enumerate(spelled)]
+    known = id_of_rank, *_symbol_table(_trie_rows(tokens)), unknown
+    return WordAlgorithm(longest_tokens.match_anywhere, known, longest_tokens.SCRATCH_PER_SYMBOL)
 
 
 def _symbol_table(rows: list[Row]) -> tuple[np.uint64, NDArray[np.uint64]]:

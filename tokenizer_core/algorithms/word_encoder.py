@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.sentence_marks import MarkedSpans, SentenceMarks, unmarked
+from bpeline.tokenizer_core.algorithms.word_algorithms import Pieces, WordAlgorithm
 from bpeline.tokenizer_core.counting import FULL, empty_entries
 from bpeline.tokenizer_core.encoding import Encoder
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -31,36 +31,6 @@ from bpeline.tokenizer_core.text import Text
 
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _TABLE_BITS = 6, 19
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
-    """What words are made of.
-
-    Attributes:
-        ids: uint32: the tokens of all words, one word after the other.
-        ends: uint32: where in its word each piece ends, in bytes.
-        edges: int64 ``[n + 1]``: word i has the pieces ``edges[i]:edges[i + 1]``.
-    """
-
-    ids: NDArray[np.uint32]
-    ends: NDArray[np.uint32]
-    edges: NDArray[np.int64]
-
-
-class WordAlgorithm(Protocol):
-    """What makes pieces of words."""
-
-    def pieces_of(
-        self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> Pieces:
-        """Pieces of words, each word by itself.
-
-        Args:
-            text: valid UTF-8 within the words.
-            places, lengths: int64 ``[n]``: where each word begins, and its bytes (1 or more).
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

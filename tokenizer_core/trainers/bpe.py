@@ -31,7 +31,6 @@ from bpeline.tokenizer_core.trainers.learning import (
     LearnedMerges,
     learn_with,
     prune,
-    validate_given,
     validate_options,
 )
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
@@ -117,7 +116,7 @@ def learn_merges(
     validate_options(
         merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
     )
-    validate_given(given, merges)
+    _validate_given(given, merges)
     frequent, pruned = prune(counts, min_word_count)
     settings = settings_digest(
         tie_break=tie_break,
@@ -136,6 +135,31 @@ def learn_merges(
     )
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     return learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
+
+
+def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
+    """Refuse given merges that are no merges, or more than are wanted.
+
+    Raises:
+        InvalidOption: naming what they must be.
+    """
+    if given is None:
+        return
+    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
+    in_order = given.ndim == 2 and given.shape[1] == 2
+    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
+    if not in_order or len(np.unique(given, axis=0)) != len(given):
+        raise InvalidOption(
+            "the given merges are not a list of different pairs of existing tokens",
+            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
+            "take left and right of a LearnedMerges or a Checkpoint",
+        )
+    if len(given) > merges:
+        raise InvalidOption(
+            f"{len(given)} merges are given and only {merges} wanted",
+            f"merges is {len(given)} or more",
+            "a smaller vocabulary needs no training: keep the first merges",
+        )
 
 
 def train_bpe(

@@ -218,7 +218,7 @@ def train_wordpiece(
     """
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
-    first = _first_of_wordpiece(words, unknown, specials)
+    first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
     merges = vocab_size - len(first)
     if merges < 0:
         raise InvalidOption(
@@ -272,12 +272,6 @@ def wordpiece_base(
         InvalidOption, EmptyCorpus: as `train_wordpiece`.
     """
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
-    return _first_of_wordpiece(words, unknown, special_tokens)
-
-
-def _first_of_wordpiece(
-    words: CharacterWords, unknown: str, special_tokens: Sequence[str]
-) -> list[str]:
     return list(dict.fromkeys([unknown, *special_tokens, *words.tokens]))
 
 

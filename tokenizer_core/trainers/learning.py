@@ -22,7 +22,6 @@ from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
 from bpeline.tokenizer_core.trainers.progress import OnProgress, Reporter
 
 MERGES_PER_CHECKPOINT = 1000
-_BYTES = 256
 _CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C
 _FIRST_CALL = 32  # merges
 
@@ -107,10 +106,6 @@ class Course:
     checkpoint_every: int = MERGES_PER_CHECKPOINT
     on_progress: OnProgress | None = None
 
-    @property
-    def keeps_merges(self) -> bool:
-        return self.resume_from is not None or self.checkpoint is not None
-
 
 def validate_options(
     merges: int,
@@ -142,31 +137,6 @@ def validate_options(
             )
 
 
-def validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
-    """Refuse given merges that are no merges, or more than are wanted.
-
-    Raises:
-        InvalidOption: naming what they must be.
-    """
-    if given is None:
-        return
-    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
-    in_order = given.ndim == 2 and given.shape[1] == 2
-    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
-    if not in_order or len(np.unique(given, axis=0)) != len(given):
-        raise InvalidOption(
-            "the given merges are not a list of different pairs of existing tokens",
-            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
-            "take left and right of a LearnedMerges or a Checkpoint",
-        )
-    if len(given) > merges:
-        raise InvalidOption(
-            f"{len(given)} merges are given and only {merges} wanted",
-            f"merges is {len(given)} or more",
-            "a smaller vocabulary needs no training: keep the first merges",
-        )
-
-
 def learn_with(
     make_engine: Callable[[], MergeEngine],
     merges: int,
@@ -195,7 +165,8 @@ def learn_with(
     saved = course.resume_from
     if saved is not None and not isinstance(saved, Checkpoint):
         saved = load_checkpoint(Path(saved))
-    digests = (counts.digest, settings) if course.keeps_merges else ("", "")
+    keeps_merges = saved is not None or course.checkpoint is not None
+    digests = (counts.digest, settings) if keeps_merges else ("", "")
     if saved is not None:
         saved.require_same_run(*digests)
         if len(saved) >= merges:
