@@ -338,7 +338,10 @@ def train_frequency_bpe(
     merged = by_rank(CharacterBpe(end_of_word), ids, pairs, len(ids))
     text = Text.of(frequent.word_bytes.tobytes())
     pieces = merged.pieces_of(text, frequent.offsets[:-1].copy(), frequent.lengths)
-    standing = {tokens[id_]: number for id_, number in Counter(pieces.ids.tolist()).items()}
+    distinct, firsts, numbers = np.unique(pieces.ids, return_index=True, return_counts=True)
+    seen = np.argsort(firsts)
+    found = zip(distinct[seen].tolist(), numbers[seen].tolist(), strict=True)
+    standing = {tokens[id_]: number for id_, number in found}
     standing |= dict.fromkeys(_marks_of_frequency_bpe(), 1)
     first = sorted(standing, key=lambda token: -standing[token])
     rest = sorted(tokens, key=lambda token: -frequencies[token])
