@@ -78,8 +78,10 @@ class WordAlgorithm:
         room = int(lengths.sum()) + len(lengths)
         ids, ends = np.empty(room, np.uint32), np.empty(room, np.uint32)
         edges = np.empty(len(lengths) + 1, np.int64)
-        symbols = int(lengths.max(initial=0)) + 2  # of all kernels, the most that one asks for
-        scratch = [np.empty(self.scratch * symbols // 8 + 1, np.uint64)] if self.scratch else []
+        scratch = []
+        if self.scratch:
+            symbols = int(lengths.max(initial=0)) + 2  # of all kernels, the most that one asks for
+            scratch.append(np.empty(self.scratch * symbols // 8 + 1, np.uint64))
         self.kernel(text.data, places, lengths, *self.known, *scratch, ids, ends, edges)
         return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
 
