@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.text import Text
 
+_NO_ID_BEHIND = np.full(1, -1, np.int64)
+
 
 class Encoder(Protocol):
     """What makes token ids of marked or unmarked text; `BytePairEncoder` is one.
@@ -41,7 +43,10 @@ class Encoder(Protocol):
 
     def encode_whole(self, text: Text) -> NDArray[np.uint32]:
         """Token ids of a whole text as one span: uint32."""
-        return self.encode(text, np.array([[0, text.size]], np.int64), np.full(1, -1, np.int64))[0]
+        span = np.empty((1, 2), np.int64)
+        span[0, 0] = 0
+        span[0, 1] = text.size
+        return self.encode(text, span, _NO_ID_BEHIND)[0]
 
     def encode_short(self, content: bytes) -> list[int]:
         """Token ids of UTF-8 text of at most `short_texts.SHORT_TEXT` bytes, as soon as can be."""

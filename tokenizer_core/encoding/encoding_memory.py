@@ -31,7 +31,18 @@ _LEAST_SLOTS = 4 * BATCH
 _GROWTH = 8
 _CACHE_LINE = 64
 _KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
-_LEAST_SCRATCH = (SHORT_SCRATCH + LONG_SCRATCH * SHORT_TEXT) // 8  # uint64: 66 KiB
+
+
+def scratch_for(longest: int) -> NDArray[np.uint64]:
+    """Scratch for merging words of up to ``longest`` bytes one after the other."""
+    return np.empty(_merging_scratch(max(longest, SHORT_TEXT)), np.uint64)
+
+
+def _merging_scratch(longest: int) -> int:
+    return (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
+
+
+_LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 66 KiB
 
 
 class WordTable:
@@ -126,7 +137,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Workspace:
-    """What one thread at a time needs: scratch, and buffers for short texts.
+    """What one thread at a time needs: scratch, always enough for a short text, and buffers.
 
     Args:
         machine: int64 ``[MACHINE]``: the tables that all threads read; copied.
@@ -135,7 +146,6 @@ class Workspace:
     Attributes:
         machine: int64 ``[MACHINE]``: the addresses of all of it, as kernels want them.
         words: the table in use.
-        scratch: uint64; always enough for a short text.
         short: buffers for short texts.
     """
 
@@ -166,9 +176,7 @@ class Workspace:
         """Make scratch large enough for a pre-token of ``longest`` bytes."""
         if longest <= self.machine[LONGEST]:
             return
-        wanted = longest // 64 + 1
-        if not self.machine[TRIE]:
-            wanted = (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
+        wanted = longest // 64 + 1 if self.machine[TRIE] else _merging_scratch(longest)
         self._take_scratch(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
 
     def shrink(self) -> None:

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.encoding.merge_tables import MergeIds
 from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
 from bpeline.tokenizer_core.text import Text
 
@@ -69,7 +70,8 @@ class Explainer:
     """Merges words as the encoder does, and writes down what fired.
 
     Args:
-        byte_ids: int64 ``[256]``. left, right, results: int64 ``[n_merges]``: ids, by rank.
+        byte_ids: int64 ``[256]``.
+        merges: ids of left parts, right parts and results, by rank.
         ids: token bytes → id, without special tokens.
         pattern: the split pattern.
         ignore_merges: whether a word that is in ``ids`` is one token whatever its merges say.
@@ -78,17 +80,15 @@ class Explainer:
     def __init__(
         self,
         byte_ids: NDArray[np.int64],
-        left: NDArray[np.int64],
-        right: NDArray[np.int64],
-        results: NDArray[np.int64],
+        merges: MergeIds,
         ids: Mapping[bytes, int],
         pattern: SplitPattern,
         ignore_merges: bool,
     ) -> None:
         self._byte_ids: list[int] = byte_ids.tolist()
-        pairs = zip(left.tolist(), right.tolist(), strict=True)
+        left, right, self._results = (part.tolist() for part in merges)
+        pairs = zip(left, right, strict=True)
         self._ranks = {pair: rank for rank, pair in enumerate(pairs)}
-        self._results: list[int] = results.tolist()
         self._ids = ids
         self._tokens = {id_: token for token, id_ in ids.items()}
         self._pattern = pattern
@@ -102,27 +102,24 @@ class Explainer:
         edges = pairwise([*begins, len(content)])
         return [self._word(content[begin:end], begin) for begin, end in edges]
 
-    def token(self, content: bytes) -> ExplainedPreToken:
+    def token(self, content: bytes, begin: int = 0) -> ExplainedPreToken:
         """How merges make a token of its bytes, whatever the pattern would cut.
 
         The result has other ids than the token's when merges do not lead to it: a special token,
         or one that only ``ignore_merges`` gives.
         """
-        return self._merged(content, 0)
-
-    def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
-        if self._ignore_merges and word in self._ids:
-            return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
-        return self._merged(word, begin)
-
-    def _merged(self, word: bytes, begin: int) -> ExplainedPreToken:
-        symbols: list[int | None] = [self._byte_ids[byte] for byte in word]
+        symbols: list[int | None] = [self._byte_ids[byte] for byte in content]
         merges = tuple(
             FiredMerge(rank, self._tokens[left], self._tokens[right], begin + at)
             for rank, left, right, at in self._merge(symbols)
         )
         ids = tuple(symbol for symbol in symbols if symbol is not None)
-        return ExplainedPreToken(word, begin, merges, ids, tuple(self._tokens[i] for i in ids))
+        return ExplainedPreToken(content, begin, merges, ids, tuple(self._tokens[i] for i in ids))
+
+    def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
+        if self._ignore_merges and word in self._ids:
+            return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
+        return self.token(word, begin)
 
     def _merge(self, symbols: list[int | None]) -> Iterator[tuple[int, int, int, int]]:
         """Merge in place, leaving None behind; yields (rank, left, right, position)."""

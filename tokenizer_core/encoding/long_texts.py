@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -42,8 +41,16 @@ def encode_long(
         InvalidOption: less than one thread.
         InvalidUtf8: as asked for with ``check_utf8``.
     """
+
+    def encode_part(edges: tuple[int, int]) -> NDArray[np.uint32]:
+        begin, end = edges
+        text = Text.of(whole[begin:end])
+        if check_utf8:
+            refuse_invalid_utf8(text, begin)
+        return encoder.encode_whole(text)
+
     threads = thread_count(threads)
-    encode_part = partial(_encode_part, encoder, memoryview(content), check_utf8)
+    whole = memoryview(content)
     edges = list(pairwise(_edges(content, pattern)))
     if len(edges) == 1:
         return encode_part(edges[0]).copy()  # the array it is cut from is much larger
@@ -65,23 +72,12 @@ def _joined(parts: Iterable[NDArray[np.uint32]], most: int) -> NDArray[np.uint32
     return ids
 
 
-def _encode_part(
-    encoder: Encoder, content: memoryview, check_utf8: bool, edges: tuple[int, int]
-) -> NDArray[np.uint32]:
-    begin, end = edges
-    text = Text.of(content[begin:end])
-    if check_utf8:
-        refuse_invalid_utf8(text, begin)
-    return encoder.encode_whole(text)
-
-
 def _edges(content: bytes, pattern: SplitPattern | None) -> Iterator[int]:
-    yield 0
-    size = len(content)
-    begin = 0
+    begin, size = 0, len(content)
+    yield begin
     # Asked only of long texts: it may have to be made.
     pairs = pattern.cut_pairs if pattern is not None and size >= 2 * PART else None
-    while size - begin >= 2 * PART and pairs is not None:
+    while pairs is not None and size - begin >= 2 * PART:
         begin = pairs.first(content, begin + PART, size)
         if begin < 0:
             break

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordTable, Workspace
-from bpeline.tokenizer_core.encoding.merge_tables import MergeTables, empty_pair_table, pair_table
+from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspace, scratch_for
+from bpeline.tokenizer_core.encoding.merge_tables import empty_pair_table, merge_tables, pair_table
 from bpeline.tokenizer_core.encoding.short_texts import marking
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.encode_gains import add_gains
-from bpeline.tokenizer_core.kernels.encode_machine import MACHINE, WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from bpeline.tokenizer_core.kernels.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
 from bpeline.tokenizer_core.kernels.encode_text import DONE, NEEDED, NEEDS_SCRATCH, encode_spans
 from bpeline.tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
 from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words
@@ -31,7 +29,6 @@ from bpeline.tokenizer_core.text import Text
 
 DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
-_NO_IDS_BEHIND = np.full(1, -1, np.int64)
 
 
 class BytePairEncoder(Encoder):
@@ -47,6 +44,11 @@ class BytePairEncoder(Encoder):
         pattern: how spans are cut into pre-tokens.
         cache_words: how many words are remembered, rounded up to a power of two (at least 128);
             then all are forgotten and learned anew. 0: none.
+
+    Attributes:
+        pattern, byte_ids: as given.
+        merge_ids: left, right and results.
+        merges: how many there are.
     """
 
     def __init__(
@@ -67,23 +69,16 @@ class BytePairEncoder(Encoder):
         self.pattern = pattern
         self.byte_ids = byte_ids
         self.merges = len(results)
+        self.merge_ids = left, right, results
         self._words = SharedWords(cache_words)
-        self._columns = (left, right, results)
-        self._tables = MergeTables(byte_ids, left, right, results)
-        self._machine = self._tables.machine
+        self._machine, self._tables = merge_tables(byte_ids, self.merge_ids)
         self._mark_short = marking(pattern)
-        self._whole_words: tuple[NDArray[Any], ...] = ()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
-
-    @property
-    def merge_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """int64 ``[n_merges]`` each: ids of left parts, right parts and results, by rank."""
-        return self._columns
 
     @property
     def has_whole_words(self) -> bool:
         """Whether some words are one token although merges make several of them."""
-        return bool(self._whole_words)
+        return WHOLE in self._tables
 
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
         """Make words one token each, whatever their merges say.
@@ -100,9 +95,9 @@ class BytePairEncoder(Encoder):
         table = np.zeros(4 << (2 * len(ids)).bit_length(), np.uint64)
         values = np.fromiter(ids.values(), np.int64, len(ids))
         self._machine[WHOLE_SHIFT] = fill_whole_words(words, ends, values, table)
-        self._machine[WHOLE] = table.ctypes.data
-        self._machine[WHOLE_TEXT] = words.ctypes.data
-        self._whole_words = (words, table)
+        for place, kept in ((WHOLE, table), (WHOLE_TEXT, words)):
+            self._tables[place] = kept
+            self._machine[place] = kept.ctypes.data
         self._words.forget()
         self._idle.clear()
 
@@ -128,20 +123,9 @@ class BytePairEncoder(Encoder):
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Token ids of spans, one after the other.
-
-        Args:
-            text: valid UTF-8.
-            spans: int64 ``[n, 2]``: half-open byte ranges, each encoded on its own.
-            behind: int64 ``[n]``: an id written behind each span, or −1 for none.
-
-        Returns:
-            ids, uint32; and int64 ``[n]``: the number of ids up to the end of each span.
-        """
         return self._encode_marked(text, mark_pre_tokens(text, spans, self.pattern), spans, behind)
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Token ids of words, each one pre-token whatever the pattern says; returns as `encode`."""
         text = Text.of(b"".join(words))
         spans = spans_of_lengths(words)
         marks = np.zeros(text.size // 64 + 2, np.uint64)
@@ -171,7 +155,6 @@ class BytePairEncoder(Encoder):
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
-        """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""
         try:
             workspace = self._idle.pop()
         except IndexError:
@@ -184,22 +167,13 @@ class BytePairEncoder(Encoder):
         self._idle.append(workspace)
         return ids
 
-    def encode_whole(self, text: Text) -> NDArray[np.uint32]:
-        """Token ids of a whole text as one span: uint32."""
-        spans = np.empty((1, 2), np.int64)
-        spans[0, 0] = 0
-        spans[0, 1] = text.size
-        return self.encode(text, spans, _NO_IDS_BEHIND)[0]
-
     def gains(self, words: WordCounts) -> NDArray[np.int64]:
         """int64 ``[n_merges]``: how often each merge fires on counted words."""
         gains = np.zeros(self.merges, np.int64)
-        begins = words.offsets[:-1]
-        ends = words.offsets[1:]
+        begins, ends = words.offsets[:-1], words.offsets[1:]
         filled = begins < ends
-        shift, pairs = self._pairs
-        merging = Workspace(np.zeros(MACHINE, np.int64), WordTable(0))
-        merging.grow_scratch(int((ends - begins).max(initial=0)))
+        # Another table than that of `encode`: which merges fire, not only what they leave.
+        shift, pairs = pair_table(self.merge_ids)
         add_gains(
             np.require(words.word_bytes, np.uint8, ["C", "W"]),
             begins[filled],
@@ -208,15 +182,10 @@ class BytePairEncoder(Encoder):
             self.byte_ids.astype(np.uint32),
             pairs,
             shift,
-            merging.scratch,
+            scratch_for(int((ends - begins).max(initial=0))),
             gains,
         )
         return gains
-
-    @cached_property
-    def _pairs(self) -> tuple[np.uint64, NDArray[np.uint64]]:
-        """`merge_word`'s table: gains ask which merges fire, not only what they leave."""
-        return pair_table(*self._columns)
 
 
 def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
@@ -242,8 +211,6 @@ def derive_merges(
     """
     left, right = np.empty((2, len(tokens)), np.int64)
     shift, pairs = empty_pair_table(len(tokens))
-    workspace = Workspace(np.zeros(MACHINE, np.int64), WordTable(0))
-    workspace.grow_scratch(max(map(len, tokens), default=0))
     failed = derive_merges_by_kernel(
         np.frombuffer(bytearray(b"".join(tokens)), np.uint8),
         np.ascontiguousarray(spans_of_lengths(tokens)[:, 1]),
@@ -251,7 +218,7 @@ def derive_merges(
         byte_ids.astype(np.uint32),
         shift,
         pairs,
-        workspace.scratch,
+        scratch_for(max(map(len, tokens), default=0)),
         left,
         right,
     )

@@ -28,20 +28,6 @@ class EncodingWithOffsets:
 
 
 def encoding_with_offsets(
-    text: str, ids: NDArray[np.uint32], lengths: NDArray[np.int64]
-) -> EncodingWithOffsets:
-    """Place tokens in a text.
-
-    Args:
-        text: what was encoded, as the caller gave it.
-        ids: uint32 ``[n]``: all ids of it.
-        lengths: int64 ``[n]``: the bytes of each token.
-    """
-    edges = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    return encoding_with_places(text, ids, np.stack((edges[:-1], edges[1:]), axis=1))
-
-
-def encoding_with_places(
     text: str, ids: NDArray[np.uint32], byte_offsets: NDArray[np.int64]
 ) -> EncodingWithOffsets:
     """Characters of tokens from their bytes.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,9 @@ from bpeline.tokenizer_core.kernels.scan_automaton import (
     PROGRESS,
     mark_by_automaton,
 )
-from bpeline.tokenizer_core.kernels.scan_cl100k import mark_cl100k
-from bpeline.tokenizer_core.kernels.scan_gpt2 import mark_gpt2
-from bpeline.tokenizer_core.kernels.scan_o200k import mark_o200k
 from bpeline.tokenizer_core.kernels.word_cache import ROOM
 from bpeline.tokenizer_core.splitting import (
-    LIKE_CL100K,
-    LIKE_O200K,
-    SplitAutomaton,
+    MASK_KERNELS,
     SplitPattern,
     class_table,
     mark_pre_tokens,
@@ -85,55 +79,40 @@ def marking(pattern: SplitPattern) -> Mark:
     The kernels are called directly: what `mark_pre_tokens` makes anew for each text takes longer
     than marking a sentence.
     """
-    if pattern.name == "gpt2":
-        return partial(_mark_by_masks, mark_gpt2, (), class_table())
-    if pattern.name in LIKE_CL100K:
-        return partial(_mark_by_masks, mark_cl100k, LIKE_CL100K[pattern.name], class_table())
-    if pattern.name in LIKE_O200K:
-        return partial(_mark_by_masks, mark_o200k, LIKE_O200K[pattern.name], class_table())
+
+    def mark_anyhow(buffers: ShortBuffers, size: int) -> NDArray[np.uint64]:
+        return mark_pre_tokens(Text(buffers.text, size), buffers.span, pattern)
+
+    if pattern.name in MASK_KERNELS:
+        kernel, options = MASK_KERNELS[pattern.name]
+        table = class_table()
+
+        def mark_by_masks(buffers: ShortBuffers, size: int) -> NDArray[np.uint64]:
+            buffers.clear_marks(size)
+            kernel(buffers.text, size, buffers.span, table, buffers.marks, *options)
+            return buffers.marks
+
+        return mark_by_masks
     automaton = None if pattern.drops_gaps else pattern.automaton
-    if automaton is not None:
-        columns = [automaton.columns, automaton.last_line_feed, automaton.end, automaton.states]
-        shape = np.array(columns, np.int64)
-        return partial(_mark_by_automaton, pattern, automaton, shape)
-    return partial(_mark_anyhow, pattern)
+    if automaton is None:
+        return mark_anyhow
+    points, moves, shape = automaton.class_of_point, automaton.moves, automaton.shape
 
+    def mark_with_automaton(buffers: ShortBuffers, size: int) -> NDArray[np.uint64]:
+        buffers.clear_marks(size)
+        buffers.progress[:] = _FRESH
+        status = mark_by_automaton(
+            buffers.text,
+            size,
+            buffers.span,
+            points,
+            moves,
+            shape,
+            buffers.marks,
+            _NOTHING,
+            _NOTHING,
+            buffers.progress,
+        )
+        return buffers.marks if status == DONE else mark_anyhow(buffers, size)
 
-def _mark_by_masks(
-    kernel: Callable[..., bool],
-    options: tuple[int | bool, ...],
-    table: NDArray[np.uint8],
-    buffers: ShortBuffers,
-    size: int,
-) -> NDArray[np.uint64]:
-    buffers.clear_marks(size)
-    kernel(buffers.text, size, buffers.span, table, buffers.marks, *options)
-    return buffers.marks
-
-
-def _mark_by_automaton(
-    pattern: SplitPattern,
-    automaton: SplitAutomaton,
-    shape: NDArray[np.int64],
-    buffers: ShortBuffers,
-    size: int,
-) -> NDArray[np.uint64]:
-    buffers.clear_marks(size)
-    buffers.progress[:] = _FRESH
-    status = mark_by_automaton(
-        buffers.text,
-        size,
-        buffers.span,
-        automaton.class_of_point,
-        automaton.moves,
-        shape,
-        buffers.marks,
-        _NOTHING,
-        _NOTHING,
-        buffers.progress,
-    )
-    return buffers.marks if status == DONE else _mark_anyhow(pattern, buffers, size)
-
-
-def _mark_anyhow(pattern: SplitPattern, buffers: ShortBuffers, size: int) -> NDArray[np.uint64]:
-    return mark_pre_tokens(Text(buffers.text, size), buffers.span, pattern)
+    return mark_with_automaton

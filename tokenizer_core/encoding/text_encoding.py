@@ -20,7 +20,6 @@ from bpeline.tokenizer_core.encoding.offsets import (
     EncodingWithOffsets,
     beginning_of,
     encoding_with_offsets,
-    encoding_with_places,
 )
 from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
 from bpeline.tokenizer_core.encoding.text_input import refuse_invalid_utf8, utf8_of
@@ -52,10 +51,15 @@ class TextEncoding(TokenizerModel):
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
         if self.words is not None:
-            placed = self._placed(self.words, utf8_of(text), allowed_special, on_special)
-            return encoding_with_places(text, placed.ids, placed.places)
+            content = utf8_of(text)
+            policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+            policy.refuse_forbidden(content.decode())
+            placed = _placed(self.words, content, policy)
+            return encoding_with_offsets(text, placed.ids, placed.places)
         ids = self._ids_of(text, allowed_special, on_special)
-        return encoding_with_offsets(text, ids, self._decoder.lengths(ids))
+        lengths = self._decoder.lengths(ids)
+        ends = np.cumsum(lengths)
+        return encoding_with_offsets(text, ids, np.stack((ends - lengths, ends), axis=1))
 
     def truncate(
         self,
@@ -80,21 +84,20 @@ class TextEncoding(TokenizerModel):
         policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
         content = utf8_of(text)
         policy.refuse_forbidden(text)
+        recognized = tuple(policy.allowed)
         if self.words is not None:
-            recognized = tuple(policy.allowed)
-            placed = self._placed(self.words, content, recognized, "text")
 
             def count(prefix: bytes) -> int:
                 return len(self._ids_of(prefix, recognized, "text"))
 
+            placed = _placed(self.words, content, policy)
             prefix = longest_prefix_of_words(content, max_tokens, placed, count)
             return beginning_of(text, len(prefix))
 
         def ends_of(part: bytes) -> NDArray[np.int64]:
-            ids = self._ids_of(part, tuple(policy.allowed), "text")
-            return np.cumsum(self._decoder.lengths(ids))
+            return np.cumsum(self._decoder.lengths(self._ids_of(part, recognized, "text")))
 
-        allowed = tuple(token.encode() for token in policy.allowed)
+        allowed = tuple(token.encode() for token in recognized)
         cuts = Cuts(pairs=self._pattern.cut_pairs, special_tokens=allowed)
         prefix = longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts)
         return beginning_of(text, len(prefix))
@@ -129,18 +132,6 @@ class TextEncoding(TokenizerModel):
         ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))
         return ids.copy()  # the array it is cut from is much larger
 
-    def _placed(
-        self,
-        words: WordEncoder,
-        content: bytes,
-        allowed_special: AllowedSpecial,
-        on_special: OnSpecial,
-    ) -> PlacedIds:
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
-        policy.refuse_forbidden(content.decode())
-        whole = Text.of(content)
-        return words.placed(whole, *spans_between(whole, 0, whole.size, policy.allowed))
-
     @property
     def _cutting(self) -> SplitPattern | None:
         """Says where ids on both sides of a cut are independent; None where they never are."""
@@ -156,8 +147,13 @@ class TextEncoding(TokenizerModel):
         """
         return Explainer(
             self.byte_pairs.byte_ids,
-            *self._merge_ids,
+            self.byte_pairs.merge_ids,
             self._ids,
             self._pattern,
             self._ignore_merges,
         )
+
+
+def _placed(words: WordEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
+    whole = Text.of(content)
+    return words.placed(whole, *spans_between(whole, 0, whole.size, policy.allowed))

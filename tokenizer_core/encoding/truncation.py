@@ -52,20 +52,14 @@ def longest_prefix(
     end = len(content) if end < 0 else end
     if end - begin > _SEARCHED:
         end = min(end, int(ends[max_tokens - 1]))
-    for size in _character_ends(content, begin, end):
-        if len(ends_of(content[begin:size])) <= max_tokens - _tokens_before(ends, begin):
+    left = max_tokens - int(np.searchsorted(ends, begin, side="right"))
+    # Only with a pattern whose cuts are not what they promise is nothing found behind ``begin``.
+    for size in _character_ends(content, 0, end):
+        if size <= begin or len(ends_of(content[begin:size])) <= left:
             prefix = content[:size]
             if len(ends_of(prefix)) <= max_tokens:
                 return prefix.decode()
-    # Only a pattern whose cuts are not what they promise leads here.
-    for size in _character_ends(content, 0, begin):
-        if len(ends_of(content[:size])) <= max_tokens:
-            return content[:size].decode()
     return ""
-
-
-def _tokens_before(ends: NDArray[np.int64], position: int) -> int:
-    return int(np.searchsorted(ends, position, side="right"))
 
 
 def _last_cut(content: bytes, ends: NDArray[np.int64], cuts: Cuts) -> int:

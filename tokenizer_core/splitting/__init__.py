@@ -9,8 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .lone_spaces import SpacesFirst as SpacesFirst
-    from .pretokenization import LIKE_CL100K as LIKE_CL100K
-    from .pretokenization import LIKE_O200K as LIKE_O200K
+    from .pretokenization import MASK_KERNELS as MASK_KERNELS
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
     from .pretokenization import mark_pre_tokens as mark_pre_tokens
     from .pretokenization import pre_tokens as pre_tokens

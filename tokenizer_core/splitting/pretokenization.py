@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -16,16 +17,18 @@ from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.splitting.unicode_classes import class_table
 from bpeline.tokenizer_core.text import Text
 
-# How many numbers make a pre-token; whether white space at the end of a span is one pre-token;
-# whether combining marks are letters.
-LIKE_CL100K = {
-    "cl100k": (3, True, False),
-    "llama3": (3, False, False),
-    "qwen2": (1, False, False),
-    "qwen3.5": (1, False, True),
+# By name of the pattern a kernel, and what it is told. Of `mark_cl100k`: how many numbers make a
+# pre-token; whether white space at the end of a span is one pre-token; whether combining marks are
+# letters. Of `mark_o200k`: how many numbers; whether contractions belong to the word before.
+MASK_KERNELS: dict[str | None, tuple[Callable[..., bool], tuple[int | bool, ...]]] = {
+    "gpt2": (mark_gpt2, ()),
+    "cl100k": (mark_cl100k, (3, True, False)),
+    "llama3": (mark_cl100k, (3, False, False)),
+    "qwen2": (mark_cl100k, (1, False, False)),
+    "qwen3.5": (mark_cl100k, (1, False, True)),
+    "o200k": (mark_o200k, (3, True)),
+    "tekken": (mark_o200k, (1, False)),
 }
-# How many numbers make a pre-token; whether contractions belong to the word before.
-LIKE_O200K = {"o200k": (3, True), "tekken": (1, False)}
 
 
 def mark_pre_tokens(
@@ -75,14 +78,9 @@ def mark_kept_and_dropped(
     spans = np.ascontiguousarray(spans, np.int64)
     starts = np.zeros(text.size // 64 + 2, np.uint64)
     dropped = np.zeros(starts.size if pattern.drops_gaps else 0, np.uint64)
-    if pattern.name == "gpt2":
-        within = mark_gpt2(text.data, text.size, spans, class_table(), starts)
-    elif pattern.name in LIKE_CL100K:
-        options = LIKE_CL100K[pattern.name]
-        within = mark_cl100k(text.data, text.size, spans, class_table(), starts, *options)
-    elif pattern.name in LIKE_O200K:
-        settings = LIKE_O200K[pattern.name]
-        within = mark_o200k(text.data, text.size, spans, class_table(), starts, *settings)
+    if pattern.name in MASK_KERNELS:
+        kernel, options = MASK_KERNELS[pattern.name]
+        within = kernel(text.data, text.size, spans, class_table(), starts, *options)
     elif (segmenter := pattern.segmenter) is not None:
         within = mark_by_segmenter(text, spans, segmenter, starts)
     elif (automaton := pattern.automaton) is not None:

@@ -90,6 +90,11 @@ class SplitAutomaton:
     states: int
     can_fail: NDArray[np.bool_]
 
+    @property
+    def shape(self) -> NDArray[np.int64]:
+        """int64 ``[4]``, as `mark_by_automaton` wants it."""
+        return np.array([self.columns, self.last_line_feed, self.end, self.states], np.int64)
+
     def mark(
         self,
         text: Text,
@@ -102,7 +107,7 @@ class SplitAutomaton:
         Returns:
             Whether all spans lie within the text.
         """
-        shape = np.array([self.columns, self.last_line_feed, self.end, self.states], np.int64)
+        shape = self.shape
         progress = np.zeros(PROGRESS, np.int64)
         progress[POSITION] = -1
         memo = _NO_MEMO
