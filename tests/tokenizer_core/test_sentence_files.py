@@ -11,8 +11,8 @@ import pytest
 
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.shards.file_counts import count_files
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
+from bpeline.tokenizer_core.shards.ids_in_memory import count_files
 from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
 from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .file_counts import FileCount as FileCount
-    from .file_counts import count_files as count_files
     from .file_encoding import FileEncoding as FileEncoding
     from .file_encoding import file_encoding_of as file_encoding_of
     from .ids_in_memory import DocumentIds as DocumentIds
+    from .ids_in_memory import FileCount as FileCount
+    from .ids_in_memory import count_files as count_files
     from .ids_in_memory import gather_files as gather_files
     from .shard_formats import ShardFormat as ShardFormat
     from .shard_formats import ShardWriter as ShardWriter

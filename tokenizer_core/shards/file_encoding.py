@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
+from bpeline.tokenizer_core.corpus import ChunkText, Cuts, Reading, SourceFile
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.encoding import Encoder, SpecialPolicy
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.model import find_special_tokens
 from bpeline.tokenizer_core.processors import available_processors
-from bpeline.tokenizer_core.shards.sentence_reading import SentenceReading
 from bpeline.tokenizer_core.shards.shard_plan import Piece
+from bpeline.tokenizer_core.splitting import CutPairs
 from bpeline.tokenizer_core.text import Text
 
 if TYPE_CHECKING:
@@ -48,6 +49,36 @@ class EncodedPiece:
     ids: NDArray[Any]
     ends: NDArray[np.int64]
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceReading(Reading):
+    """Documents of which only parts with whole sentences are encoded apart.
+
+    Attributes:
+        sentences: ``lines``: a part of a document ends with a line; ``punkt``: a document is
+            encoded as a whole, for what follows may decide where a sentence ends.
+    """
+
+    sentences: str = "punkt"
+
+    def quick_cuts(self, format: str) -> Cuts:
+        if format == "jsonl":
+            return self.cuts(format)
+        pairs = _behind_lines() if self.sentences == "lines" else None
+        return Cuts(pairs=pairs, special_tokens=self.special_bytes)
+
+
+@functools.cache
+def _behind_lines() -> CutPairs:
+    """Cuts behind line feeds, but not before a byte order mark, which begins documents only."""
+    other, line_feed, byte_order_mark = range(3)
+    classes = np.full(0x110000, other, np.uint8)
+    classes[ord("\n")] = line_feed
+    classes[0xFEFF] = byte_order_mark
+    legal = np.zeros((3, 3), np.uint8)
+    legal[line_feed, [other, line_feed]] = 1
+    return CutPairs(classes, legal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +139,7 @@ class FileEncoding:
             UnreadableSource, InvalidUtf8, CorpusChanged: the file cannot be read.
         """
         text = piece.read(self.reading)
-        return self.records(text) if piece.file.format == "jsonl" else self.plain(text)
+        return self._records(text) if piece.file.format == "jsonl" else self.plain(text)
 
     def plain(self, text: ChunkText) -> EncodedPiece:
         """The ids of text with separators, which may begin and end inside of documents."""
@@ -127,7 +158,7 @@ class FileEncoding:
         size = int((spans[:, 1] - spans[:, 0]).sum())
         return EncodedPiece(ids[:head], len(found) > 0, rest, ends, size)
 
-    def records(self, text: ChunkText) -> EncodedPiece:
+    def _records(self, text: ChunkText) -> EncodedPiece:
         """The ids of the documents of JSON lines, each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])

@@ -1,19 +1,19 @@
-"""Token ids of many documents in memory: what `shard_job` would write, gathered; writes nothing."""
+"""What `shard_job` would write, kept in memory or only counted; writes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import SourceFile
-from bpeline.tokenizer_core.shards.file_encoding import FileEncoding, encode_in_order
-from bpeline.tokenizer_core.shards.shard_formats import ShardWriter
+from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
 from bpeline.tokenizer_core.shards.shard_job import OpenShard
-from bpeline.tokenizer_core.shards.shard_plan import whole_file
+from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_file
 
 
 class DocumentIds(Sequence[NDArray[Any]]):
@@ -40,6 +40,21 @@ class DocumentIds(Sequence[NDArray[Any]]):
         return self.ids[self.edges[begin] : self.edges[begin + 1]]
 
 
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """What one file holds: ids (end-of-text ids too), documents, and bytes of their text."""
+
+    path: str
+    tokens: int
+    documents: int
+    bytes: int
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """None where there is no token."""
+        return self.bytes / self.tokens if self.tokens else None
+
+
 def gather_files(
     encoding: FileEncoding,
     files: Sequence[SourceFile],
@@ -57,32 +72,53 @@ def gather_files(
         InvalidOption: less than one thread.
         UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
+    # Grown in place: a bytearray of many megabytes is moved by its page table, not copied.
+    gathered, edges = bytearray(), bytearray(8)
+
+    def add(ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+        gathered.extend(ids.view(np.uint8).data)
+        edges.extend(ends.view(np.uint8).data)
+
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
+    shard = OpenShard(add, encoding)
+    for piece, ids in _encoded(encoding, files, piece_bytes, threads, on_progress):
+        shard.add(ids, piece.ends_file)
+    shard.close_document()
+    return DocumentIds(np.frombuffer(gathered, encoding.dtype), np.frombuffer(edges, np.int64))
+
+
+def count_files(
+    encoding: FileEncoding,
+    files: Sequence[SourceFile],
+    threads: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[FileCount]:
+    """Count files one after the other, in bounded memory; arguments and errors of `gather_files`.
+
+    When a file cannot be read, the counts of the files before it have been given.
+    """
+    counted = OpenShard(_let_go, encoding)
+    for piece, ids in _encoded(encoding, files, encoding.piece_bytes, threads, on_progress):
+        counted.add(ids, piece.ends_file)
+        if piece.ends_file:
+            yield FileCount(piece.file.path, counted.tokens, counted.documents, counted.size)
+            counted = OpenShard(_let_go, encoding)
+
+
+def _let_go(ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+    pass
+
+
+def _encoded(
+    encoding: FileEncoding,
+    files: Sequence[SourceFile],
+    piece_bytes: int,
+    threads: int | None,
+    on_progress: Callable[[int], None] | None,
+) -> Iterator[tuple[Piece, EncodedPiece]]:
     pieces = (piece for file in files for piece in whole_file(file, encoding.reading, piece_bytes))
-    gathered = _Gathered()
-    shard = OpenShard(gathered, encoding)
     with closing(encode_in_order(encoding, pieces, threads)) as encoded:
         for piece, ids in encoded:
-            shard.add(ids, piece.ends_file)
             if on_progress is not None:
                 on_progress(piece.spent)
-    shard.close_document()
-    return gathered.documents(encoding.dtype)
-
-
-class _Gathered(ShardWriter):
-    """Grows in place: a bytearray of many megabytes is moved by its page table, not copied."""
-
-    def __init__(self) -> None:
-        self._ids = bytearray()
-        self._edges = bytearray(8)
-
-    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
-        self._ids += ids.view(np.uint8).data
-        self._edges += ends.view(np.uint8).data
-
-    def close(self) -> None:
-        pass
-
-    def documents(self, dtype: str) -> DocumentIds:
-        return DocumentIds(np.frombuffer(self._ids, dtype), np.frombuffer(self._edges, np.int64))
+            yield piece, ids

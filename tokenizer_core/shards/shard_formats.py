@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,47 +63,68 @@ class ShardFormat:
     read: ReadShard
 
 
-class RawFile:
-    """A new file, appended to without a buffer in between."""
+class _NumbersFile:
+    """A new file of numbers, appended to without a buffer in between."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dtype: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._path, self._dtype = path, dtype
         self._descriptor = os.open(path, flags, 0o600)
 
     def append(self, numbers: NDArray[Any]) -> None:
         """Write an array in little-endian order."""
         little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
-        self.append_bytes(little.view(np.uint8).data)
+        self._append(little.view(np.uint8).data)
 
-    def append_bytes(self, content: memoryview) -> None:
+    def _append(self, content: memoryview) -> None:
         while content:
             content = content[os.write(self._descriptor, content) :]
-
-    def put(self, content: bytes) -> None:
-        """Write over the beginning of the file."""
-        os.pwrite(self._descriptor, content, 0)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
+    def sha256(self) -> str:
+        """Of the file that was closed."""
+        return sha256_of(self._path)
 
-class _HashedFile(RawFile):
+
+class _HashedFile(_NumbersFile):
     """A file that is hashed as it grows, while others encode and the bytes are in the caches."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.sha256 = hashlib.sha256()
+    def __init__(self, path: Path, dtype: str) -> None:
+        super().__init__(path, dtype)
+        self._hash = hashlib.sha256()
 
-    def append_bytes(self, content: memoryview) -> None:
-        self.sha256.update(content)
-        super().append_bytes(content)
+    def _append(self, content: memoryview) -> None:
+        self._hash.update(content)
+        super()._append(content)
+
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
 
 
-class _BinWriter(ShardWriter):
-    """NAME.bin: ids. NAME.idx: uint64, where documents begin, and the end."""
+class _NpyFile(_NumbersFile):
+    """A one-dimensional array of NumPy; its header is written when the length is known."""
 
-    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
-        self._ids, self._edges = map(_HashedFile, paths)
+    def __init__(self, path: Path, dtype: str) -> None:
+        super().__init__(path, dtype)
+        self._append(memoryview(bytes(_HEADER)))
+        self._count = 0
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        super().append(numbers)
+        self._count += len(numbers)
+
+    def close(self) -> None:
+        os.pwrite(self._descriptor, _npy_header(self._dtype, self._count), 0)
+        super().close()
+
+
+class _TwoFiles(ShardWriter):
+    """Ids in one file; in the other uint64, where documents begin, and the end."""
+
+    def __init__(self, file: type[_NumbersFile], paths: Sequence[Path], dtype: str) -> None:
+        self._ids, self._edges = file(paths[0], dtype), file(paths[1], "uint64")
         self._edges.append(np.zeros(1, np.uint64))
 
     def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
@@ -114,31 +136,7 @@ class _BinWriter(ShardWriter):
         self._edges.close()
 
     def digests(self, paths: Sequence[Path]) -> Sequence[str]:
-        return [file.sha256.hexdigest() for file in (self._ids, self._edges)]
-
-
-class _NpyWriter(ShardWriter):
-    """NAME.npy and NAME.idx.npy: the same numbers as one-dimensional arrays of NumPy."""
-
-    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
-        self._dtype = dtype
-        self._ids, self._edges = map(RawFile, paths)
-        for file in (self._ids, self._edges):
-            file.append(np.zeros(_HEADER, np.uint8))  # written when the lengths are known
-        self._edges.append(np.zeros(1, np.uint64))
-        self._counts = [0, 1]
-
-    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
-        self._ids.append(ids)
-        self._edges.append(ends.view(np.uint64))
-        self._counts[0] += len(ids)
-        self._counts[1] += len(ends)
-
-    def close(self) -> None:
-        self._ids.put(_npy_header(self._dtype, self._counts[0]))
-        self._edges.put(_npy_header("uint64", self._counts[1]))
-        self._ids.close()
-        self._edges.close()
+        return self._ids.sha256(), self._edges.sha256()
 
 
 def _npy_header(dtype: str, count: int) -> bytes:
@@ -148,22 +146,24 @@ def _npy_header(dtype: str, count: int) -> bytes:
     return _MAGIC + fields.encode().ljust(_HEADER - len(_MAGIC) - 1) + b"\n"
 
 
-def _mapped(path: Path, dtype: np.dtype[Any], offset: int = 0) -> NDArray[Any]:
+def _mapped(path: Path, dtype: np.dtype[Any], offset: int) -> NDArray[Any]:
     if path.stat().st_size <= offset:  # nothing cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype, "r", offset)
 
 
-def _read_bin(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    return _mapped(paths[0], dtype), _mapped(paths[1], np.dtype("<u8"))
+def _read(
+    offset: int, paths: Sequence[Path], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    return _mapped(paths[0], dtype, offset), _mapped(paths[1], np.dtype("<u8"), offset)
 
 
-def _read_npy(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    return _mapped(paths[0], dtype, _HEADER), _mapped(paths[1], np.dtype("<u8"), _HEADER)
-
-
-BIN = ShardFormat("bin", (".bin", ".idx"), _BinWriter, _read_bin)
-NPY = ShardFormat("npy", (".npy", ".idx.npy"), _NpyWriter, _read_npy)
+# NAME.bin: ids; NAME.idx: edges.
+BIN = ShardFormat("bin", (".bin", ".idx"), partial(_TwoFiles, _HashedFile), partial(_read, 0))
+# The same numbers, each file with a header before them.
+NPY = ShardFormat(
+    "npy", (".npy", ".idx.npy"), partial(_TwoFiles, _NpyFile), partial(_read, _HEADER)
+)
 _FORMATS = {format.name: format for format in (BIN, NPY)}
 
 

@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
 from bpeline.tokenizer_core.shards.shard_plan import (
     FileCutter,
     ShardPart,
@@ -231,7 +231,7 @@ class ShardJob:
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             with closing(self.format.write(aside, self.encoding.dtype)) as writer:
-                shard = OpenShard(writer, self.encoding)
+                shard = OpenShard(writer.add, self.encoding)
                 for step in steps:
                     if isinstance(step, _End):
                         break
@@ -240,7 +240,7 @@ class ShardJob:
                     self._say(piece.spent)
                 shard.close_document()
             files = tuple(
-                FileRecord.of_file(new, path.name, digest)
+                FileRecord(path.name, new.stat().st_size, digest)
                 for new, path, digest in zip(aside, paths, writer.digests(aside), strict=True)
             )
         record = ShardRecord(
@@ -257,13 +257,18 @@ class ShardJob:
 class OpenShard:
     """Counts what goes into a shard, and ends documents that came in several pieces.
 
+    Args:
+        write: `ShardWriter.add`, or what takes its place.
+
     Attributes:
         tokens, documents, size: as in `ShardRecord`, so far.
     """
 
-    def __init__(self, writer: ShardWriter, encoding: FileEncoding) -> None:
+    def __init__(
+        self, write: Callable[[NDArray[Any], NDArray[np.int64]], None], encoding: FileEncoding
+    ) -> None:
         self.tokens = self.documents = self.size = 0
-        self._writer = writer
+        self._write = write
         self._begin = 0  # of the document that is open
         end = encoding.end_of_text
         self._end_of_text = np.array([end] if end >= 0 else [], encoding.dtype)
@@ -288,7 +293,7 @@ class OpenShard:
             ends = np.empty(0, np.int64)
         ends = ends + self.tokens
         if len(ids) or len(ends):
-            self._writer.add(ids, ends)
+            self._write(ids, ends)
         self.tokens += len(ids)
         self.documents += len(ends)
         self._begin = int(ends[-1]) if len(ends) else self._begin

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,7 +29,6 @@ from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, sha256_of, 
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 1
 _MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
-_TEXTS, _NUMBERS = ("name", "key"), ("end", "tokens", "documents", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +40,9 @@ class FileRecord:
     sha256: str
 
     @classmethod
-    def of_file(cls, path: Path, name: str, sha256: str) -> FileRecord:
-        """The record of a finished file that will be called ``name``."""
-        return cls(name, path.stat().st_size, sha256)
-
-    @classmethod
     def of(cls, value: Any) -> FileRecord | None:
         """A record from JSON, or None when it is none."""
-        if not isinstance(value, dict) or value.keys() != cls.__dataclass_fields__.keys():
-            return None
-        texts = all(isinstance(value[field], str) for field in ("name", "sha256"))
-        sound = texts and _is_name(value["name"]) and _is_count(value["bytes"])
-        return cls(**value) if sound else None
+        return cls(**value) if _holds(value, cls, ("name", "sha256"), ("bytes",)) else None
 
     def is_there(self, folder: Path) -> bool:
         """Whether the file exists and has its size."""
@@ -89,17 +79,11 @@ class ShardRecord:
     @classmethod
     def of(cls, value: Any) -> ShardRecord | None:
         """A record from JSON, or None when it is none."""
-        if not isinstance(value, dict) or value.keys() != cls.__dataclass_fields__.keys():
-            return None
-        texts = all(isinstance(value[field], str) for field in _TEXTS)
-        counts = all(_is_count(value[field]) for field in _NUMBERS)
-        if not (texts and counts and isinstance(value["files"], list) and _is_name(value["name"])):
+        counts = ("end", "tokens", "documents", "bytes")
+        if not _holds(value, cls, ("name", "key"), counts) or not isinstance(value["files"], list):
             return None
         files = [FileRecord.of(file) for file in value["files"]]
-        sound = tuple(file for file in files if file is not None)
-        if len(sound) < max(1, len(files)):
-            return None
-        return cls(**{**value, "files": sound})
+        return cls(**{**value, "files": tuple(files)}) if files and None not in files else None
 
     def is_there(self, folder: Path) -> bool:
         """Whether all files exist and have their sizes."""
@@ -135,7 +119,11 @@ class TokenShards:
         self.path = Path(path)
         self.manifest = read_manifest(self.path)
         self.format = shard_format(format or self.manifest["shard_format"])
-        self.records = _records_of(self.manifest, self.path)
+        values = self.manifest.get("shards")
+        found = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
+        self.records = tuple(record for record in found if record is not None)
+        if len(self.records) < len(found):
+            _corrupt(self.path, f"{MANIFEST} holds a malformed record of a shard")
         self.dtype = np.dtype(self.manifest["dtype"]).newbyteorder("<")
         self._edges = np.cumsum([0, *(record.documents for record in self.records)])
         for record in self.records:
@@ -252,22 +240,16 @@ def write_manifest(
             DURABLE.remove(file)
 
 
-def _records_of(manifest: Mapping[str, Any], path: Path) -> tuple[ShardRecord, ...]:
-    values = manifest.get("shards")
-    found = [ShardRecord.of(value) for value in values] if isinstance(values, list) else [None]
-    records = tuple(record for record in found if record is not None)
-    if len(records) < len(found):
-        _corrupt(path, f"{MANIFEST} holds a malformed record of a shard")
-    return records
-
-
-def _is_name(name: str) -> bool:
-    """Whether a name is one of a file, and leads nowhere else."""
-    return bool(name) and not set(name) & set("/\\\0")
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]) -> bool:
+    """Whether JSON is an object with a record's fields; the name is a file's, and leads nowhere."""
+    return (
+        isinstance(value, dict)
+        and value.keys() == {field.name for field in fields(record)}
+        and all(isinstance(value[field], str) for field in texts)
+        and all(type(value[field]) is int and value[field] >= 0 for field in counts)
+        and bool(value["name"])
+        and not set(value["name"]) & set("/\\\0")
+    )
 
 
 def _corrupt(path: Path, problem: str) -> NoReturn:
