@@ -24,7 +24,6 @@ from bpeline.tokenizer_core.kernels.find_cuts import find_cut
 from bpeline.tokenizer_core.kernels.scan_automaton import CUT, DEAD, MOVE, STOP
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
 
-_LONGEST_CHARACTER = 4  # bytes of UTF-8
 _SURROGATES = (0xD800, 0xE000)
 _WINDOW = 1 << 12  # characters looked at together, from the end of a text on
 _START, _UNMATCHED = 0, 1  # rows of every automaton
@@ -43,7 +42,7 @@ class CutPairs:
     class_of_point: NDArray[np.uint8]
     legal: NDArray[np.uint8]
 
-    LOOK = _LONGEST_CHARACTER  # bytes on either side of a position by which it is judged
+    LOOK = 4  # bytes, of the longest character, on either side of a position by which it is judged
 
     def first(self, content: bytes | memoryview, begin: int, end: int) -> int:
         """The first legal cut at a position in [begin, end), or -1.

@@ -81,12 +81,15 @@ def mark_kept_and_dropped(
     if pattern.name in MASK_KERNELS:
         kernel, options = MASK_KERNELS[pattern.name]
         within = kernel(text.data, text.size, spans, class_table(), starts, *options)
-    elif (segmenter := pattern.segmenter) is not None:
-        within = mark_by_segmenter(text, spans, segmenter, starts)
     elif (automaton := pattern.automaton) is not None:
         within = automaton.mark(text, spans, starts, dropped)
     else:
-        within = mark_by_regex(text, spans, pattern.regex, starts)
+        begins, ends = spans[:, 0], spans[:, 1]
+        within = bool(((begins >= 0) & (begins <= ends) & (ends <= text.size)).all())
+        if within and (segmenter := pattern.segmenter) is not None:
+            mark_by_segmenter(text, spans, segmenter, starts)
+        elif within:
+            mark_by_regex(text, spans, pattern.regex, starts)
     if not within:
         raise IndexError(f"a span lies outside of the text of {text.size} bytes")
     return starts, dropped

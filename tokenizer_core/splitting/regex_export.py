@@ -105,26 +105,23 @@ class _Respelling:
         for match in _TOKEN.finditer(self._pattern):
             token, kind = match.group(), match.lastgroup
             looking = self._is_looking()
-            spelled = getattr(self, f"_{kind}")(token, match.start())
+            spelled = self._spelled(str(kind), token, match.start())
             if kind in ("set", "atom", "flags", "or", "other"):
                 self._repeatable = len(self._out)
             self._out.append(spelled)
             takes_nothing = token in _EDGES or kind in ("flags", "comment")
             if not (takes_nothing or looking or self._is_looking()):
                 self._seen.append(token)
-        self._refuse_empty_matches()
-        return "".join(self._out)
-
-    def _is_looking(self) -> bool:
-        return any(looks for _, _, looks in self._groups)
-
-    def _refuse_empty_matches(self) -> None:
         try:
             empty = can_be_empty(parsed("".join(self._seen)))
         except NotRegular as reason:
             self._refuse(str(reason))
         if empty:
             self._refuse("that it can match nothing at all")
+        return "".join(self._out)
+
+    def _is_looking(self) -> bool:
+        return any(looks for _, _, looks in self._groups)
 
     def _refuse(self, what: str) -> NoReturn:
         raise InvalidPattern(
@@ -135,7 +132,32 @@ class _Respelling:
             "keep the tokenizer as 'bpeline', or train with a regex without it",
         )
 
-    # One method for each kind of token
+    def _spelled(self, kind: str, token: str, at: int) -> str:
+        if token in _EDGES and not self._lines:
+            return _EDGES[token]
+        match kind:
+            case "set":
+                return self._set(token, at)
+            case "atom":
+                return self._atom(token, at)
+            case "comment":
+                return ""
+            case "flags":
+                return self._flags(token, at)
+            case "open":
+                return self._open(token, at)
+            case "close":
+                self._repeatable, self._any_case, _ = self._groups.pop()
+            case "braces":
+                token = token.replace("{,", "{0,")
+                if token.endswith("+"):
+                    self._out.insert(self._repeatable, "(?>")
+                    return token[:-1] + ")"
+            case "other":
+                if token == "." and self._lines:
+                    self._refuse(f"a dot together with (?m) at position {at}")
+                self._check_case(token, at)
+        return token
 
     def _set(self, token: str, at: int) -> str:
         negated = token.startswith("[^")
@@ -173,8 +195,6 @@ class _Respelling:
         return f"(?:[{rest}]|[^{_WORD}])" if rest else f"[^{_WORD}]"
 
     def _atom(self, token: str, at: int) -> str:
-        if token in _EDGES and not self._lines:
-            return _EDGES[token]
         if token == r"\w":
             return f"[{_WORD}]"
         if token == r"\W":
@@ -198,9 +218,6 @@ class _Respelling:
             self._refuse(f"{token} at position {at}")
         return token
 
-    def _comment(self, token: str, at: int) -> str:
-        return ""
-
     def _flags(self, token: str, at: int) -> str:
         letters = set(token[2:-1])
         if at or not letters <= {"i", "m"}:
@@ -215,31 +232,6 @@ class _Respelling:
         if "i" in token and not _is_named(token):
             self._any_case = token == "(?i:"
         return token.replace("(?P<", "(?<")
-
-    def _close(self, token: str, at: int) -> str:
-        self._repeatable, self._any_case, _ = self._groups.pop()
-        return token
-
-    def _braces(self, token: str, at: int) -> str:
-        token = token.replace("{,", "{0,")
-        if not token.endswith("+"):
-            return token
-        self._out.insert(self._repeatable, "(?>")
-        return token[:-1] + ")"
-
-    def _repeat(self, token: str, at: int) -> str:
-        return token
-
-    def _or(self, token: str, at: int) -> str:
-        return token
-
-    def _other(self, token: str, at: int) -> str:
-        if token in _EDGES and not self._lines:
-            return _EDGES[token]
-        if token == "." and self._lines:
-            self._refuse(f"a dot together with (?m) at position {at}")
-        self._check_case(token, at)
-        return token
 
     def _check_case(self, character: str, at: int) -> None:
         has_case = character.lower() != character.upper()

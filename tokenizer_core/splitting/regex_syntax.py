@@ -6,9 +6,11 @@ It reads syntax only: which characters a set holds is asked of the ``regex`` pac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
 
 import regex
+
+Kind = Literal["greedy", "lazy", "possessive"]
 
 _DEEPEST = 50
 _SET = regex.compile(r"\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*+\]", regex.DOTALL)
@@ -17,7 +19,6 @@ _CODE_POINT = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-F
 _COUNTS = regex.compile(r"\{(?:([0-9]+)(?:(,)([0-9]*))?|,([0-9]+))\}")
 _GROUP = regex.compile(r"\((?:\?(?::|P?<[^\W\d]\w*>|[is]*(?:-[is]+)?:))?")
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "a": "\a"}
-_META = frozenset("\\^$.|?*+()[]{}")
 _SHORTHANDS = frozenset("sSdDwW")
 _REASONS = {
     "\\b": "a word boundary", "\\B": "a word boundary", "\\m": "a word boundary",
@@ -61,7 +62,7 @@ class Repeat:
     part: Node
     least: int
     most: int | None
-    kind: Literal["greedy", "lazy", "possessive"]
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class _Reader:
             self._refuse("an unmatched parenthesis")
         return node
 
-    def _refuse(self, what: str) -> None:
+    def _refuse(self, what: str) -> NoReturn:
         raise NotRegular(f"{what} at position {self._at}")
 
     def _startswith(self, *texts: str) -> bool:
@@ -160,14 +161,14 @@ class _Reader:
         elif self._startswith("{"):
             counts = self._take(_COUNTS)
             if counts is None:
-                raise NotRegular(f"a brace that is no count at position {self._at}")
+                self._refuse("a brace that is no count")
             exact, comma, upper, only_upper = counts.groups()
             least = int(exact or 0)
             most_text = only_upper if exact is None else upper if comma else exact
             bounds = least, int(most_text) if most_text else None
         else:
             return part
-        kind: Literal["greedy", "lazy", "possessive"] = "greedy"
+        kind: Kind = "greedy"
         if self._startswith("?", "+"):
             kind = "lazy" if self._startswith("?") else "possessive"
             self._at += 1
@@ -180,7 +181,7 @@ class _Reader:
         if character == "[":
             found = self._take(_SET)
             if found is None:
-                raise NotRegular(f"an unusual set at position {self._at}")
+                self._refuse("an unusual set")
             return self._set(found.group(), flags)
         if character == "\\":
             return self._escape(flags)
@@ -245,7 +246,6 @@ class _Reader:
             if regex.match(r"\(\?[0-9]", self._pattern[start:]):
                 self._refuse("recursion")
             self._refuse("an inline flag" if self._startswith("(?") else "a verb")
-            raise AssertionError
         on, _, off = found.group()[2:-1].partition("-")
         if found.group().endswith(":"):
             flags = (flags | set(on)) - set(off)

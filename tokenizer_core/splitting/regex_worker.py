@@ -20,7 +20,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -52,11 +52,11 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         pattern = requests.read(pattern_size).decode()
         spans = np.frombuffer(requests.read(16 * span_count), np.int64).reshape(-1, 2)
         content = requests.read(size)
-        go_on = _Allowance(parent, size, *seconds)
+        go_on = _allowance(parent, size, *seconds)
         status, answer = FAILED, b""
         try:
             with _memory_limit(base + memory if base else 0):
-                edges_of = _edges_by_regex(pattern) if kind == REGEX else _segmenter(pattern)
+                edges_of = _matches_of(pattern) if kind == REGEX else _segments_of(pattern)
                 marks = mark(np.frombuffer(content, np.uint8), spans, edges_of, go_on)
                 status, answer = DONE, marks.tobytes()
         except MemoryError:
@@ -69,22 +69,20 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-class _Allowance:
-    """The processor time that is left, as a timer whose signal ends this process."""
+def _allowance(
+    parent: int, size: int, seconds: float, per_mb: float, per_mb_done: float
+) -> Callable[[int], None]:
+    """Set a timer whose signal ends this process; gives what sets it anew when bytes are done."""
+    end = time.process_time() + seconds + per_mb * size / _MB
 
-    def __init__(
-        self, parent: int, size: int, seconds: float, per_mb: float, per_mb_done: float
-    ) -> None:
-        self._parent, self._per_mb_done = parent, per_mb_done
-        self._end = time.process_time() + seconds + per_mb * size / _MB
-        self(0)
-
-    def __call__(self, done: int) -> None:
-        """Set the timer anew, now that ``done`` bytes are done."""
-        if os.getppid() != self._parent:
+    def go_on(done: int) -> None:
+        if os.getppid() != parent:
             os._exit(0)  # nobody waits for the answer
-        left = self._end + self._per_mb_done * done / _MB - time.process_time()
+        left = end + per_mb_done * done / _MB - time.process_time()
         signal.setitimer(signal.ITIMER_PROF, max(left, 1e-3))  # zero would switch it off
+
+    go_on(0)
+    return go_on
 
 
 def mark(
@@ -126,21 +124,22 @@ def mark(
     return np.packbits(marked, bitorder="little")
 
 
-def _edges_by_regex(pattern: str) -> Edges:
+def _matches_of(pattern: str) -> Edges:
     """Every non-empty match is a pre-token, and so is what lies between."""
-    return partial(_edges_of_matches, regex.compile(pattern))
+    compiled = regex.compile(pattern)
 
+    def edges_of(characters: str) -> Iterator[NDArray[np.int64]]:
+        matches = compiled.finditer(characters)
+        while batch := [edge for match in islice(matches, _AT_ONCE) for edge in match.span()]:
+            matched = np.array(batch, np.int64).reshape(-1, 2)
+            edges = matched[matched[:, 0] < matched[:, 1]].ravel()
+            yield edges[edges < len(characters)]
 
-def _edges_of_matches(pattern: Any, characters: str) -> Iterator[NDArray[np.int64]]:
-    matches = pattern.finditer(characters)
-    while batch := [edge for match in islice(matches, _AT_ONCE) for edge in match.span()]:
-        matched = np.array(batch, np.int64).reshape(-1, 2)
-        edges = matched[matched[:, 0] < matched[:, 1]].ravel()
-        yield edges[edges < len(characters)]
+    return edges_of
 
 
 @lru_cache(maxsize=1)
-def _segmenter(identity: str) -> Edges:
+def _segments_of(identity: str) -> Edges:
     """Segments of the segmenter that is meant, whose dictionary is loaded now.
 
     Raises:
@@ -152,18 +151,19 @@ def _segmenter(identity: str) -> Edges:
     name = identity.partition(",")[0]
     if SEGMENTERS[name].identity != identity:
         raise LookupError(f"{SEGMENTERS[name].identity} is installed, not {identity}")
-    return partial(_edges_of_segments, segmenter_named(name))
+    lengths_of = segmenter_named(name)
 
+    def edges_of(characters: str) -> Iterator[NDArray[np.int64]]:
+        lengths = iter(lengths_of(characters))
+        end = 0
+        while batch := list(islice(lengths, _AT_ONCE)):
+            edges = np.cumsum(np.array(batch, np.int64)) + end
+            end = int(edges[-1])
+            yield edges[edges < len(characters)]
+        if end != len(characters):
+            raise ValueError(f"segments cover {end} of {len(characters)} characters")
 
-def _edges_of_segments(lengths_of: Any, characters: str) -> Iterator[NDArray[np.int64]]:
-    lengths = iter(lengths_of(characters))
-    end = 0
-    while batch := list(islice(lengths, _AT_ONCE)):
-        edges = np.cumsum(np.array(batch, np.int64)) + end
-        end = int(edges[-1])
-        yield edges[edges < len(characters)]
-    if end != len(characters):
-        raise ValueError(f"segments cover {end} of {len(characters)} characters")
+    return edges_of
 
 
 def _address_space() -> int:

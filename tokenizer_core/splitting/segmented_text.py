@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
-from bpeline.tokenizer_core.splitting.regex_processes import (
-    SEGMENTER_LIMITS,
-    Cutter,
-    ask,
-    spans_are_within,
-)
+from bpeline.tokenizer_core.splitting.regex_processes import SEGMENTER_LIMITS, Cutter, ask
 from bpeline.tokenizer_core.splitting.regex_worker import SEGMENTER
 from bpeline.tokenizer_core.splitting.segmenters import Segmenter
 from bpeline.tokenizer_core.text import Text
@@ -26,25 +21,18 @@ _ALIGNED = ~7  # bits of a part's first byte begin a byte of the bitmap
 
 def mark_by_segmenter(
     text: Text, spans: NDArray[np.int64], segmenter: Segmenter, starts: NDArray[np.uint64]
-) -> bool:
+) -> None:
     """Set bits of ``starts`` where segments start; as fast as the segmenter on all processors.
 
     Args:
-        text: valid UTF-8 within the spans.
-        spans: int64 ``[n, 2]``, each segmented by itself.
-        segmenter: what cuts them.
-        starts: uint64 ``[size // 64 + 2]``.
-
-    Returns:
-        False when a span lies outside of the text.
+        text, spans, starts: as for `mark_by_regex`.
+        segmenter: what cuts each span by itself.
 
     Raises:
         SegmenterUnavailable: it is not installed, or not any more as it was.
         PatternExceedsLimit: a part took too long or too much memory.
         WorkerLost: a process cannot be started, or was killed twice.
     """
-    if not spans_are_within(text, spans):
-        return False
     cutter = Cutter(SEGMENTER, segmenter.identity, SEGMENTER_LIMITS)
     bitmap = starts.view(np.uint8)
 
@@ -62,7 +50,6 @@ def mark_by_segmenter(
             # parts that wait are cancelled.
             for place, marks in threads.map(segment, parts):
                 bitmap[place : place + marks.size] |= marks
-    return True
 
 
 def _parts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,40 +60,42 @@ class Segmenter:
 # What `jieba.cut` looks at together: it has this expression, and gives every other character by
 # itself, but a line end of two.
 JIEBA_BLOCKS = "[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]+|\\r\\n|[\\s\\S]"
-_JIEBA_DATA = (
-    ("jieba", "dict.txt"),
-    ("jieba", "finalseg/prob_start.py"),
-    ("jieba", "finalseg/prob_trans.py"),
-    ("jieba", "finalseg/prob_emit.py"),
+# As `jieba.cut` does: words that are not in the dictionary by its HMM.
+_JIEBA = Segmenter(
+    name="jieba",
+    blocks=JIEBA_BLOCKS,
+    packages=("jieba",),
+    data=(
+        ("jieba", "dict.txt"),
+        ("jieba", "finalseg/prob_start.py"),
+        ("jieba", "finalseg/prob_trans.py"),
+        ("jieba", "finalseg/prob_emit.py"),
+    ),
+    extra="chinese",
+    parts_at_spaces=True,
 )
 # Sudachi looks at all it is given, so it is given lines.
 LINES = "[^\\r\\n]+|\\r\\n|[\\r\\n]"
-_SUDACHI_DATA = (
-    ("sudachidict_core", "resources/system.dic"),
-    ("sudachipy", "resources/sudachi.json"),
-    ("sudachipy", "resources/char.def"),
-    ("sudachipy", "resources/rewrite.def"),
-    ("sudachipy", "resources/unk.def"),
+# Split mode C, the longest units; mode A, the shortest, has a name of its own.
+_SUDACHI = Segmenter(
+    name="sudachi",
+    blocks=LINES,
+    packages=("SudachiPy", "SudachiDict-core"),
+    data=(
+        ("sudachidict_core", "resources/system.dic"),
+        ("sudachipy", "resources/sudachi.json"),
+        ("sudachipy", "resources/char.def"),
+        ("sudachipy", "resources/rewrite.def"),
+        ("sudachipy", "resources/unk.def"),
+    ),
+    extra="japanese",
+    parts_at_spaces=False,
 )
-
-
-def _jieba(name: str) -> Segmenter:
-    return Segmenter(name, JIEBA_BLOCKS, ("jieba",), _JIEBA_DATA, "chinese", True)
-
-
-def _sudachi(name: str) -> Segmenter:
-    packages = ("SudachiPy", "SudachiDict-core")
-    return Segmenter(name, LINES, packages, _SUDACHI_DATA, "japanese", False)
-
-
 SEGMENTERS = {
-    segmenter.name: segmenter
-    for segmenter in (
-        _jieba("jieba"),  # as `jieba.cut` does: words that are not in the dictionary by its HMM
-        _jieba("jieba-no-hmm"),
-        _sudachi("sudachi"),  # split mode C: the longest units
-        _sudachi("sudachi-a"),  # split mode A: the shortest
-    )
+    "jieba": _JIEBA,
+    "jieba-no-hmm": replace(_JIEBA, name="jieba-no-hmm"),
+    "sudachi": _SUDACHI,
+    "sudachi-a": replace(_SUDACHI, name="sudachi-a"),
 }
 
 

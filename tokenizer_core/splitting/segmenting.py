@@ -37,7 +37,7 @@ def segmenter_named(name: str) -> Lengths:
     """
     if name.startswith("jieba"):
         return _jieba(hmm=name == "jieba")
-    return _sudachi("A" if name == "sudachi-a" else "C")
+    return _sudachi(shortest=name == "sudachi-a")
 
 
 def _jieba(hmm: bool) -> Lengths:
@@ -68,11 +68,11 @@ def _jieba(hmm: bool) -> Lengths:
     return lengths
 
 
-def _sudachi(mode: str) -> Lengths:
+def _sudachi(shortest: bool) -> Lengths:
     from sudachipy import Dictionary, SplitMode
 
-    modes = {"A": SplitMode.A, "C": SplitMode.C}
-    tokenizer = Dictionary(dict="core").tokenizer(mode=modes[mode])
+    mode = SplitMode.A if shortest else SplitMode.C
+    tokenizer = Dictionary(dict="core").tokenizer(mode=mode)
 
     def lengths(text: str) -> Iterator[int]:
         for line in _LINE.findall(text):

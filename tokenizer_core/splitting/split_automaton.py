@@ -10,10 +10,8 @@ behind it. Knows nothing of bytes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import repeat
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +33,6 @@ from bpeline.tokenizer_core.kernels.scan_automaton import (
     STOP,
     mark_by_automaton,
 )
-from bpeline.tokenizer_core.splitting.character_sets import CharacterClasses, character_classes
 from bpeline.tokenizer_core.splitting.regex_syntax import (
     Characters,
     Choice,
@@ -47,6 +44,7 @@ from bpeline.tokenizer_core.splitting.regex_syntax import (
     can_be_empty,
     parsed,
 )
+from bpeline.tokenizer_core.splitting.unicode_classes import CharacterClasses, character_classes
 from bpeline.tokenizer_core.text import Text
 
 MOST_NODES = 4096  # of the NFA
@@ -56,6 +54,7 @@ MOST_COPIES = 16_384  # parts of the regex when counted repetitions are written 
 MOST_SET_SIZE = 1200  # characters of all different sets; each is looked up in about a millisecond
 MOST_SWEEPS = 50_000_000  # moves looked at to find which states are sure to match
 
+_TOO_LONG = "an automaton that takes too long to make"
 _LOOK_UP = 8  # what any set costs, as if it had so many characters more
 _MEMO_BITS = 1 << 29  # 64 MB; texts that need more are remembered at every 2nd, 4th … byte only
 _NO_MEMO = np.zeros(0, np.uint64)
@@ -264,7 +263,7 @@ class _Determinization:
         empty: it does not count.
         """
         if self._steps > MOST_STEPS:
-            _refuse_time()
+            raise NotRegular(_TOO_LONG)
         nodes = self._nfa.nodes
         bit = 1 << column
         seen: set[int] = set()
@@ -317,9 +316,8 @@ class _Determinization:
     def _assembled(self, first: list[int], steps: list[list[tuple[int, bool]]]) -> SplitAutomaton:
         columns, end = self._columns, self._nfa.end
         number = len(steps)
-        behind = np.array([[row for row, _ in row_steps] for row_steps in steps], np.int64)
-        matched = np.array([[match for _, match in row_steps] for row_steps in steps], np.bool_)
-        behind, matched = behind.reshape(number, columns), matched.reshape(number, columns)
+        taken = np.array(steps, np.int64).reshape(number, columns, 2)
+        behind, matched = taken[:, :, 0], taken[:, :, 1] > 0
         started = np.array(first, np.int64)
         sure = _sure_to_match(behind, matched)
 
@@ -366,36 +364,34 @@ def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDA
     The largest set of states that, on every class, match or go on within the set; a text ends,
     and there they match.
     """
-    sure = np.ones(len(behind), np.bool_)
-    for _ in _sweeps(behind):
-        still = (matched | ((behind >= 0) & sure[behind])).all(axis=1) & sure
-        if (still == sure).all():
-            break
-        sure = still
-    return sure
+    goes_on = behind >= 0
+    return _settled(
+        np.ones(len(behind), np.bool_),
+        lambda sure: (matched | (goes_on & sure[behind])).all(axis=1) & sure,
+        behind.size,
+    )
 
 
 def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """States from which some text leads to no match: the smallest set."""
     unmatched = ~matched & (behind >= 0)
-    fails: NDArray[np.bool_] = np.any(~matched & (behind < 0), axis=1)
-    for _ in _sweeps(behind):
-        more: NDArray[np.bool_] = fails | np.any(unmatched & fails[behind], axis=1)
-        if (more == fails).all():
-            break
-        fails = more
-    return fails
+    return _settled(
+        np.any(~matched & (behind < 0), axis=1),
+        lambda fails: fails | (unmatched & fails[behind]).any(axis=1),
+        behind.size,
+    )
 
 
-def _sweeps(behind: NDArray[np.int64]) -> Iterator[None]:
-    """Sweeps over all states until nothing changes: each looks at all moves, some chains are long.
+def _settled(
+    states: NDArray[np.bool_], sweep: Callable[[NDArray[np.bool_]], NDArray[np.bool_]], moves: int
+) -> NDArray[np.bool_]:
+    """States after sweeps that change nothing any more; each looks at all moves.
 
     Raises:
-        NotRegular: it takes too long.
+        NotRegular: it takes too long, for some chains are long.
     """
-    yield from repeat(None, MOST_SWEEPS // max(behind.size, 1) + 1)
-    _refuse_time()
-
-
-def _refuse_time() -> NoReturn:
-    raise NotRegular("an automaton that takes too long to make")
+    for _ in range(MOST_SWEEPS // max(moves, 1) + 1):
+        before, states = states, sweep(states)
+        if (states == before).all():
+            return states
+    raise NotRegular(_TOO_LONG)

@@ -44,6 +44,7 @@ _MORE_THAN_REGEX = {
     **DROPPING_PATTERNS,
     **{name: segmenter.blocks for name, segmenter in SEGMENTERS.items()},
 }
+_SPELLINGS = OTHER_SPELLINGS | {text: name for name, text in NAMED_PATTERNS.items()}
 _LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
 
 
@@ -72,8 +73,7 @@ class SplitPattern:
         if name in _MORE_THAN_REGEX:
             known = name if _MORE_THAN_REGEX[name] == self.regex else None
         else:
-            known = next((n for n, text in NAMED_PATTERNS.items() if text == self.regex), None)
-            known = known or OTHER_SPELLINGS.get(self.regex)
+            known = _SPELLINGS.get(self.regex)
         if name is not None and name != known:
             raise InvalidPattern(
                 f"the regex given is not that of the split pattern {self.name!r}",
@@ -157,7 +157,12 @@ class SplitPattern:
             _refuse_record(f"says otherwise than its name what lies between matches: {name!r}")
         if record.get("digest") != pattern.digest:
             if pattern.segmenter is not None:
-                _refuse_segmenter(pattern.segmenter, str(record.get("segmenter"))[:400])
+                raise SegmenterUnavailable(
+                    f"the text was cut by {str(record.get('segmenter'))[:400]}; installed is "
+                    f"{pattern.segmenter.identity}",
+                    "the same versions with the same dictionary, for others cut otherwise",
+                    "install the versions named first, or train again",
+                )
             _refuse_record(
                 "was used with other Unicode tables than those of the installed `regex`",
                 "install the version of `regex` it was used with, or train again",
@@ -247,10 +252,7 @@ class SplitPattern:
             return digest_of({"segmenter": self.segmenter.identity, "blocks": self.regex})
         behaviour = {"regex": self.regex, "unicode": unicode_classes_digest()}
         if self.name not in _OF_THREE_CLASSES:
-            automaton = self.automaton
-            behaviour["characters"] = (
-                regex_package.__version__ if automaton is None else _characters_digest(self.regex)
-            )
+            behaviour["characters"] = _characters_digest(self.regex)
         if self.drops_gaps:
             behaviour["between"] = "dropped"
         return digest_of(behaviour)
@@ -294,14 +296,6 @@ def _refuse_record(problem: str, next_step: str = "fetch or make the file again"
     )
 
 
-def _refuse_segmenter(segmenter: Segmenter, before: str) -> NoReturn:
-    raise SegmenterUnavailable(
-        f"the text was cut by {before}; installed is {segmenter.identity}",
-        "the same versions with the same dictionary, for others cut otherwise",
-        "install the versions named first, or train again",
-    )
-
-
 def _regex_of(name: str) -> str:
     return NAMED_PATTERNS.get(name) or _MORE_THAN_REGEX[name]
 
@@ -309,8 +303,9 @@ def _regex_of(name: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _characters_digest(pattern: str) -> str:
     made = split_automaton(pattern)
-    assert isinstance(made, SplitAutomaton)
-    return digest_of_bytes(made.class_of_point)
+    if isinstance(made, SplitAutomaton):
+        return digest_of_bytes(made.class_of_point)
+    return str(regex_package.__version__)
 
 
 @functools.lru_cache(maxsize=64)

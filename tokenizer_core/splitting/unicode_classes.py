@@ -1,14 +1,15 @@
-"""Letters by case, numbers, marks, white space: every code point's class as `regex` sees it.
+"""Which characters are in a set, or of a class, as the `regex` package sees it.
 
-The tables are made from the installed ``regex`` package, so a kernel that reads them equals that
-package by construction, whichever Unicode version it carries. Nothing here knows any pattern.
+Tables are made from the installed package, so a kernel that reads them equals it by construction,
+whichever Unicode version it carries. Nothing here knows where in a pattern a set stands.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import regex
@@ -28,16 +29,17 @@ from bpeline.tokenizer_core.kernels.character_masks import (
 
 CODE_POINTS = 0x110000
 _SURROGATES = (0xD800, 0xE000)
+MOST_CLASSES = 254  # two more numbers are spoken for: the end, and a line feed before it
 _CLASSES = {
-    UPPER: r"[\p{Lu}\p{Lt}]++",
-    LOWER: r"\p{Ll}++",
-    CASELESS: r"[\p{Lm}\p{Lo}]++",
-    MARK: r"\p{M}++",
-    NUMBER: r"\p{N}++",
-    WHITE_SPACE: r"\s++",
+    UPPER: r"[\p{Lu}\p{Lt}]",
+    LOWER: r"\p{Ll}",
+    CASELESS: r"[\p{Lm}\p{Lo}]",
+    MARK: r"\p{M}",
+    NUMBER: r"\p{N}",
+    WHITE_SPACE: r"\s",
 }
 # The classes whose digest tells versions of Unicode apart, by the numbers they have in it.
-_IN_DIGEST = {1: r"\p{L}++", 2: r"\p{N}++", 4: r"\s++"}
+_IN_DIGEST = {1: r"\p{L}", 2: r"\p{N}", 4: r"\s"}
 
 
 @functools.lru_cache(maxsize=1)
@@ -47,13 +49,16 @@ def all_characters() -> str:
     return np.delete(points, np.s_[slice(*_SURROGATES)]).tobytes().decode("utf-32-le")
 
 
-def code_point_runs(spans: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
-    """Half-open spans of `all_characters` as half-open runs of code points.
+@functools.lru_cache(maxsize=256)
+def _runs(source: str) -> NDArray[np.int64]:
+    """Runs of code points in a set: int64 of shape [n, 2], half-open, ascending.
 
-    Returns:
-        int64 of shape [n, 2]; a run across the surrogates includes them (no text holds them).
+    A run across the surrogates includes them (no text holds them).
     """
-    runs = np.array(list(spans), np.int64).reshape(-1, 2)
+    if len(source) == 1:
+        return np.array([[ord(source), ord(source) + 1]], np.int64)
+    matches = regex.finditer(f"(?:{source})++", all_characters())
+    runs = np.array([match.span() for match in matches], np.int64).reshape(-1, 2)
     first, behind = _SURROGATES
     runs[:, 0] += (behind - first) * (runs[:, 0] >= first)
     runs[:, 1] += (behind - first) * (runs[:, 1] > first)
@@ -64,14 +69,12 @@ def class_runs(classes: Mapping[int, str] = _CLASSES) -> tuple[tuple[int, int, i
     """Runs of code points of one class: (class, first, one past the last), by class and position.
 
     Args:
-        classes: for each, a regex that matches runs of its characters.
+        classes: for each, a regex that matches one of its characters.
     """
     return tuple(
         (class_, begin, end)
-        for class_, pattern in classes.items()
-        for begin, end in code_point_runs(
-            match.span() for match in regex.finditer(pattern, all_characters())
-        ).tolist()
+        for class_, source in classes.items()
+        for begin, end in _runs(source).tolist()
     )
 
 
@@ -100,3 +103,41 @@ def class_table() -> NDArray[np.uint8]:
 def unicode_classes_digest() -> str:
     """Digest of the classes of all code points: changes when ``regex`` learns a new Unicode."""
     return digest_of(class_runs(_IN_DIGEST))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CharacterClasses:
+    """A partition of all characters: those in the same sets are one class.
+
+    Attributes:
+        of_point: uint8 of shape [0x110000], the class of each code point.
+        members: for each set, the classes in it.
+        number: how many classes there are.
+    """
+
+    of_point: NDArray[np.uint8]
+    members: tuple[frozenset[int], ...]
+    number: int
+
+
+def character_classes(sources: Sequence[str]) -> CharacterClasses | None:
+    """The coarsest partition that tells all sets apart, or None when it is too fine.
+
+    Args:
+        sources: each a regex that matches one character; a single character stands for itself.
+    """
+    runs = [_runs(source) for source in sources]
+    edges = np.unique(np.concatenate([np.array([0, CODE_POINTS]), *(r.ravel() for r in runs)]))
+    begins = edges[:-1]
+    inside = np.zeros((begins.size, len(runs) + 1), np.bool_)
+    for index, run in enumerate(runs):
+        inside[:, index] = np.searchsorted(run[:, 0], begins, "right") > np.searchsorted(
+            run[:, 1], begins, "right"
+        )
+    different, class_of = np.unique(np.packbits(inside, axis=1), axis=0, return_inverse=True)
+    if len(different) > MOST_CLASSES:
+        return None
+    of_point = np.repeat(class_of.reshape(-1).astype(np.uint8), np.diff(edges))
+    holds = np.unpackbits(different, axis=1)[:, : len(runs)].astype(np.bool_)
+    members = tuple(frozenset(np.flatnonzero(column).tolist()) for column in holds.T)
+    return CharacterClasses(of_point, members, len(different))
