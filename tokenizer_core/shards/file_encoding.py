@@ -133,11 +133,7 @@ class FileEncoding:
         )
 
     def encode(self, piece: Piece) -> EncodedPiece:
-        """Read a piece and encode its documents; empty ones are left out.
-
-        Raises:
-            UnreadableSource, InvalidUtf8, CorpusChanged: the file cannot be read.
-        """
+        """Read a piece and encode its documents; empty ones are left out."""
         text = piece.read(self.reading)
         return self._records(text) if piece.file.format == "jsonl" else self.plain(text)
 
@@ -146,28 +142,30 @@ class FileEncoding:
         whole = text.text
         found = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
         edges = np.concatenate((np.zeros(1, np.int64), found[:, :2].ravel(), [whole.size]))
-        spans = np.ascontiguousarray(edges.reshape(-1, 2))
-        inner = spans[1:-1]
-        spans = np.concatenate((spans[:1], inner[inner[:, 0] < inner[:, 1]], spans[1:][-1:]))
+        spans = edges.reshape(-1, 2)
+        kept = spans[:, 0] < spans[:, 1]
+        kept[[0, -1]] = True
+        spans = np.ascontiguousarray(spans[kept])
         behind = np.full(len(spans), self.end_of_text, np.int64)
         behind[[0, -1]] = -1
         ids, ends = self.encoder.encode(whole, spans, behind)
         ids = ids.astype(self.dtype)
         head = int(ends[0])
         rest, ends = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
-        size = int((spans[:, 1] - spans[:, 0]).sum())
-        return EncodedPiece(ids[:head], len(found) > 0, rest, ends, size)
+        return EncodedPiece(ids[:head], len(found) > 0, rest, ends, _size(spans))
 
     def _records(self, text: ChunkText) -> EncodedPiece:
         """The ids of the documents of JSON lines, each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])
-        ids, ends = self.encoder.encode(
-            text.text, spans, np.full(len(spans), self.end_of_text, np.int64)
-        )
+        behind = np.full(len(spans), self.end_of_text, np.int64)
+        ids, ends = self.encoder.encode(text.text, spans, behind)
         ids, ends = _filled(ids.astype(self.dtype), ends, self.end_of_text)
-        size = int((spans[:, 1] - spans[:, 0]).sum())
-        return EncodedPiece(ids[:0], False, ids, ends, size)
+        return EncodedPiece(ids[:0], False, ids, ends, _size(spans))
+
+
+def _size(spans: NDArray[np.int64]) -> int:
+    return int((spans[:, 1] - spans[:, 0]).sum())
 
 
 def _filled(
@@ -199,11 +197,10 @@ def file_encoding_of(
         InvalidOption: no such policy for invalid UTF-8.
     """
     separators = () if separator is None else (separator,)
-    reading = Reading(tokenizer.pattern, separators, invalid_utf8, text_field)
+    settings = tokenizer.pattern, separators, invalid_utf8, text_field
+    reading = Reading(*settings)
     if tokenizer.words is not None and (marks := tokenizer.words.sentences) is not None:
-        reading = SentenceReading(
-            tokenizer.pattern, separators, invalid_utf8, text_field, sentences=marks.kind
-        )
+        reading = SentenceReading(*settings, sentences=marks.kind)
     end = -1
     if end_of_text is not None:
         policy = SpecialPolicy.of(tokenizer.special_tokens, {end_of_text}, "text")

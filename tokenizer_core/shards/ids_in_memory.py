@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
 from bpeline.tokenizer_core.shards.shard_job import OpenShard
-from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_file
+from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
 
 
 class DocumentIds(Sequence[NDArray[Any]]):
@@ -116,7 +116,7 @@ def _encoded(
     threads: int | None,
     on_progress: Callable[[int], None] | None,
 ) -> Iterator[tuple[Piece, EncodedPiece]]:
-    pieces = (piece for file in files for piece in whole_file(file, encoding.reading, piece_bytes))
+    pieces = whole_files(files, encoding.reading, piece_bytes)
     with closing(encode_in_order(encoding, pieces, threads)) as encoded:
         for piece, ids in encoded:
             if on_progress is not None:

@@ -27,7 +27,7 @@ from bpeline.tokenizer_core.shards.shard_plan import (
     ShardPart,
     plan_parts,
     plan_shards,
-    whole_file,
+    whole_files,
 )
 from bpeline.tokenizer_core.shards.token_shards import (
     FileRecord,
@@ -48,21 +48,6 @@ class _Begin:
 
     name: str
     key: str
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The shard is complete: up to byte ``end`` of a divided file, else 0."""
-
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A shard that is there already, and the bytes on disk it stands for."""
-
-    record: ShardRecord
-    spent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +123,15 @@ class ShardJob:
             )
         self._refuse_other_content()
         with _alone_in(self.out):
-            records = written()
-            settings = {
+            about = {
+                "tokenizer": self.encoding.digest,
+                "shard_format": self.format.name,
+                "dtype": self.encoding.dtype,
                 **self.encoding.settings,
                 "files": len(self.files),
                 "shard_bytes": self.shard_bytes,
             }
-            write_manifest(
-                self.out,
-                self.encoding.digest,
-                self.format.name,
-                self.encoding.dtype,
-                records,
-                settings,
-            )
+            write_manifest(self.out, about, written())
         return TokenShards(self.out, self.format)
 
     def _write(self, steps: Iterator[Any], threads: int | None) -> list[ShardRecord]:
@@ -172,7 +152,12 @@ class ShardJob:
             )
 
     def _steps(self, piece_bytes: int) -> Iterator[Any]:
-        """Pieces in order, and between them where shards begin and end."""
+        """What is to be done, in order.
+
+        Of a shard to write: `_Begin`, its pieces, and the byte of the divided file where it ends (0
+        where files are whole). Of one that is there: its record and the bytes on disk it stands
+        for.
+        """
         number = 0
         for files, divided in plan_shards(self.files, self.encoding.reading, self.shard_bytes):
             number = yield from self._part(ShardPart(number, tuple(files), divided), piece_bytes)
@@ -185,12 +170,11 @@ class ShardJob:
             key = self.encoding.key(part.files, self.format.name)
             kept = self._finished(number, key)
             if kept is not None:
-                yield _Kept(kept, sum(file.size for file in part.files))
+                yield kept, sum(file.size for file in part.files)
             else:
                 yield _Begin(_name(number, key), key)
-                for file in part.files:
-                    yield from whole_file(file, reading, piece_bytes)
-                yield _End(0)
+                yield from whole_files(part.files, reading, piece_bytes)
+                yield 0
             return number + 1
         with closing(FileCutter(part.files[0], reading, piece_bytes)) as cutter:
             if part.begin:
@@ -201,11 +185,11 @@ class ShardJob:
                 )
                 kept = self._finished(number, key)
                 if kept is not None and kept.end > cutter.position:
-                    yield _Kept(kept, cutter.skip(kept.end))
+                    yield kept, cutter.skip(kept.end)
                 else:
                     yield _Begin(_name(number, key), key)
                     yield from cutter.pieces(cutter.next_target(self.shard_bytes))
-                    yield _End(cutter.position)
+                    yield cutter.position
                 number += 1
         return number
 
@@ -217,11 +201,11 @@ class ShardJob:
     def _written(self, steps: Iterator[Any]) -> Iterator[ShardRecord]:
         """Carry out steps; gives the record of each shard when its files are published."""
         for step in steps:
-            if isinstance(step, _Kept):
-                record, spent = step.record, step.spent
-                self._say(spent)
-            else:
+            if isinstance(step, _Begin):
                 record = self._write_shard(step, steps)
+            else:
+                record, spent = step
+                self._say(spent)
             if self.on_shard is not None:
                 self.on_shard(record)
             yield record
@@ -233,7 +217,7 @@ class ShardJob:
             with closing(self.format.write(aside, self.encoding.dtype)) as writer:
                 shard = OpenShard(writer.add, self.encoding)
                 for step in steps:
-                    if isinstance(step, _End):
+                    if isinstance(step, int):
                         break
                     piece, encoded = step
                     shard.add(encoded, piece.ends_file)
@@ -243,9 +227,8 @@ class ShardJob:
                 FileRecord(path.name, new.stat().st_size, digest)
                 for new, path, digest in zip(aside, paths, writer.digests(aside), strict=True)
             )
-        record = ShardRecord(
-            begin.name, begin.key, step.end, shard.tokens, shard.documents, shard.size, files
-        )
+        counts = shard.tokens, shard.documents, shard.size
+        record = ShardRecord(begin.name, begin.key, step, *counts, files)
         write_record(self.out, record)
         return record
 

@@ -9,7 +9,7 @@ document and so is never divided.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -17,7 +17,6 @@ from bpeline.tokenizer_core.corpus import (
     ChunkText,
     Cuts,
     Reading,
-    SourceBytes,
     SourceFile,
     first_cut,
     open_source,
@@ -49,11 +48,7 @@ class Piece:
     ends_file: bool = False
 
     def read(self, reading: Reading) -> ChunkText:
-        """Its documents.
-
-        Raises:
-            UnreadableSource, InvalidUtf8, CorpusChanged: as `chunking.read_chunks`.
-        """
+        """Its documents; errors as `chunking.read_chunks`."""
         raw = self.unpacked
         if raw is None:
             with closing(open_source(self.file, 0)) as source:
@@ -136,13 +131,14 @@ def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int
     return ends
 
 
-def whole_file(file: SourceFile, reading: Reading, piece_bytes: int) -> Iterator[Piece]:
-    """The pieces of a file, the last of which ends it; an empty file has one as well."""
-    if file.compression is None and file.size <= piece_bytes:
-        yield Piece(file, 0, file.size, file.size, ends_file=True)
-        return
-    with closing(FileCutter(file, reading, piece_bytes)) as cutter:
-        yield from cutter.pieces(None)
+def whole_files(files: Iterable[SourceFile], reading: Reading, piece_bytes: int) -> Iterator[Piece]:
+    """The pieces of files, the last of which ends each; an empty file has one as well."""
+    for file in files:
+        if file.compression is None and file.size <= piece_bytes:
+            yield Piece(file, 0, file.size, file.size, ends_file=True)
+            continue
+        with closing(FileCutter(file, reading, piece_bytes)) as cutter:
+            yield from cutter.pieces(None)
 
 
 class FileCutter:
@@ -153,7 +149,7 @@ class FileCutter:
         self._cuts = reading.quick_cuts(file.format)
         self._document_cuts = _document_cuts(reading, file)
         self._piece_bytes = piece_bytes
-        self._source: SourceBytes = open_source(file, self._cuts.behind)
+        self._source = open_source(file, self._cuts.behind)
         self._spent = 0
         self.position = 0
 

@@ -210,22 +210,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def write_manifest(
-    path: Path,
-    tokenizer: str,
-    format: str,
-    dtype: str,
-    records: Sequence[ShardRecord],
-    settings: Mapping[str, Any],
-) -> None:
-    """Publish shards; what no longer belongs to them is removed afterwards."""
+def write_manifest(path: Path, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+    """Publish shards and what they were made with; what no longer belongs to them is removed."""
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "tokenizer": tokenizer,
-        "shard_format": format,
-        "dtype": dtype,
-        **settings,
+        **about,
         "documents": sum(record.documents for record in records),
         "tokens": sum(record.tokens for record in records),
         "bytes": sum(record.bytes for record in records),
