@@ -207,7 +207,7 @@ def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
         assert np.array_equal(encoder.encode_whole(text), expected)
     (workspace,) = encoder._idle
     assert workspace.words is encoder._words.table
-    assert 0 < workspace.words.words <= workspace.machine[LIMIT] == 8_192
+    assert 0 < int(workspace.words._counts[0]) <= workspace.machine[LIMIT] == 8_192
 
 
 def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None:

@@ -72,11 +72,6 @@ class WordTable:
         larger._counts[1] = used
         return larger
 
-    @property
-    def words(self) -> int:
-        """How many words it holds, or a few more."""
-        return int(self._counts[0])
-
     def lend_to(self, machine: NDArray[np.int64]) -> None:
         """Write the table's addresses where kernels look for them."""
         machine[CACHE] = self._entries.ctypes.data
@@ -104,7 +99,8 @@ class SharedWords:
     __slots__ = ("_most_slots", "table")
 
     def __init__(self, most: int) -> None:
-        self._most_slots = _slots_for(most)
+        # A power of two, so that the table is at most half full.
+        self._most_slots = max(_LEAST_SLOTS, 1 << (2 * most - 1).bit_length()) if most else 0
         self.forget()
 
     def forget(self) -> None:
@@ -132,8 +128,7 @@ def _renew_lock() -> None:
     _replacing = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Workspace:
@@ -183,11 +178,6 @@ class Workspace:
         """Give back scratch that few texts need."""
         if self.scratch.nbytes > _KEPT_SCRATCH:
             self._take_scratch(_LEAST_SCRATCH)
-
-
-def _slots_for(words: int) -> int:
-    """A power of two, so that the table is at most half full."""
-    return max(_LEAST_SLOTS, 1 << (2 * words - 1).bit_length()) if words else 0
 
 
 def _at_cache_line(words: int) -> NDArray[np.uint64]:

@@ -31,10 +31,8 @@ def encode_long(
     """Token ids of a text: uint32.
 
     Args:
-        content: UTF-8.
         pattern: the encoder's; where its cuts are unknown (`cut_pairs`), or None is given, the
             text is one part.
-        threads: how many; None: one per available processor.
         check_utf8: whether that it is UTF-8 must be checked first.
 
     Raises:

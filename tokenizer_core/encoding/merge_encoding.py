@@ -160,10 +160,9 @@ class BytePairEncoder(Encoder):
         except IndexError:
             workspace = Workspace(self._machine, self._words.table)
         # On any exception the workspace is lost, not the text of another call in it.
-        ids = workspace.short.encode(content, self._mark_short, workspace.machine)
-        while ids is None:
+        mark = self._mark_short
+        while (ids := workspace.short.encode(content, mark, workspace.machine)) is None:
             self._make_room(workspace)
-            ids = workspace.short.encode(content, self._mark_short, workspace.machine)
         self._idle.append(workspace)
         return ids
 

@@ -34,7 +34,6 @@ def encoding_with_offsets(
 
     Args:
         text: what was encoded, as the caller gave it.
-        ids: uint32 ``[n]``: all ids of it.
         byte_offsets: int64 ``[n, 2]``: the bytes of each token; an empty range is a mark that is
             not in the text.
     """
