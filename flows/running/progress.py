@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
@@ -82,42 +82,23 @@ def current() -> Progress:
 
 
 class Several(Progress):
-    """Passes everything on to all of ``listeners``."""
+    """Passes everything on to all of ``listeners``, but not that the run has ended."""
 
     def __init__(self, listeners: Sequence[Progress]) -> None:
         self.listeners = tuple(listeners)
 
-    def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
-        for listener in self.listeners:
-            listener.step_started(name, total, unit)
 
-    def step_advanced(self, name: str, amount: int) -> None:
+def _passed_on(name: str) -> Callable[..., None]:
+    def tell(self: Several, *args: Any) -> None:
         for listener in self.listeners:
-            listener.step_advanced(name, amount)
+            getattr(listener, name)(*args)
 
-    def merging(self, at: TrainingProgress) -> None:
-        for listener in self.listeners:
-            listener.merging(at)
+    return tell
 
-    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
-        for listener in self.listeners:
-            listener.step_finished(name, seconds, outcome)
 
-    def note(self, text: str) -> None:
-        for listener in self.listeners:
-            listener.note(text)
-
-    def summary(self, title: str, markdown: str) -> None:
-        for listener in self.listeners:
-            listener.summary(title, markdown)
-
-    def compared(self, title: str, markdown: str) -> None:
-        for listener in self.listeners:
-            listener.compared(title, markdown)
-
-    def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
-        for listener in self.listeners:
-            listener.drifted(name, alias, event)
+for _name in vars(Progress).keys() - {"closed"}:
+    if not _name.startswith("_"):
+        setattr(Several, _name, _passed_on(_name))
 
 
 @contextmanager

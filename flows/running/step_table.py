@@ -52,7 +52,7 @@ class FlowKind:
     kind: str
     steps: tuple[StepKind, ...]
     hours: float
-    again_after: type[BpelineError] | None = None
+    again_after: type[BpelineError] | tuple[()] = ()
     tries: int = 1
 
     @property

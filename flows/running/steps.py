@@ -10,15 +10,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from bpeline.flows.running.step_table import FlowKind, StepKind
-from bpeline.tokenizer_core.errors import BpelineError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,24 +107,7 @@ def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:
     return mark
 
 
-@dataclass(slots=True)
-class Try:
-    """One of several tries at the steps of a flow; swallows the error that the next can mend."""
-
-    after: type[BpelineError] | None
-    error: BpelineError | None = None
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if self.after is None or not isinstance(error, self.after):
-            return False
-        self.error = error
-        return True
-
-
-def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[Try]:
+def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[AbstractContextManager[None]]:
     """``for one in tries(FLOW, say): with one: …`` does steps again after the error of a flow.
 
     Nothing else tries anything again: neither a single step nor Prefect.
@@ -135,12 +116,22 @@ def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[Try]:
         flow: says after which error, and how often.
         say: is told of each error that is not the last.
     """
+    failed = True
+
+    @contextmanager
+    def one(is_last: bool) -> Iterator[None]:
+        nonlocal failed
+        try:
+            yield
+            failed = False
+        except flow.again_after as error:
+            if is_last:
+                raise
+            say(f"{error.happened}; it is made again")
+
     for number in range(1, flow.tries + 1):
-        one = Try(flow.again_after if number < flow.tries else None)
-        yield one
-        if one.error is None:
-            return
-        say(f"{one.error.happened}; it is made again")
+        if failed:
+            yield one(number == flow.tries)
 
 
 def map_step(
@@ -165,75 +156,33 @@ def map_step(
     if len(items) > MOST_TASKS:
         raise ValueError(f"{len(items)} items: group them, at most {MOST_TASKS} are mapped")
     stop = threading.Event()
-    submitting = _prefect_threads if in_prefect_flow() else _own_threads
-    with stopped_by(stop), submitting(step, workers) as submit:
-        return _results([submit(item, shared) for item in items], stop, on_interrupt)
 
-
-Submit = Callable[[Any, dict[str, Any]], "Future[Any]"]
-
-
-@contextmanager
-def _own_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
-    with ThreadPoolExecutor(workers, thread_name_prefix=step.kind.name) as threads:
-
-        def submit(item: Any, shared: dict[str, Any]) -> Future[Any]:
-            run: Callable[..., Any] = copy_context().run
-            return threads.submit(run, _unless_stopped, step, item, shared)
-
-        yield submit
-
-
-def _unless_stopped(step: Step[..., Any], item: Any, shared: dict[str, Any]) -> Any:
-    raise_if_stopped()
-    try:
-        return step.function(item, **shared)
-    except BaseException:
-        stop = _stop.get()
-        if isinstance(stop, threading.Event):
+    def work(item: Item) -> R:
+        raise_if_stopped()
+        try:
+            return step(item, **shared)
+        except BaseException:
             stop.set()  # at once: the thread that waits for us may take a while to wake up
-        raise
+            raise
 
-
-@contextmanager
-def _prefect_threads(step: Step[..., Any], workers: int) -> Iterator[Submit]:
-    """Tasks on Prefect's thread runner. Its futures are waited for by us: they can be cancelled."""
-    import inspect
-
-    from prefect.task_runners import ThreadPoolTaskRunner
-
-    first = next(iter(inspect.signature(step.function).parameters))
-    with ThreadPoolTaskRunner(max_workers=workers) as runner:
-
-        def submit(item: Any, shared: dict[str, Any]) -> Future[Any]:
-            future = runner.submit(step.task, {first: item, **shared})
-            waited: Future[Any] = future.wrapped_future
-            return waited
-
-        yield submit
-
-
-def _results(
-    futures: list[Future[Any]], stop: threading.Event, on_interrupt: Callable[[], None] | None
-) -> list[Any]:
-    waiting: Iterable[Future[Any]] = futures
-    try:
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                _result(future)
-    except BaseException as error:
-        stop.set()
-        for future in futures:
-            future.cancel()
-        if on_interrupt is not None and not isinstance(error, Exception):
-            while wait(futures, _PATIENCE).not_done:
-                on_interrupt()
-        wait(futures)
-        if isinstance(error, Stopped):
-            _raise_first(futures)
-        raise
-    return [_result(future) for future in futures]
+    with stopped_by(stop), ThreadPoolExecutor(workers, step.kind.name) as threads:
+        # In a copy of the context a step sees who listens, and Prefect the flow it is a task of.
+        futures = [threads.submit(copy_context().run, work, item) for item in items]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException as error:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            if on_interrupt is not None and not isinstance(error, Exception):
+                while wait(futures, _PATIENCE).not_done:
+                    on_interrupt()
+            wait(futures)
+            if isinstance(error, Stopped):
+                _raise_first(futures)
+            raise
+    return [future.result() for future in futures]
 
 
 def _raise_first(futures: Iterable[Future[Any]]) -> None:
@@ -241,15 +190,4 @@ def _raise_first(futures: Iterable[Future[Any]]) -> None:
     for future in futures:
         if not future.cancelled():
             with suppress(Stopped):
-                _result(future)
-
-
-def _result(future: Future[Any]) -> Any:
-    """A thread's result; Prefect's threads return a state, which raises what the task raised."""
-    result = future.result()
-    if "prefect" in sys.modules:
-        from prefect.states import State
-
-        if isinstance(result, State):
-            return result.result(_sync=True)
-    return result
+                future.result()
