@@ -14,12 +14,10 @@ from bpeline.flows.wording import markdown_table
 from bpeline.registry.figures import draw_choices
 from bpeline.registry.records import SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from bpeline.registry.records import CorpusInput
-
-
-if TYPE_CHECKING:
+    from bpeline.flows.steps import Trial
     from bpeline.registry.opening import Registry
     from bpeline.registry.records import CorpusInput
 
@@ -120,6 +118,20 @@ class Choice:
     metrics: dict[str, float]
     curves: dict[str, tuple[tuple[int, float], ...]]
     record: dict[str, Any]
+
+    @classmethod
+    def of(cls, title: str, trial: Trial) -> Choice:
+        """What was measured."""
+        evaluation = trial.evaluated.evaluation
+        names = [part.name for part in evaluation.distinct_parts]
+        return cls(
+            title,
+            trial.request.temperature,
+            trial.words.sources,
+            {name: evaluation.slices[name].metrics[BYTES_PER_TOKEN] for name in names},
+            trial.against_champion(names),
+            **trial.logged,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,10 @@ from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
 from bpeline.registry.records import SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
-from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from bpeline.registry.records import CorpusInput
-
-
-if TYPE_CHECKING:
+    from bpeline.flows.steps import Trial
     from bpeline.registry.opening import Registry
     from bpeline.registry.records import CorpusInput
 
@@ -124,6 +121,13 @@ class Combination:
     curves: dict[str, tuple[tuple[int, float], ...]]
     against_champion: float | None
     record: dict[str, Any]
+
+    @classmethod
+    def of(cls, trial: Trial) -> Combination:
+        """What was measured."""
+        against = trial.against_champion([ALL]).get(ALL)
+        pattern, size = trial.request.pattern, trial.vocab_size
+        return cls(pattern, size, against_champion=against, **trial.logged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,7 @@ if TYPE_CHECKING:
     from .measuring import gathered as gathered
     from .measuring import measure_drift as measure_drift
     from .measuring import too_little as too_little
-    from .new_text import CountedSlice as CountedSlice
     from .new_text import NewText as NewText
-    from .new_text import combine_slices as combine_slices
-    from .new_text import sample_slices as sample_slices
     from .observations import remember as remember
-    from .own_text import KnownText as KnownText
-    from .own_text import own_request as own_request
-    from .own_text import own_texts as own_texts
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -85,11 +85,11 @@ class Evaluated:
         """Of all texts together."""
         return self.evaluation.report
 
-    def record(self, digest: str) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The content of ``evaluation.json``."""
         return evaluation_record(
             self.evaluation,
-            digest=digest,
+            digest=self.tokenizer.digest,
             sources=self.sources,
             references=self.references,
             held_out=self.held_out,

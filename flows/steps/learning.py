@@ -1,12 +1,21 @@
-"""The one place that tells byte-level BPE, which can stop anywhere, from the other algorithms."""
+"""Learning by any algorithm: byte-level BPE, which can stop anywhere, is told from the others."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
-from bpeline.flows.steps.combining import CountedWords
+from bpeline.flows.steps.chunk_plan import plan_chunks
+from bpeline.flows.steps.combining import CountedWords, add_up
+from bpeline.flows.steps.counting import count_words
 from bpeline.flows.steps.merge_learning import LearnedMerges, learn_merges
 from bpeline.flows.steps.token_learning import LearnedTokens, learn_tokens
+from bpeline.registry.opening import Registry
+from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Learned = LearnedMerges | LearnedTokens
 
@@ -16,3 +25,13 @@ def learn(words: CountedWords, request: TrainingRequest, workspace: Workspace) -
     if request.algorithm == BYTE_BPE:
         return learn_merges(words, request, workspace)
     return learn_tokens(words, request, workspace)
+
+
+def learned_from(parameters: Mapping[str, Any], registry: Registry) -> tuple[WordCounts, Tokenizer]:
+    """The words of a training and the tokenizer they make; what is known is not made again."""
+    told = {key: value for key, value in parameters.items() if key != "workspace"}
+    request, workspace = TrainingRequest.checked(**told), registry.workspace
+    plan = plan_chunks(request, registry)
+    words = add_up(count_words(plan, request, registry), request, workspace)
+    counts = WordCountStore(workspace).open_table(words.table)
+    return counts, learn(words, request, workspace).tokenizer(request)

@@ -74,7 +74,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
         figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
         provenance = _provenance(summary, learned, words, request)
         files = _files(tokenizer, provenance, words, request, workspace, directory)
-        measured = evaluated.record(tokenizer.digest)
+        measured = evaluated.record()
         write_evaluation({**measured, "screening": trained.screened.screening.as_record()}, files)
         report = directory / "pages" / "report.html"
         write_training_report(report, summary, request, tokenizer, trained.screened, evaluated)

@@ -1,0 +1,130 @@
+"""A version made again from what it was made of: its files as they are, its counts, its tokens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import COMBINE_COUNTS, COUNT_WORDS, LEARN_MERGES, telling
+from bpeline.flows.steps.chunk_plan import plan_reading, sources_of
+from bpeline.flows.steps.combining import CountedWords, add_up
+from bpeline.flows.steps.counting import CountedCorpus, count_chunks
+from bpeline.flows.steps.learning import learn
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.version_files import holds_version
+from bpeline.registry.word_counts import RecordedFile, ShardStatistics
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import MissingSource
+from bpeline.tokenizer_core.formats import bpeline
+
+Recorded = tuple[RecordedFile, ...] | None
+GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was made again.
+
+    Attributes:
+        what: ``corpus``, ``word counts``, ``tokenizer``, or a file.
+        expected: the digest it had; empty where that was not kept.
+        found: the digest it has now, or ``gone``.
+    """
+
+    what: str
+    expected: str
+    found: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is what it was, as far as that is known."""
+        return self.expected in ("", self.found)
+
+
+def files_now(
+    recorded: Recorded, request: TrainingRequest, workspace: Workspace
+) -> tuple[list[SourceFile], list[Check]]:
+    """The files of the corpus as they are now, and those that are gone.
+
+    Where it was not kept which they were, those that the same paths name now.
+    """
+    if recorded is None:
+        return find_source_files(sources_of(request, workspace)), []
+    files: list[SourceFile] = []
+    gone = []
+    for file in recorded:
+        try:
+            there = os.path.lexists(file.path)
+            found = find_source_files([Source(file.path, file.source)]) if there else []
+        except MissingSource:
+            found = []
+        files += found
+        if not found:
+            gone.append(Check(file.path, file.digest, GONE))
+    return files, gone
+
+
+def counted_again(
+    files: Sequence[SourceFile], request: TrainingRequest, made_in: Workspace
+) -> CountedCorpus:
+    """Every chunk counted, whatever is remembered of the files."""
+    plan = plan_reading(files, {})
+    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+        corpus = count_chunks(plan, request, made_in)
+        said.append(corpus.outcome)
+    return corpus
+
+
+def combined_again(
+    corpus: CountedCorpus, request: TrainingRequest, made_in: Workspace
+) -> CountedWords:
+    """The word counts of all chunks together."""
+    with telling(COMBINE_COUNTS) as said:
+        words = add_up(corpus, request, made_in)
+        said.append(words.outcome)
+    return words
+
+
+def inputs_now(recorded: Recorded, corpus: CountedCorpus) -> tuple[Check, ...]:
+    """What every file holds now, beside what it held."""
+    expected = {file.path: file.digest for file in recorded or ()}
+    return tuple(
+        Check(one.path, expected.get(one.path, ""), digest_of([part.digest for part in one.chunks]))
+        for one in corpus.readings
+    )
+
+
+def words_kept(lineage: Lineage) -> CountedWords | None:
+    """The word counts that the workspace keeps, by the digest that they have now."""
+    words, table = lineage.words, lineage.table
+    if words is None or table is None:
+        return None
+    table = replace(table, counts=words, counts_digest=words.digest)
+    return CountedWords(table, "", (), ShardStatistics())
+
+
+def learned_again(
+    lineage: Lineage, words: CountedWords, request: TrainingRequest, made_in: Workspace
+) -> Iterator[Check]:
+    """The tokenizer made again, and its files beside those that are kept."""
+    workspace, digest = lineage.registry.workspace, lineage.version.digest
+    if request.extends:  # an input too: its digest is looked at when it is read
+        base = load_tokenizer(request.extends, workspace)
+        bpeline.save(base, made_in.version_directory(request.extends))
+    with telling(LEARN_MERGES, request.merges_shown, "merges") as said:
+        learned = learn(words, request, made_in)
+        said.append(learned.outcome)
+    tokenizer = learned.tokenizer(request)
+    yield Check("tokenizer", digest, tokenizer.digest)
+    if not holds_version(workspace, digest):
+        return
+    again, kept = made_in.version_directory("again"), workspace.version_directory(digest)
+    bpeline.save(tokenizer, again)
+    for name in (bpeline.VOCAB, bpeline.MERGES):
+        paths = (kept / name, again / name)
+        yield Check(name, *(digest_of_bytes(path.read_bytes()) for path in paths))

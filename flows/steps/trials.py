@@ -1,0 +1,141 @@
+"""Trainings that are measured side by side and register nothing: of sweeps, of mixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bpeline.flows.requests import CHAMPION, TrainingRequest
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    EVALUATE,
+    LEARN_MERGES,
+    PLAN_CHUNKS,
+    progress,
+)
+from bpeline.flows.steps.chunk_plan import CorpusPlan, plan_chunks
+from bpeline.flows.steps.combining import CountedWords, combine_counts
+from bpeline.flows.steps.counting import CountedCorpus, count_words
+from bpeline.flows.steps.evaluating import Evaluated, evaluate
+from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
+from bpeline.flows.steps.evaluation_setup import EvaluationSetup, set_up_evaluation
+from bpeline.flows.steps.learning import learn
+from bpeline.flows.steps.publishing import corpus_inputs, evaluation_inputs
+from bpeline.flows.steps.runs import TrainingRun
+from bpeline.registry.opening import open_registry
+from bpeline.registry.records import CorpusInput
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+
+SWEEP = "sweep"  # the member of a run's configuration that says it is one
+MOST_TRIALS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One training that was measured."""
+
+    request: TrainingRequest
+    words: CountedWords
+    evaluated: Evaluated
+
+    @property
+    def vocab_size(self) -> int:
+        """Smaller than asked where no pair was left."""
+        return self.evaluated.report.vocab_size
+
+    @property
+    def logged(self) -> dict[str, Any]:
+        """Metrics, curves and the content of ``evaluation.json``, as a training would log them."""
+        evaluated = self.evaluated
+        curves = {BYTES_PER_TOKEN: evaluated.report.curve, **curves_of(evaluated)}
+        return {
+            "metrics": metrics_of(evaluated), "curves": curves, "record": evaluated.record(),
+        }  # fmt: skip
+
+    def against_champion(self, parts: Sequence[str]) -> dict[str, float]:
+        """Change in tokens by slice, as a share; empty without a champion."""
+        champion = self.evaluated.evaluation.opponents.get(CHAMPION)
+        return {} if champion is None else {one: champion.changes[one].value for one in parts}
+
+
+@contextmanager
+def sweeping(
+    request: TrainingRequest, varied: Mapping[str, Any], workspace: str | None
+) -> Iterator[TrainingRun]:
+    """Hold the workspace; the row in the catalogue is no training that could be continued.
+
+    Args:
+        request: one of those that are measured.
+        varied: its members that vary, with all their values.
+        workspace: as for `train_tokenizer`.
+    """
+    registry = open_registry(workspace)
+    asked = {**request.as_config(), **varied}
+    with registry.workspace.lock(f"sweeping {request.name!r}") as held:
+        row = registry.catalogue.start_run(request.name, {SWEEP: asked})
+        run = TrainingRun(row.id, request, registry, progress.current(), held.doing)
+        try:
+            yield run
+        except BaseException as error:
+            registry.catalogue.fail_run(row.id, str(error) or type(error).__name__)
+            raise
+        registry.catalogue.finish_run(row.id)
+
+
+def count_once(
+    run: TrainingRun, request: TrainingRequest, title: str = ""
+) -> tuple[CorpusPlan, CountedCorpus]:
+    """Count the corpus that several trainings have in common."""
+    with run.step(PLAN_CHUNKS) as outcome:
+        plan = plan_chunks(request, run.registry)
+        outcome(title + plan.outcome)
+    with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+        corpus = count_words(plan, request, run.registry)
+        outcome(corpus.outcome)
+    return plan, corpus
+
+
+def try_out(
+    run: TrainingRun,
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+    request: TrainingRequest,
+    *,
+    say_size: bool = False,
+) -> Trial:
+    """Learn and measure."""
+    with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
+        learned = learn(words, request, run.workspace)
+        outcome(learned.outcome)
+    with run.step(EVALUATE) as outcome:
+        evaluated = evaluate(learned, words, plan, setup, request, run.registry)
+        size = f"{evaluated.report.vocab_size:,} ids: " if say_size else ""
+        outcome(size + evaluated.outcome)
+    return Trial(request, words, evaluated)
+
+
+def try_sizes(
+    run: TrainingRun, requests: Sequence[TrainingRequest]
+) -> tuple[list[Trial], list[CorpusInput]]:
+    """All sizes of one pattern, the largest first: it is trained and serves the others.
+
+    Returns:
+        One for each size that came of it, the smallest first; and what was read.
+    """
+    largest = requests[0]
+    setup = set_up_evaluation(largest, run.workspace)
+    plan, corpus = count_once(run, largest, f"{largest.pattern}: ")
+    with run.step(COMBINE_COUNTS) as outcome:
+        words = combine_counts(corpus, largest, run.registry, run.id)
+        outcome(words.outcome)
+    inputs = corpus_inputs(plan, corpus, words, largest)
+    found: dict[int, Trial] = {}
+    for request in requests:
+        trial = try_out(run, words, plan, setup, request, say_size=True)
+        found.setdefault(trial.vocab_size, trial)
+        inputs += [one for one in evaluation_inputs(trial.evaluated) if one not in inputs]
+    return sorted(found.values(), key=lambda trial: trial.vocab_size), inputs
