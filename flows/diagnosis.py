@@ -10,9 +10,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from packaging.requirements import Requirement
 
 from bpeline.flows.requests import usable_cores
 from bpeline.flows.running import runner, settings
@@ -25,26 +27,6 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "note", "broken"]
 
-# (lowest, below): what pyproject.toml declares; None means no upper limit.
-KNOWN_GOOD: dict[str, tuple[str, str | None]] = {
-    "numpy": ("2", None),
-    "numba": ("0.68", None),
-    "regex": ("2026.1", None),
-    "zstandard": ("0.23", None),
-    "duckdb": ("2", "3"),
-    "pyarrow": ("21", None),
-    "sqlalchemy": ("2.0.45", "2.1"),
-    "mlflow": ("3.17", "4"),
-    "prefect": ("3.8.8", "4"),
-    "fastapi": ("0.139", "0.151"),
-    "click": ("8.1", None),
-    "rich": ("13", None),
-    "matplotlib": ("3.9", None),
-    "pydantic": ("2.11", None),
-    "httpx": ("0.27", None),
-    "jinja2": ("3.1", None),
-    "markupsafe": ("2.1", None),
-}
 LOWEST_PYTHON = (3, 11)
 SCARCE_BYTES = 1 << 30
 
@@ -87,37 +69,22 @@ def _python() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    for name, (lowest, below) in KNOWN_GOOD.items():
-        wanted = f">={lowest}" + (f",<{below}" if below else "")
+    for requirement in map(Requirement, requires("bpeline") or ()):
+        if requirement.marker is not None:  # of an extra, which a user may leave out
+            continue
+        name = requirement.name
+        wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
         try:
             found = version(name)
         except PackageNotFoundError:
             advice = f"type `pip install --constraint constraints.txt '{name}{wanted}'`"
             yield Finding("broken", name, "not installed", advice)
             continue
-        if within(found, lowest, below):
+        if requirement.specifier.contains(found, prereleases=True):
             yield Finding("ok", name, found)
         else:
             advice = f"known to work is {name}{wanted}: use constraints.txt when installing"
             yield Finding("broken", name, found, advice)
-
-
-def within(found: str, lowest: str, below: str | None) -> bool:
-    """Whether a version lies in [lowest, below), comparing the leading numbers of each part."""
-    at = _numbers(found)
-    return at >= _numbers(lowest) and (below is None or at < _numbers(below))
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    numbers = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    while numbers and numbers[-1] == 0:  # 2.0 is 2
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _kernels() -> Finding:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def table_of(mixtures: Mixtures) -> list[tuple[str, ...]]:
     """A row for each choice under a row of titles: bytes/token, and the change from the first."""
-    slices = slices_of(mixtures)
+    slices = mixtures.slices
     present = mixtures.choices[0].bytes_per_token
     shares = [f"{one.source} share" for one in mixtures.choices[0].sources]
     rows = [("bytes/token", *slices, *shares)]
@@ -43,7 +43,7 @@ def draw_mixtures(mixtures: Mixtures, path: Path) -> Path:
     """Draw bytes per token of every slice over the choices, as SVG or PNG by the path's suffix."""
     values = {
         name: [choice.bytes_per_token[name] for choice in mixtures.choices]
-        for name in slices_of(mixtures)
+        for name in mixtures.slices
     }
     titles = [choice.title for choice in mixtures.choices]
     title = f"{mixtures.name}: {mixtures.vocab_size:,} ids, bytes per token by mixture"
@@ -144,7 +144,7 @@ class Mixtures:
     choices: tuple[Choice, ...]
     link: str = ""
 
-
-def slices_of(mixtures: Mixtures) -> list[str]:
-    """The slices, everything first."""
-    return list(mixtures.choices[0].bytes_per_token)
+    @property
+    def slices(self) -> list[str]:
+        """Everything first."""
+        return list(self.choices[0].bytes_per_token)

@@ -40,10 +40,9 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
         InvalidOption: it is finished.
         WorkspaceLocked: the only run that is not finished is at work.
     """
-    registry = open_registry(make=False)
     if run_id is not None:
-        return _named(registry, run_id)
-    unfinished = _trainings(registry)
+        return _named(open_registry(make=False), run_id)
+    unfinished = unfinished_runs()
     for state in ("interrupted", "failed") if failed_too else ("interrupted",):
         for run in unfinished:
             if run.state == state:
@@ -59,13 +58,12 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
 
 
 def unfinished_runs() -> list[Run]:
-    """Runs that were interrupted, failed or are not published, newest first."""
-    return _trainings(open_registry(make=False))
+    """Trainings that were interrupted, failed or are not published, newest first.
 
-
-def _trainings(registry: Registry) -> list[Run]:
-    """A sweep is no training: typed again, it finds what it has learned."""
-    return [run for run in registry.catalogue.unfinished_runs() if "sweep" not in run.config]
+    A sweep is none: typed again, it finds what it has learned.
+    """
+    found = open_registry(make=False).catalogue.unfinished_runs()
+    return [run for run in found if "sweep" not in run.config]
 
 
 def _named(registry: Registry, run_id: str) -> Run | None:

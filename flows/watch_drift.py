@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from bpeline.flows.drift import (
@@ -10,25 +9,19 @@ from bpeline.flows.drift import (
     NewText,
     check_slices,
     gathered,
+    judged,
     measure_drift,
-    remember,
-    too_little,
+    recorded,
 )
 from bpeline.flows.requests import DriftRequest, asks, with_demo
-from bpeline.flows.running import (
-    MEASURE_DRIFT,
-    RECORD,
-    progress,
-    telling,
-)
+from bpeline.flows.running import MEASURE_DRIFT, progress, telling
 from bpeline.flows.wording import megabytes
 from bpeline.registry.catalogue import utc_now
-from bpeline.registry.drift_rules import default_rules, judge_drift, read_drift_rules
+from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByAlias, validate_alias, validate_name
-from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 
 
@@ -64,30 +57,18 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
             measured = measure_drift(counts, samples, known, tokenizer, registry)
             said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "
                         f"bytes/token on {megabytes(measured[ALL].bytes)}")  # fmt: skip
-        if chosen is None:
-            judged = [one for one in measured if one != ALL and known[one].origin]
-            chosen = default_rules(judged)
-        unjudged = too_little(measured, known, request.least_documents, request.least_bytes)
         report = DriftReport(
             name=name,
             alias=alias,
             reference=str(version),
             digest=version.digest,
             at=utc_now(),
-            verdicts=judge_drift(
-                chosen, {name: one.figures for name, one in measured.items()}, unjudged
-            ),
+            verdicts=judged(measured, known, chosen, request),
             slices=measured,
             origins={name: one.origin for name, one in known.items()},
             notes=tuple(notes),
         )
-        with telling(RECORD) as said:
-            try:
-                report = remember(report, registry)
-                said.append(f"observation {report.observation} in MLflow")
-            except RegistryUnreachable as error:  # what was found is worth telling all the same
-                report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
-                said.append("not recorded")
+        report = recorded(report, registry)
     listener = progress.current()
     listener.summary(report.reference, report.markdown())
     if report.drifted:

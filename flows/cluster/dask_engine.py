@@ -26,7 +26,6 @@ from bpeline.flows.cluster.errands import (
     run_parcel,
     warm_up,
 )
-from bpeline.flows.cluster.parcels import parcels_of
 from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
 
@@ -35,6 +34,9 @@ Item = TypeVar("Item")
 
 CONNECT_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0  # without a single worker
+PARCEL_BYTES = 256 << 20  # about a second of counting, a thousand times what placing a task costs
+MOST_PARCELS = 4096  # what a scheduler holds without effort
+PARCELS_PER_WORKER = 8  # so that all workers end at about the same time
 _LOOK_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
 
@@ -346,6 +348,20 @@ class DaskEngine:
             ) from error
         self._open.callback(_close, cluster)
         return cluster
+
+
+def parcels_of(size: int, workers: int) -> int:
+    """How many parcels to make of ``size`` bytes.
+
+    Small corpora make a few for each worker, larger ones parcels of `PARCEL_BYTES`; the largest
+    never more than `MOST_PARCELS`, which then grow.
+
+    Args:
+        size: bytes of all files.
+        workers: that share them.
+    """
+    by_size = -(-size // PARCEL_BYTES)
+    return min(MOST_PARCELS, max(by_size, PARCELS_PER_WORKER * workers))
 
 
 def _require_same_program(client: Any, address: str) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,8 @@ def program_digest() -> str:
         for room in _ROOMS
         for path in sorted((root / room).rglob("*.py"))
     }
-    libraries = {name: _version(name) for name in _DECIDE_COUNTS}
+    libraries = {name: version(name) for name in _DECIDE_COUNTS}
     return digest_of([sources, libraries, unicode_classes_digest()])
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
 
 
 def other_program(who: str, reason: str = "") -> WorkerRefused:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from .drift_report import DriftReport as DriftReport
     from .measuring import check_slices as check_slices
     from .measuring import gathered as gathered
+    from .measuring import judged as judged
     from .measuring import measure_drift as measure_drift
-    from .measuring import too_little as too_little
     from .new_text import NewText as NewText
-    from .observations import remember as remember
+    from .observations import recorded as recorded
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.flows.wording import token_text
+from bpeline.flows.wording import aligned, markdown_table, token_text
 from bpeline.registry.gates import Verdict
 from bpeline.registry.tracking import DRIFTED
 from bpeline.tokenizer_core.evaluation import (
@@ -85,15 +85,16 @@ class DriftReport:
             found[f"drift/bytes/{name}"] = float(one.bytes)
         return found
 
+    @property
+    def _about(self) -> dict[str, str]:
+        names = ("name", "alias", "reference", "digest", "at")
+        return {name: getattr(self, name) for name in names}
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
         return {
             "format": FORMAT,
-            "name": self.name,
-            "alias": self.alias,
-            "reference": self.reference,
-            "digest": self.digest,
-            "at": self.at,
+            **self._about,
             "drifted": self.drifted,
             "verdicts": [
                 {
@@ -115,11 +116,7 @@ class DriftReport:
         """What somebody needs to know who acts on it: small, for a message."""
         everything = self.slices[ALL]
         return {
-            "name": self.name,
-            "alias": self.alias,
-            "reference": self.reference,
-            "digest": self.digest,
-            "at": self.at,
+            **self._about,
             "rules": [one.said for one in self.broken],
             "bytes": everything.bytes,
             "figures": {key: figure.new for key, figure in everything.figures.items()},
@@ -136,11 +133,11 @@ class DriftReport:
             origin = self.origins[name]
             own = origin or "nothing: the version was not evaluated on it"
             lines.append(f"compared with {own}")
-            lines += [f"  {line}" for line in _columns([("", *HEAD), *rows_of(one)])]
+            lines += [f"  {line}" for line in aligned([("", *HEAD), *rows_of(one)])]
         words = self.slices[ALL].new_words
         if words:
             lines += ["", f"new frequent words: {len(words):,}; those that cost most:"]
-            lines += [f"  {line}" for line in _columns([WORD_HEAD, *map(_word_row, words[:10])])]
+            lines += [f"  {line}" for line in aligned([WORD_HEAD, *map(_word_row, words[:10])])]
         lines += [f"note: {note}" for note in self.notes]
         if self.link:
             lines += ["", f"observation {self.observation} in MLflow: {self.link}"]
@@ -152,10 +149,11 @@ class DriftReport:
         for name, one in self.slices.items():
             parts += ["", f"## {name}", "", f"{_size(one)}; compared with "
                       f"{self.origins[name] or 'nothing'}", ""]  # fmt: skip
-            parts += _table([("metric", *HEAD), *rows_of(one)])
+            parts.append(markdown_table([("metric", *HEAD), *rows_of(one)]))
         words = self.slices[ALL].new_words[:WORDS_SHOWN]
         if words:
-            parts += ["", "## New frequent words", "", *_table([WORD_HEAD, *map(_word_row, words)])]
+            table = markdown_table([WORD_HEAD, *map(_word_row, words)])
+            parts += ["", "## New frequent words", "", table]
         parts += ["", *(f"*{note}*" for note in self.notes)]
         return "\n".join(parts).rstrip() + "\n"
 
@@ -182,11 +180,8 @@ def _cells(metric: str, figure: Figure) -> Iterator[str]:
     yield number(figure.difference, "+")
     interval = figure.interval()
     sign = "" if figure.own is None else "+"
-    yield (
-        ""
-        if interval is None
-        else (f"{number(interval.low, sign)} … {number(interval.high, sign)}")
-    )
+    ends = () if interval is None else (interval.low, interval.high)
+    yield " … ".join(number(end, sign) for end in ends)
 
 
 def _word_row(one: NewWord) -> tuple[str, ...]:
@@ -201,19 +196,6 @@ def _size(one: TextDrift) -> str:
         f"{one.bytes / 1e6:,.2f} MB, {one.words:,} words, {one.distinct_words:,} distinct; "
         f"intervals from {one.documents:,} documents"
     )
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *cells in rows:
-        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *shown]).rstrip()
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return [f"| {' | '.join(row)} |" for row in (head, rule, *body)]
 
 
 def _slice(one: TextDrift, origin: str) -> dict[str, Any]:

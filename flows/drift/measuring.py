@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bpeline.flows.drift.new_text import CountedSlice, NewText, combine_slices, sample_slices
 from bpeline.flows.drift.own_text import KnownText, own_request, own_texts
+from bpeline.flows.requests import DriftRequest
 from bpeline.flows.running import (
     COMBINE_COUNTS,
     COUNT_WORDS,
@@ -22,15 +22,14 @@ from bpeline.flows.running import (
 )
 from bpeline.flows.steps import count_words, plan_chunks
 from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.drift_rules import default_rules, judge_drift
+from bpeline.registry.gates import Rule, Verdict
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, TextDrift, TextSample, drift_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from bpeline.registry.gates import Rule
 
 
 def gathered(
@@ -85,26 +84,35 @@ def measure_drift(
     }
 
 
-def too_little(
+def judged(
     measured: Mapping[str, TextDrift],
     known: Mapping[str, KnownText],
-    least_documents: int,
-    least_bytes: int,
+    rules: Sequence[Rule] | None,
+    request: DriftRequest,
+) -> tuple[Verdict, ...]:
+    """What every rule says; None stands for the usual ones, of what is known of the version."""
+    if rules is None:
+        rules = default_rules([one for one in measured if one != ALL and known[one].origin])
+    figures = {name: one.figures for name, one in measured.items()}
+    return judge_drift(rules, figures, _too_little(measured, known, request))
+
+
+def _too_little(
+    measured: Mapping[str, TextDrift], known: Mapping[str, KnownText], request: DriftRequest
 ) -> dict[str, str]:
     """slice → why nothing can be concluded of it."""
+    documents, size = request.least_documents, request.least_bytes
     found = {}
     for name, one in measured.items():
         own = known[name]
-        if one.documents < least_documents or one.bytes < least_bytes:
-            whose, documents, size = "new text", one.documents, one.bytes
-        elif own.origin and (own.documents < least_documents or own.bytes < least_bytes):
-            whose, documents, size = "the version's own text", own.documents, own.bytes
+        if one.documents < documents or one.bytes < size:
+            said = f"{counted(one.documents, 'document')}, {megabytes(one.bytes)} of new text"
+        elif own.origin and (own.documents < documents or own.bytes < size):
+            whose = f"{megabytes(own.bytes)} of the version's own text"
+            said = f"{counted(own.documents, 'document')}, {whose}"
         else:
             continue
-        found[name] = (
-            f"{counted(documents, 'document')}, {megabytes(size)} of {whose}; something can be "
-            f"said from {least_documents} and {megabytes(least_bytes)} on"
-        )
+        found[name] = f"{said}; something can be said from {documents} and {megabytes(size)} on"
     return found
 
 

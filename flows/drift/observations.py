@@ -7,12 +7,25 @@ from dataclasses import replace
 from time import strptime
 
 from bpeline.flows.drift.drift_report import DriftReport
-from bpeline.flows.running import RECORD, step
+from bpeline.flows.running import RECORD, step, telling
 from bpeline.registry.figures import draw_observations
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import DriftObservation
 from bpeline.registry.tracking import run_link
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, of_slice
+
+
+def recorded(report: DriftReport, registry: Registry) -> DriftReport:
+    """Tell MLflow; where it does not answer, what was found is worth telling all the same."""
+    with telling(RECORD) as said:
+        try:
+            report = remember(report, registry)
+            said.append(f"observation {report.observation} in MLflow")
+        except RegistryUnreachable as error:
+            report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
+            said.append("not recorded")
+    return report
 
 
 @step(RECORD)

@@ -82,9 +82,11 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
                 say(f"deployed: {', '.join(_deploy(environment))}")
             with running([worker], environment, home, say) as workers:
                 say("")
-                _show({"schedules": f"http://{HOST}:{prefect_port}/deployments"}, say)
-                _show(_mlflow_pages(registry, mlflow_port), say)
-                _show({"commands": f"export PREFECT_API_URL={api} BPELINE_HOME={home}"}, say)
+                _show({
+                    "schedules": f"http://{HOST}:{prefect_port}/deployments",
+                    **_mlflow_pages(registry, mlflow_port),
+                    "commands": f"export PREFECT_API_URL={api} BPELINE_HOME={home}",
+                }, say)  # fmt: skip
                 say("Ctrl-C stops all")
                 wait_for_any({**servers, **workers})
     except KeyboardInterrupt:

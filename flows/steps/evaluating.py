@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bpeline.flows.requests import CHAMPION, TrainingRequest, load_baselines
+from bpeline.flows.requests import CHAMPION, NamedSource, TrainingRequest, load_baselines
 from bpeline.flows.running import EVALUATE, progress, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
@@ -234,27 +234,17 @@ class _Texts:
 
     def sources(self, evaluation: Evaluation) -> tuple[MeasuredSource, ...]:
         """What was read, once it was."""
-        kept = tuple(
+        found: list[tuple[EvaluationText | NamedSource, tuple[str, ...], str]] = []
+        for text in self._kept:
+            sized = (len(one).to_bytes(8, "little") + one for one in text.documents)
+            found.append((text, (), digest_of_bytes(*sized)))
+        for source, _ in self.setup.files:
+            found.append((source, source.files, digest_of(self._digests[source.name])))
+        return tuple(
             MeasuredSource(
-                text.name,
-                (),
-                text.language,
-                text.domain,
-                digest_of_bytes(*(len(one).to_bytes(8, "little") + one for one in text.documents)),
-                *_sizes(evaluation, text.name),
+                one.name, files, one.language, one.domain, digest, *_sizes(evaluation, one.name)
             )
-            for text in self._kept
-        )
-        return kept + tuple(
-            MeasuredSource(
-                source.name,
-                source.files,
-                source.language,
-                source.domain,
-                digest_of(self._digests[source.name]),
-                *_sizes(evaluation, source.name),
-            )
-            for source, _ in self.setup.files
+            for one, files, digest in found
         )
 
 

@@ -31,35 +31,52 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedMerges:
-    """Merges that were learned and saved.
+class LearnedPart:
+    """What learning made and saved.
 
     Attributes:
-        checkpoint: the file that holds them, and perhaps more than were asked for.
-        merges: how many of them count.
+        place: the checkpoint, which may hold more merges than were asked for; or the directory of
+            a tokenizer in our own format.
+        merges: how many merges count, or how many tokens merging made.
         wanted: how many were asked for; more than ``merges`` when no pair was left.
         resumed: how many an earlier run had learned.
         pruned: the words that ``min_word_count`` left out.
-        base: the files of the version whose merges come first; None when none was extended.
     """
 
-    checkpoint: Path
+    place: Path
     merges: int
     wanted: int
     resumed: int
     pruned: PrunedWords = NOTHING
-    base: Path | None = None
 
     @property
     def stopped_early(self) -> bool:
         return self.merges < self.wanted
 
     @property
+    def what_was_left(self) -> str:
+        """The rest of a sentence: rare words left out, merges that found no pair."""
+        said = ""
+        if self.pruned.words:
+            rare, times = self.pruned.words, self.pruned.occurrences
+            said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
+        if self.stopped_early:
+            said += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedMerges(LearnedPart):
+    """Merges of byte-level BPE; ``base`` are the files of the version whose merges come first."""
+
+    base: Path | None = None
+
+    @property
     def outcome(self) -> str:
         said = f"{self.merges:,} merges"
         if self.resumed:
             said += f", {self.resumed:,} of them from the checkpoint"
-        return said + what_was_left(self.pruned, self.wanted - self.merges)
+        return said + self.what_was_left
 
     def tokenizer(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer these merges make.
@@ -69,7 +86,7 @@ class LearnedMerges:
         """
         pairs: list[tuple[int, int]] = []
         if self.merges:
-            saved = load_checkpoint(self.checkpoint)
+            saved = load_checkpoint(self.place)
             left, right = saved.left[: self.merges], saved.right[: self.merges]
             pairs = list(zip(left.tolist(), right.tolist(), strict=True))
         if self.base is not None:
@@ -78,17 +95,6 @@ class LearnedMerges:
         order = byte_order(request.tie_break)
         made = vocab_from_merges(pairs, order, request.special_tokens)
         return Tokenizer(made.vocab, made.merges, made.special_tokens, request.pattern)
-
-
-def what_was_left(pruned: PrunedWords, missing: int) -> str:
-    """The rest of a sentence on learning: rare words left out, merges that found no pair."""
-    said = ""
-    if pruned.words:
-        rare, times = pruned.words, pruned.occurrences
-        said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
-    if missing > 0:
-        said += f"; stopped early: no pair is left for the other {missing:,}"
-    return said
 
 
 @step(LEARN_MERGES)

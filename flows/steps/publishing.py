@@ -7,12 +7,12 @@ import platform
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from bpeline.flows.comparisons import comparison_json
-from bpeline.flows.pages import comparison_page
+from bpeline.flows.pages import ReportContents, comparison_page, report_page
 from bpeline.flows.requests import TrainingRequest, decimal
 from bpeline.flows.running import PUBLISH, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
@@ -25,13 +25,12 @@ from bpeline.flows.steps.runs import TrainingRun
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import TrainingSummary
-from bpeline.flows.steps.training_report import write_training_report
 from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.measured import write_evaluation
 from bpeline.registry.publishing import publish_version
-from bpeline.registry.records import CorpusInput, Publication, PublishedVersion
+from bpeline.registry.records import CURVE_METRIC, CorpusInput, Publication, PublishedVersion
 from bpeline.registry.version_files import (
     EXTENSION,
     PAGES,
@@ -77,7 +76,8 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
         measured = evaluated.record()
         write_evaluation({**measured, "screening": trained.screened.screening.as_record()}, files)
         report = directory / "pages" / "report.html"
-        write_training_report(report, summary, request, tokenizer, trained.screened, evaluated)
+        html = report_page(_report(summary, request, trained))
+        DURABLE.write(report, html.encode(errors="backslashreplace"))
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
@@ -165,13 +165,7 @@ def _provenance(
     }
 
 
-@cache
-def _version(package: str) -> str:
-    """Looked up once: that reads files of everything installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+_version = cache(version)  # that reads files of everything installed
 
 
 def _params(request: TrainingRequest, learned: Learned, words: CountedWords) -> dict[str, Any]:
@@ -235,6 +229,25 @@ def _sources_page(words: CountedWords, directory: Path) -> tuple[Path, ...]:
     table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
     DURABLE.write(path, json.dumps(table).encode())
     return (path,)
+
+
+def _report(summary: TrainingSummary, request: TrainingRequest, trained: Trained) -> ReportContents:
+    """The page that is registered with a version, which has no number yet."""
+    tokenizer, screened = trained.evaluated.tokenizer, trained.screened
+    return ReportContents(
+        title=request.name,
+        tokenizer=tokenizer,
+        screening=screened.screening,
+        facts={"digest": tokenizer.digest, "run": summary.run_id},
+        parameters=request.as_config(),
+        metrics=summary.metrics,
+        curves={CURVE_METRIC: summary.curve, **summary.curves},
+        notes=summary.notes,
+        sources=as_json(summary.sources),
+        use=screened.use,
+        comparison=trained.evaluated.comparison,
+        comparison_remark=f"When it was registered, no version of {request.name} was the champion.",
+    )
 
 
 def _pages(comparison: VersionComparison | None, directory: Path) -> tuple[Path, ...]:

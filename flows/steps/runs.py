@@ -19,7 +19,7 @@ from bpeline.flows.running import Progress, StepKind, progress
 from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue
+    from bpeline.registry.catalogue import Catalogue, Run
     from bpeline.registry.opening import Registry
     from bpeline.registry.workspace import Workspace
 
@@ -110,7 +110,11 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
     registry = open_registry(workspace)
     catalogue = registry.catalogue
     with registry.workspace.lock(f"training {request.name!r}") as held:
-        run_id = _begin(catalogue, request)
+        earlier = run_to_continue(catalogue, request)
+        if earlier is None:
+            run_id = catalogue.start_run(request.name, request.as_config()).id
+        else:
+            run_id = catalogue.continue_run(earlier.id).id
         run = TrainingRun(run_id, request, registry, progress.current(), held.doing)
         with _heartbeat(catalogue, run_id):
             try:
@@ -130,13 +134,14 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
             catalogue.finish_run(run_id, steps)
 
 
-def _begin(catalogue: Catalogue, request: TrainingRequest) -> str:
-    for earlier in catalogue.unfinished_runs():
+def run_to_continue(catalogue: Catalogue, request: TrainingRequest) -> Run | None:
+    """The newest run that asked for the same and did not finish."""
+    for run in catalogue.unfinished_runs():
         # One that says it is running does so on another machine, in another workspace.
-        asked_the_same = earlier.name == request.name and request.same_as(earlier.config)
-        if asked_the_same and earlier.state != "running":
-            return catalogue.continue_run(earlier.id).id
-    return catalogue.start_run(request.name, request.as_config()).id
+        asked_the_same = run.name == request.name and request.same_as(run.config)
+        if asked_the_same and run.state != "running":
+            return run
+    return None
 
 
 def _let_go(error: BaseException) -> None:

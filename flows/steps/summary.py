@@ -131,19 +131,17 @@ class TrainingSummary:
             return rows
         if self.promotion is not None:
             rows.append(("promotion", self.promotion.outcome))
+        promoted = self.promotion is not None and self.promotion.promoted
+        aliases = "candidate and champion" if promoted else "candidate"
+        hint = f"  (after `{self.ui_command}`)" if self.ui_command else ""
         new = "newly registered" if self.newly_registered else "registered before"
         return [
-            ("tokenizer", f"{self.reference} ({new}), alias {self._aliases}"),
+            ("tokenizer", f"{self.reference} ({new}), alias {aliases}"),
             *rows,
             ("digest", self.digest),
             ("files", self.directory),
-            ("MLflow", self.link + self._hint),
+            ("MLflow", self.link + hint),
         ]
-
-    @property
-    def _aliases(self) -> str:
-        promoted = self.promotion is not None and self.promotion.promoted
-        return "candidate and champion" if promoted else "candidate"
 
     def _against_champion(self) -> list[tuple[str, str]]:
         change = self.metrics.get("vs_champion_percent/all")
@@ -173,10 +171,6 @@ class TrainingSummary:
             lines.append(f"| {one} | {self.metrics[group + one]:.4f} |{cells}")
         return lines
 
-    @property
-    def _hint(self) -> str:
-        return f"  (after `{self.ui_command}`)" if self.ui_command else ""
-
     def as_text(self) -> str:
         """A few lines for a terminal."""
         rows = dict(self.rows())
@@ -184,17 +178,10 @@ class TrainingSummary:
             rows["files"] = from_here(self.directory)
         width = max(map(len, rows))
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
-        return "\n".join(["", *lines, "", *self._source_lines(), *self._next_steps()])
-
-    def _source_lines(self) -> list[str]:
-        """The sources in columns."""
-        return [*aligned(statistics_table(as_json(self.sources))), ""] if self.sources else []
-
-    def _next_steps(self) -> list[str]:
-        return [
-            f'try it:  bpeline encode {self.name}@candidate "Hello world"',
-            f"see it:  bpeline show {self.reference}",
-        ]
+        if self.sources:
+            lines += ["", *aligned(statistics_table(as_json(self.sources)))]
+        lines += ["", f'try it:  bpeline encode {self.name}@candidate "Hello world"']
+        return "\n".join(["", *lines, f"see it:  bpeline show {self.reference}"])
 
     def as_markdown(self) -> str:
         """The same with steps, curve and metrics, for Prefect and MLflow."""

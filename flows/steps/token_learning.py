@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
-from bpeline.flows.steps.merge_learning import merges_in, what_was_left
+from bpeline.flows.steps.merge_learning import LearnedPart, merges_in
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, fetch_directory, share_directory, sharing
 from bpeline.tokenizer_core.counting import WordCounts
@@ -25,7 +26,6 @@ from bpeline.tokenizer_core.formats import MANIFEST, bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers import (
     END_OF_WORD,
-    NOTHING,
     CharacterSettings,
     PrunedWords,
     WordPieceSettings,
@@ -43,26 +43,8 @@ _VERSION = 1  # raised whenever the same counts and settings make another tokeni
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedTokens:
-    """A tokenizer that was trained and saved.
-
-    Attributes:
-        directory: holds it in our own format.
-        merges: how many tokens merging made.
-        wanted: how many were asked for; more than ``merges`` when no pair was left.
-        resumed: how many of them an earlier run had made.
-        pruned: the words that ``min_word_count`` left out.
-    """
-
-    directory: Path
-    merges: int
-    wanted: int
-    resumed: int
-    pruned: PrunedWords = NOTHING
-
-    @property
-    def stopped_early(self) -> bool:
-        return self.merges < self.wanted
+class LearnedTokens(LearnedPart):
+    """A tokenizer of another algorithm."""
 
     @property
     def outcome(self) -> str:
@@ -70,7 +52,7 @@ class LearnedTokens:
         if self.resumed:
             share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
             said += f", {share} by an earlier run"
-        return said + what_was_left(self.pruned, self.wanted - self.merges)
+        return said + self.what_was_left
 
     def tokenizer(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer.
@@ -78,7 +60,7 @@ class LearnedTokens:
         Raises:
             CorruptFile: its files were damaged since.
         """
-        return bpeline.load(self.directory)
+        return bpeline.load(self.place)
 
 
 @step(LEARN_MERGES)
@@ -188,18 +170,15 @@ def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     greedy = options.pop("encoding", "merges") == "greedy"
     unknown = options.get("unknown", "</u>")
 
-    def train(merges: int, **course: Any) -> Tokenizer:
-        return train_char_bpe(
-            counts,
-            merges,
-            tie_break=request.tie_break,
-            min_count=least,
-            min_word_count=rarest,
-            special_tokens=specials,
-            **options,
-            **course,
-        )
-
+    train = partial(
+        train_char_bpe,
+        counts,
+        tie_break=request.tie_break,
+        min_count=least,
+        min_word_count=rarest,
+        special_tokens=specials,
+        **options,
+    )
     base = character_base(counts, rarest, special_tokens=specials, **options)
     settings = CharacterSettings(*marking, request.tie_break, least, rarest)
     training = _Training(len(base), settings.digest, train)
@@ -213,11 +192,7 @@ def _frequency_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     least, rarest = request.min_count, request.min_word_count
     end_of_word = options.get("end_of_word", END_OF_WORD)
 
-    def train(merges: int, **course: Any) -> Tokenizer:
-        return train_frequency_bpe(
-            counts, merges, min_count=least, min_word_count=rarest, **options, **course
-        )
-
+    train = partial(train_frequency_bpe, counts, min_count=least, min_word_count=rarest, **options)
     base = frequency_base(counts, rarest, end_of_word=end_of_word)
     settings = CharacterSettings(end_of_word, False, "first-seen", least, rarest)
     return _Training(len(base), settings.digest, train)

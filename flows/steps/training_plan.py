@@ -27,6 +27,7 @@ from bpeline.flows.running import (
 from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
@@ -345,11 +346,10 @@ class _Planner:
     # ---- runs ------------------------------------------------------------------------------
 
     def _continued(self) -> str:
-        for run in self.catalogue.unfinished_runs() if self.catalogue is not None else ():
-            asked_the_same = run.name == self.request.name and self.request.same_as(run.config)
-            if asked_the_same and run.state != "running":
-                return f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"
-        return ""
+        run = None if self.catalogue is None else run_to_continue(self.catalogue, self.request)
+        if run is None:
+            return ""
+        return f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"
 
     def _held(self) -> str:
         holder = self.workspace.lock_holder() if self.catalogue is not None else None

@@ -12,8 +12,8 @@ from click.testing import Result
 
 from bpeline.flows import engines
 from bpeline.flows.cluster import errands
+from bpeline.flows.cluster.dask_engine import MOST_PARCELS, PARCEL_BYTES, parcels_of
 from bpeline.flows.cluster.errands import Errand, errand, program_digest, run_parcel
-from bpeline.flows.cluster.parcels import MOST_PARCELS, PARCEL_BYTES, parcels_of
 from bpeline.flows.engines import Threads, check_engine, working
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.steps import MOST_TASKS, Stopped
@@ -188,7 +188,7 @@ def test_the_program_is_its_sources_its_libraries_and_unicode(
         digest = errands.digest_of_bytes
         monkeypatch.setattr(errands, "digest_of_bytes", lambda content: digest(content + b"#"))
     elif what == "regex":
-        monkeypatch.setattr(errands, "_version", lambda name: "0")
+        monkeypatch.setattr(errands, "version", lambda name: "0")
     else:
         from bpeline.tokenizer_core import splitting
 
