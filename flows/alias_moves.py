@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from bpeline.flows.running import tell
-
-if TYPE_CHECKING:
-    from bpeline.registry.aliases import AliasChange
-    from bpeline.registry.gates import Rule
-    from bpeline.registry.workspace import Workspace
+from bpeline.registry import aliases
+from bpeline.registry.aliases import AliasChange
+from bpeline.registry.gates import Rule
+from bpeline.registry.workspace import Workspace
 
 ALIAS_MOVED = "bpeline.alias.moved"
 
@@ -30,18 +28,14 @@ def promote(
         reference, alias, by, reason, workspace, rules: as there.
         say: is told when a Prefect server did not take the event.
     """
-    from bpeline.registry.aliases import promote as move
-
-    return _told(move(reference, alias, by, reason, workspace, rules=rules), say)
+    return _told(aliases.promote(reference, alias, by, reason, workspace, rules=rules), say)
 
 
 def rollback(
     name: str, alias: str, by: str, reason: str, say: Callable[[str], object]
 ) -> AliasChange:
     """Let an alias point where it pointed before: `registry.rollback`, and the event."""
-    from bpeline.registry.aliases import rollback as move
-
-    return _told(move(name, alias, by, reason), say)
+    return _told(aliases.rollback(name, alias, by, reason), say)
 
 
 def _told(change: AliasChange, say: Callable[[str], object]) -> AliasChange:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bpeline.flows.running import MOST_TASKS, Step, map_step
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from bpeline.flows.cluster import DaskEngine
     from bpeline.registry.word_counts import Mapper
 
 R = TypeVar("R")
@@ -27,11 +28,21 @@ DASK = "dask"
 _ADDRESS = re.compile(r"(?:tcp|tls)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
 
 
-class Engine(Protocol):
-    """What maps a step over parcels."""
+class Threads:
+    """Threads of this process; under Prefect each parcel is a task.
+
+    Args:
+        workers: how many at once.
+    """
+
+    mapper: Mapper | None = None  # what adds up word counts elsewhere
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
 
     def parcels(self, size: int) -> int:
         """How many parcels ``size`` bytes of files make at most."""
+        return MOST_TASKS
 
     def map(
         self,
@@ -60,42 +71,12 @@ class Engine(Protocol):
             Exception: the first error of a parcel.
             WorkerLost: workers are gone, or died again and again at the same parcel.
         """
-
-    @property
-    def mapper(self) -> Mapper | None:
-        """What adds up word counts elsewhere; None where that is done here."""
-
-
-class Threads:
-    """Threads of this process; under Prefect each parcel is a task.
-
-    Args:
-        workers: how many at once.
-    """
-
-    mapper: Mapper | None = None
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-
-    def parcels(self, size: int) -> int:
-        return MOST_TASKS
-
-    def map(
-        self,
-        step: Step[..., R],
-        items: Sequence[Item],
-        *,
-        named: Callable[[Item], str],
-        prepare: Callable[[], object],
-        on_interrupt: Callable[[], None] | None = None,
-        **shared: Any,
-    ) -> list[R]:
         if items:
             prepare()
         return map_step(step, items, self._workers, on_interrupt, **shared)
 
 
+Engine: TypeAlias = "Threads | DaskEngine"
 _current: ContextVar[Engine | None] = ContextVar("engine", default=None)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import EXTENSION
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
-from bpeline.tokenizer_core.formats import read_manifest
 from bpeline.tokenizer_core.trainers import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned.
@@ -48,12 +48,8 @@ def extension_parameters(
             f"an extension has more: {base.vocab_size + 1:,} or more",
             f"for a smaller size load {reference}:{vocab_size}, which needs no training",
         )
-    row = registry.catalogue.find_version(version.name, version.digest) if version.name else None
-    config = _config_of_run(registry.catalogue, row.run_id) if row and row.run_id else None
-    if config is None:
-        directory = registry.workspace.version_directory(version.digest)
-        config = read_manifest(directory)["provenance"].get("request")
-    if not isinstance(config, dict):
+    config = Lineage.of(registry, version).request
+    if not config:
         raise RegistryError(
             f"how {version} was trained is not known",
             "versions that `bpeline train` or `bpeline extend` made can be extended",
@@ -79,11 +75,4 @@ def extension_of(directory: str | Path) -> ExtensionCertificate | None:
     try:
         return ExtensionCertificate(**json.loads((Path(directory) / EXTENSION).read_bytes()))
     except (OSError, ValueError, TypeError):
-        return None
-
-
-def _config_of_run(catalogue: Any, run_id: str) -> dict[str, Any] | None:
-    try:
-        return dict(catalogue.run(run_id).config)
-    except RegistryError:  # trained in another workspace
         return None

@@ -6,20 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeline.flows.requests import TrainingRequest, decimal
-from bpeline.flows.steps import SourceStatistics
+from bpeline.flows.steps import SourceStatistics, Trial, nested_run, record_trials
 from bpeline.flows.wording import markdown_table
 from bpeline.registry.figures import draw_choices
-from bpeline.registry.records import SweepChild, SweepRecord
-from bpeline.registry.tracking import run_link
+from bpeline.registry.opening import Registry
+from bpeline.registry.records import CorpusInput, SweepChild
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
-
-if TYPE_CHECKING:
-    from bpeline.flows.steps import Trial
-    from bpeline.registry.opening import Registry
-    from bpeline.registry.records import CorpusInput
 
 
 def table_of(mixtures: Mixtures) -> list[tuple[str, ...]]:
@@ -56,44 +51,32 @@ def record_mixtures(
     inputs: Sequence[CorpusInput],
     registry: Registry,
 ) -> Mixtures:
-    """Draw them and tell MLflow.
-
-    Returns:
-        The mixtures with a link to their run.
+    """Draw them and tell MLflow; the mixtures with a link to their run.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; what was learned stays in the workspace.
     """
     first = next(iter(requests.values()))
     asked = {key: value for key, value in first.as_config().items() if value not in (None, [], {})}
-    with registry.workspace.temporary_directory("mixtures") as directory:
-        run = registry.tracker.record_sweep(
-            SweepRecord(
-                name=mixtures.name,
-                title=f"mixtures-{mixtures.run_id[:8]}",
-                params={**asked, "mixtures": ", ".join(requests)},
-                curves={},
-                children=tuple(_child(one, requests[one.title]) for one in mixtures.choices),
-                inputs=tuple(inputs),
-                figures=(draw_mixtures(mixtures, directory / "mixtures.svg"),),
-                table=markdown_table(table_of(mixtures)) + "\n",
-            )
-        )
-    base = registry.tracker.settings.ui
-    return replace(mixtures, link=run_link(base, run.experiment_id, run.run_id))
+    link = record_trials(
+        registry,
+        lambda directory: draw_mixtures(mixtures, directory / "mixtures.svg"),
+        name=mixtures.name,
+        title=f"mixtures-{mixtures.run_id[:8]}",
+        params={**asked, "mixtures": ", ".join(requests)},
+        curves={},
+        children=tuple(_child(one, requests[one.title]) for one in mixtures.choices),
+        inputs=tuple(inputs),
+        table=markdown_table(table_of(mixtures)) + "\n",
+    )
+    return replace(mixtures, link=link)
 
 
 def _child(choice: Choice, request: TrainingRequest) -> SweepChild:
     weights = ", ".join(f"{one.source}={decimal(one.weight)}" for one in choice.sources)
     params = {**request.as_config(), "weights": weights, "temperature": request.temperature}
-    return SweepChild(
-        title=re.sub(r"[^A-Za-z0-9.=_-]+", "-", choice.title),
-        vocab_size=int(choice.record["vocab_size"]),
-        params={key: value for key, value in params.items() if value not in (None, [], {})},
-        metrics=choice.metrics,
-        curves=choice.curves,
-        evaluation=choice.record,
-    )
+    title, size = re.sub(r"[^A-Za-z0-9.=_-]+", "-", choice.title), choice.record["vocab_size"]
+    return nested_run(title, int(size), params, choice.metrics, choice.curves, choice.record)
 
 
 @dataclass(frozen=True, slots=True)

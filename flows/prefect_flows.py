@@ -53,12 +53,8 @@ def _as_flow(
 ) -> Any:
     """A plain function as a flow of the same signature.
 
-    Args:
-        kind: its name, steps and time.
-        function: it.
-        run_name: gives the run's name from its parameters, and again from what ``named`` says.
-        named: what of the result belongs into the name.
-        alone: raises WorkspaceLocked while another run must be waited for.
+    Its run is named by its parameters, and again with what ``named`` says of the result; ``alone``
+    raises WorkspaceLocked while another run must be waited for.
     """
 
     @flow(

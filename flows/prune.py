@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.exports import certificate_texts
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_tokenizer, resolve
-from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByPath, parse_reference, split_size
-from bpeline.registry.word_counts import TableHandle, WordCountStore
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.counting import WordCounts, sample_texts
 from bpeline.tokenizer_core.digests import canonical_json
@@ -97,7 +97,10 @@ def _described(tokenizer: Tokenizer, plan: PrunePlan) -> dict[str, Any]:
 def _words_of(reference: str) -> WordCounts:
     """The words that a version was trained on, where this workspace has them."""
     parsed = parse_reference(split_size(reference)[0])
-    counts = None if isinstance(parsed, ByPath) else _recorded(open_registry(make=False), parsed)
+    counts = None
+    if not isinstance(parsed, ByPath):
+        registry = open_registry(make=False)
+        counts = Lineage.of(registry, resolve(registry, parsed)).words
     if counts is None:
         raise InvalidOption(
             f"the words that {reference} was trained on are not in this workspace",
@@ -105,14 +108,3 @@ def _words_of(reference: str) -> WordCounts:
             f"type `bpeline prune {reference} FILES... --min-count 5 -o plan.json`",
         )
     return counts
-
-
-def _recorded(registry: Registry, parsed: Any) -> WordCounts | None:
-    version = resolve(registry, parsed)
-    row = registry.catalogue.find_version(version.name, version.digest) if version.name else None
-    table = registry.catalogue.count_table_with(row.counts_digest) if row else None
-    if table is None or WordCountStore(registry.workspace).table(table.key) is None:
-        return None
-    place = registry.workspace.table(table.key)
-    handle = TableHandle(table.key, place, table.words, table.total, 0, table.counts_digest)
-    return WordCountStore(registry.workspace).open_table(handle)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bpeline.registry.catalogue import Run
 from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.publishing import publish_outbox, waiting_records
+from bpeline.registry.records import PublishedVersion
 from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
-
-if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Run
-    from bpeline.registry.records import PublishedVersion
 
 
 def publish_waiting() -> list[PublishedVersion]:
@@ -19,8 +16,6 @@ def publish_waiting() -> list[PublishedVersion]:
         RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
         WorkspaceLocked: a run is at work.
     """
-    from bpeline.registry.publishing import publish_outbox, waiting_records
-
     registry = open_registry(make=False)
     if not waiting_records(registry.workspace):
         return []

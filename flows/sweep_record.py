@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.steps import Trial, nested_run, record_trials
 from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
-from bpeline.registry.records import SweepChild, SweepRecord
-from bpeline.registry.tracking import run_link
+from bpeline.registry.opening import Registry
+from bpeline.registry.records import CorpusInput, SweepChild
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
-
-if TYPE_CHECKING:
-    from bpeline.flows.steps import Trial
-    from bpeline.registry.opening import Registry
-    from bpeline.registry.records import CorpusInput
 
 COLUMNS = {
     "bytes/token": BYTES_PER_TOKEN,
@@ -47,10 +43,7 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
 def record_sweep(
     sweep: Sweep, request: TrainingRequest, inputs: Sequence[CorpusInput], registry: Registry
 ) -> Sweep:
-    """Draw it and tell MLflow.
-
-    Returns:
-        The sweep with a link to its run.
+    """Draw it and tell MLflow; the sweep with a link to its run.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; what was learned stays in the workspace.
@@ -58,25 +51,20 @@ def record_sweep(
     asked = {key: value for key, value in request.as_config().items() if value not in (None, [])}
     sizes = sorted({one.vocab_size for one in sweep.combinations})
     patterns = list(dict.fromkeys(one.pattern for one in sweep.combinations))
-    asked |= {"vocab_size": sizes, "pattern": patterns}
-    with registry.workspace.temporary_directory("sweep") as directory:
-        lines = {pattern: tuple(_line(sweep.combinations, pattern)) for pattern in patterns}
-        title = f"{sweep.name}: {len(sweep.combinations)} combinations"
-        figures = (draw_sweep(lines, directory / "sweep.svg", title),)
-        run = registry.tracker.record_sweep(
-            SweepRecord(
-                name=sweep.name,
-                title=f"sweep-{sweep.run_id[:8]}",
-                params=asked,
-                curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
-                children=tuple(_child(one, request) for one in sweep.combinations),
-                inputs=tuple(inputs),
-                figures=figures,
-                table=markdown_table(table_of(sweep)) + "\n",
-            )
-        )
-    base = registry.tracker.settings.ui
-    return replace(sweep, link=run_link(base, run.experiment_id, run.run_id))
+    lines = {pattern: tuple(_line(sweep.combinations, pattern)) for pattern in patterns}
+    title = f"{sweep.name}: {len(sweep.combinations)} combinations"
+    link = record_trials(
+        registry,
+        lambda directory: draw_sweep(lines, directory / "sweep.svg", title),
+        name=sweep.name,
+        title=f"sweep-{sweep.run_id[:8]}",
+        params={**asked, "vocab_size": sizes, "pattern": patterns},
+        curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
+        children=tuple(_child(one, request) for one in sweep.combinations),
+        inputs=tuple(inputs),
+        table=markdown_table(table_of(sweep)) + "\n",
+    )
+    return replace(sweep, link=link)
 
 
 def _line(combinations: Sequence[Combination], pattern: str) -> Iterator[tuple[int, float]]:
@@ -87,14 +75,8 @@ def _line(combinations: Sequence[Combination], pattern: str) -> Iterator[tuple[i
 
 def _child(one: Combination, request: TrainingRequest) -> SweepChild:
     params = {**request.as_config(), "pattern": one.pattern, "vocab_size": one.vocab_size}
-    return SweepChild(
-        title=f"{_plain(one.pattern)}-{one.vocab_size}",
-        vocab_size=one.vocab_size,
-        params={key: value for key, value in params.items() if value not in (None, [], {})},
-        metrics=one.metrics,
-        curves=one.curves,
-        evaluation=one.record,
-    )
+    title = f"{_plain(one.pattern)}-{one.vocab_size}"
+    return nested_run(title, one.vocab_size, params, one.metrics, one.curves, one.record)
 
 
 def _plain(pattern: str) -> str:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from bpeline.flows.cluster.errands import (
@@ -49,7 +48,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 class DaskEngine:
-    """Maps steps over the workers of a cluster; see `flows.engines.Engine`.
+    """Maps steps over the workers of a cluster; see `flows.engines.Threads`.
 
     Args:
         address: of a scheduler; None starts a cluster on this machine, which only this machine can
@@ -90,12 +89,7 @@ class DaskEngine:
     def __enter__(self) -> DaskEngine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._open.close()
         self._connected = None
 

@@ -72,7 +72,7 @@ class Errand:
     program: str
 
     def is_set(self) -> bool:
-        """Whether nobody waits for the results any more (see `flows.running.steps.Stop`)."""
+        """Whether nobody waits for the results any more."""
         return not self.path.exists()
 
     def call_off(self) -> None:
@@ -143,7 +143,7 @@ def run_parcel(
     errand.admit()
     heard = Tally()
     plain = work.function if isinstance(work, Step) else work
-    with progress.listening(heard), stopped_by(errand):
+    with progress.listening(heard), stopped_by(errand.is_set):
         return plain(item, **shared), heard.amounts
 
 

@@ -22,11 +22,7 @@ UNNAMED = "unnamed"  # what was given as paths alone, beside named sources
 
 @dataclass(frozen=True, slots=True)
 class NewText:
-    """What is to be compared.
-
-    Attributes:
-        sources: named texts; paths alone are one of the name `UNNAMED`.
-    """
+    """What is to be compared: named texts; paths alone are one of the name `UNNAMED`."""
 
     sources: tuple[NamedSource, ...]
 
@@ -75,13 +71,7 @@ class NewText:
 
 @dataclass(frozen=True, slots=True)
 class CountedSlice:
-    """One slice, counted.
-
-    Attributes:
-        table: its words.
-        bytes: of text that was counted.
-        files: with the bytes of their text, decompressed.
-    """
+    """The words of one slice, and its files with the bytes of their text, decompressed."""
 
     table: TableHandle
     bytes: int

@@ -36,13 +36,7 @@ _RECORDED = "recorded when the version was evaluated"
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """The version's own text of one slice.
-
-    Attributes:
-        text: what is compared with.
-        origin: what it is, for people; empty where nothing is known.
-        documents, bytes: how much text its figures rest on.
-    """
+    """The version's own text of one slice; ``origin`` is empty where nothing is known."""
 
     text: OwnText
     origin: str

@@ -36,31 +36,27 @@ def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> st
         **{f"bpeline.{key}": value for key, value in labels.items()},
     }
     try:
-        _send(api, event, resource, dict(payload))
+        settings.prepare_prefect()
+        from prefect.client.orchestration import get_client
+        from prefect.events import Event
+        from prefect.settings import (
+            PREFECT_API_REQUEST_TIMEOUT,
+            PREFECT_API_URL,
+            PREFECT_CLIENT_MAX_RETRIES,
+            temporary_settings,
+        )
+
+        told = Event(event=event, resource=resource, payload=dict(payload)).model_dump(mode="json")
+        here = {
+            PREFECT_API_URL: api,
+            PREFECT_API_REQUEST_TIMEOUT: ANSWER_SECONDS,
+            PREFECT_CLIENT_MAX_RETRIES: 1,
+        }
+        with temporary_settings(here), get_client(sync_client=True) as client:
+            client.request("POST", "/events", json=[told])
     except Exception as error:  # whatever it is: what the event tells of has been done
         reason = str(error).partition("\n")[0] or type(error).__name__
         return without_secrets(
             f"the Prefect server at {api} did not take the event {event}: {reason}"
         )
     return ""
-
-
-def _send(api: str, event: str, resource: dict[str, str], payload: dict[str, Any]) -> None:
-    settings.prepare_prefect()
-    from prefect.client.orchestration import get_client
-    from prefect.events import Event
-    from prefect.settings import (
-        PREFECT_API_REQUEST_TIMEOUT,
-        PREFECT_API_URL,
-        PREFECT_CLIENT_MAX_RETRIES,
-        temporary_settings,
-    )
-
-    told = Event(event=event, resource=resource, payload=payload).model_dump(mode="json")
-    here = {
-        PREFECT_API_URL: api,
-        PREFECT_API_REQUEST_TIMEOUT: ANSWER_SECONDS,
-        PREFECT_CLIENT_MAX_RETRIES: 1,
-    }
-    with temporary_settings(here), get_client(sync_client=True) as client:
-        client.request("POST", "/events", json=[told])

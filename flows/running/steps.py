@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cached_property, update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from bpeline.flows.running.step_table import FlowKind, StepKind
 
@@ -27,13 +27,7 @@ MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle it
 _PATIENCE = 0.5  # seconds for what runs to end by itself
 
 
-class Stop(Protocol):
-    """What tells a running step that its result is no longer wanted."""
-
-    def is_set(self) -> bool:
-        """Whether it is to stop."""
-
-
+Stop = Callable[[], bool]  # whether the result of a running step is no longer wanted
 _stop: ContextVar[Stop | None] = ContextVar("stop", default=None)
 
 
@@ -58,7 +52,7 @@ def raise_if_stopped() -> None:
         Stopped: another step of the same map failed, or the user interrupted the flow.
     """
     stop = _stop.get()
-    if stop is not None and stop.is_set():
+    if stop is not None and stop():
         raise Stopped
 
 
@@ -165,7 +159,7 @@ def map_step(
             stop.set()  # at once: the thread that waits for us may take a while to wake up
             raise
 
-    with stopped_by(stop), ThreadPoolExecutor(workers, step.kind.name) as threads:
+    with stopped_by(stop.is_set), ThreadPoolExecutor(workers, step.kind.name) as threads:
         # In a copy of the context a step sees who listens, and Prefect the flow it is a task of.
         futures = [threads.submit(copy_context().run, work, item) for item in items]
         try:

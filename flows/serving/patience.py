@@ -21,12 +21,8 @@ LOCKED_SECONDS = 10.0  # between two looks at a workspace that somebody works in
 def patiently(work: Callable[[], Result], say: Callable[[str], object]) -> Result:
     """Do ``work``; again after the registry did not answer, and for as long as others are at it.
 
-    Work that is repeated continues where it stopped. How long all of it may take is the caller's
-    affair.
-
-    Args:
-        work: what is done.
-        say: is told why it waits, once for each reason.
+    Work that is repeated continues where it stopped. ``say`` is told why it waits, once for each
+    reason. How long all of it may take is the caller's affair.
 
     Raises:
         RegistryUnreachable: the registry still does not answer.

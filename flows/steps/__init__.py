@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from .trials import MOST_TRIALS as MOST_TRIALS
     from .trials import Trial as Trial
     from .trials import count_once as count_once
+    from .trials import nested_run as nested_run
+    from .trials import record_trials as record_trials
     from .trials import sweeping as sweeping
     from .trials import try_out as try_out
     from .trials import try_sizes as try_sizes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest, with_demo
@@ -23,9 +22,6 @@ from bpeline.tokenizer_core.corpus import (
     find_source_files,
     plan_chunk_groups,
 )
-
-if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue
 
 Recall = Callable[[Sequence[SourceFile], int, str], dict[str, FileReading]]
 Bundle = tuple[ChunkGroup, ...]

@@ -21,13 +21,7 @@ from bpeline.tokenizer_core.splitting import abandon_matching
 
 @dataclass(frozen=True, slots=True)
 class CountedChunk:
-    """One chunk whose counts lie in the store.
-
-    Attributes:
-        path: of its file.
-        record: digest and place.
-        reused: whether its counts were there already.
-    """
+    """One chunk whose counts lie in the store; ``reused`` when they were there already."""
 
     path: str
     record: ChunkRecord

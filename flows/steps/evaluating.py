@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeline.flows.requests import CHAMPION, NamedSource, TrainingRequest, load_baselines
 from bpeline.flows.running import EVALUATE, progress, step
@@ -15,8 +15,9 @@ from bpeline.flows.steps.learning import Learned
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
-from bpeline.registry.loading import load_version
+from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
+from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, documents_of, read_chunks
@@ -37,10 +38,6 @@ from bpeline.tokenizer_core.evaluation import (
     token_use,
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from bpeline.registry.loading import ResolvedVersion
-    from bpeline.registry.opening import Registry
 
 MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
 MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bpeline.flows.requests import NamedSource, TrainingRequest, evaluation_sources, load_baselines
 from bpeline.registry.gates import Rule, read_rules
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS
-
-if TYPE_CHECKING:
-    from bpeline.tokenizer_core.corpus import SourceFile
 
 
 @dataclass(frozen=True, slots=True)

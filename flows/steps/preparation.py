@@ -9,13 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from bpeline.registry.figures import load_library
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
-
-if TYPE_CHECKING:
-    from bpeline.registry.tracking import MlflowTracker
 
 
 @contextmanager

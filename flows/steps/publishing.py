@@ -57,11 +57,6 @@ PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
 def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> PublishedVersion:
     """Write the files, then register them once, whatever happens in between.
 
-    Args:
-        run: whose they are.
-        trained: what its steps made.
-        summary: what people are told of it.
-
     Raises:
         RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
         DiskFull: no space left.

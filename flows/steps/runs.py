@@ -11,17 +11,15 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import Progress, StepKind, progress
+from bpeline.registry.catalogue import Catalogue, Run
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.publishing import waits_in_outbox
+from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import BpelineError
-
-if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue, Run
-    from bpeline.registry.opening import Registry
-    from bpeline.registry.workspace import Workspace
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -104,9 +102,6 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
     Raises:
         WorkspaceLocked: another run is at work there.
     """
-    from bpeline.registry.opening import open_registry
-    from bpeline.registry.publishing import waits_in_outbox
-
     registry = open_registry(workspace)
     catalogue = registry.catalogue
     with registry.workspace.lock(f"training {request.name!r}") as held:

@@ -7,7 +7,6 @@ own format, and each worker loads it once.
 from __future__ import annotations
 
 import functools
-import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,20 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What a worker needs to know to encode: handles.
+    """What a worker needs to know to encode: handles."""
 
-    Attributes:
-        tokenizer: directory it lies in, in our own format.
-        digest: of it.
-        options: of `file_encoding_of`, as pairs.
-        out: the directory of the shards.
-        format: name of their format.
-        shard_bytes: as in `ShardJob`.
-    """
-
-    tokenizer: Path
+    tokenizer: Path  # the directory it lies in, in our own format
     digest: str
-    options: tuple[tuple[str, Any], ...]
+    options: tuple[tuple[str, Any], ...]  # of `file_encoding_of`
     out: Path
     format: str
     shard_bytes: int
@@ -89,7 +79,9 @@ def encode_files(
 
         def write(parts: Sequence[ShardPart]) -> list[list[ShardRecord]]:
             most = working.parcels(size)
-            parcels = list(_batched(parts, -(-len(parts) // most))) if parts else []
+            size_of_one = max(1, -(-len(parts) // most))
+            begins = range(0, len(parts), size_of_one)
+            parcels = [tuple(parts[begin : begin + size_of_one]) for begin in begins]
             with _lying_in(out, tokenizer) as place:
                 handle = Encoding(
                     place,
@@ -179,9 +171,3 @@ def _files_of(parcel: tuple[ShardPart, ...]) -> str:
     paths = list(dict.fromkeys(file.path for part in parcel for file in part.files))
     shards = f"shard {first.number}" + (f" to {last.number}" if last is not first else "")
     return f"{shards}, of {', '.join(paths[:3])}{' and more' if len(paths) > 3 else ''}"
-
-
-def _batched(parts: Sequence[ShardPart], size: int) -> Iterator[tuple[ShardPart, ...]]:
-    remaining = iter(parts)
-    while batch := tuple(itertools.islice(remaining, size)):
-        yield batch

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeline.flows.requests import NamedSource
-
-if TYPE_CHECKING:
-    from bpeline.registry.word_counts import ShardStatistics, SourceSums
+from bpeline.registry.word_counts import ShardStatistics, SourceSums
 
 
 @dataclass(frozen=True, slots=True)

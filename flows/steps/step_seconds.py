@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import COUNT_WORDS, StepKind
-
-if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Run
-
+from bpeline.registry.catalogue import Run
 
 _BY_REGEX = replace(COUNT_WORDS, fixed=1.0, factor=1e-7)  # one process
 _READING = 1e-9  # seconds for a byte that is read, and named by its digest

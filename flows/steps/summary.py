@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bpeline.flows.steps.source_statistics import as_json
+from bpeline.flows.steps.promotion import Promotion
+from bpeline.flows.steps.source_statistics import SourceStatistics, as_json
 from bpeline.flows.wording import (
     aligned,
     counted,
@@ -15,11 +16,7 @@ from bpeline.flows.wording import (
     megabytes,
     statistics_table,
 )
-
-if TYPE_CHECKING:
-    from bpeline.flows.steps.promotion import Promotion
-    from bpeline.flows.steps.source_statistics import SourceStatistics
-    from bpeline.registry.records import PublishedVersion
+from bpeline.registry.records import PublishedVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,19 +146,12 @@ def _merges_wanted(request: TrainingRequest, base: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """One algorithm on its counts.
+    """One algorithm on its counts."""
 
-    Attributes:
-        base: how many tokens it begins with.
-        settings: digest of what decides which merges it learns, apart from their number.
-        train: makes the tokenizer of so many merges; the other parameters are where checkpoints
-            lie and who hears of progress.
-        encoding: what the tokenizer becomes when its vocab is not for encoding in merge order.
-    """
-
-    base: int
-    settings: str
-    train: Callable[..., Tokenizer]
+    base: int  # how many tokens it begins with
+    settings: str  # digest of what decides which merges it learns, apart from their number
+    train: Callable[..., Tokenizer]  # of so many merges; told of checkpoints and progress by name
+    # What the tokenizer becomes when its vocab is not for encoding in merge order.
     encoding: Callable[[Tokenizer], Tokenizer] = lambda made: made
 
 

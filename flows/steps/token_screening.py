@@ -18,12 +18,7 @@ from bpeline.tokenizer_core.evaluation import MadeTokens, TokenUse, token_use
 
 @dataclass(frozen=True, slots=True)
 class ScreenedTokens:
-    """What the training words say of the vocab.
-
-    Attributes:
-        use: how often tokens occur in them.
-        screening: what looks like personal data.
-    """
+    """How often tokens occur in the words trained on, and what looks like personal data."""
 
     use: TokenUse
     screening: Screening
@@ -46,10 +41,6 @@ def screen_tokens(
     workspace: Workspace,
 ) -> ScreenedTokens:
     """Screen the tokens.
-
-    Args:
-        plan: of the files whose words were counted.
-        evaluated: the tokenizer, and its tokens in the words trained on.
 
     Raises:
         CorruptFile: counts are damaged; the step before makes them anew.

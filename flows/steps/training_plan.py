@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from bpeline.flows.requests import DEMO, TrainingRequest, demo_place
 from bpeline.flows.running import (
@@ -30,13 +30,11 @@ from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts import TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, SourceFile, find_source_files
-
-if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
 
 Why = Literal["new", "grown", "changed"]
 _TEXT_IN_COMPRESSED = 3.5  # bytes of text in one of a compressed file, roughly

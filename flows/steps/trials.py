@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import CHAMPION, TrainingRequest
@@ -20,13 +21,14 @@ from bpeline.flows.steps.chunk_plan import CorpusPlan, plan_chunks
 from bpeline.flows.steps.combining import CountedWords, combine_counts
 from bpeline.flows.steps.counting import CountedCorpus, count_words
 from bpeline.flows.steps.evaluating import Evaluated, evaluate
-from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
+from bpeline.flows.steps.evaluation_metrics import Curve, curves_of, metrics_of
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup, set_up_evaluation
 from bpeline.flows.steps.learning import learn
 from bpeline.flows.steps.publishing import corpus_inputs, evaluation_inputs
 from bpeline.flows.steps.runs import TrainingRun
-from bpeline.registry.opening import open_registry
-from bpeline.registry.records import CorpusInput
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
+from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 SWEEP = "sweep"  # the member of a run's configuration that says it is one
@@ -139,3 +141,27 @@ def try_sizes(
         found.setdefault(trial.vocab_size, trial)
         inputs += [one for one in evaluation_inputs(trial.evaluated) if one not in inputs]
     return sorted(found.values(), key=lambda trial: trial.vocab_size), inputs
+
+
+def nested_run(
+    title: str,
+    vocab_size: int,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    curves: Mapping[str, Curve],
+    record: Mapping[str, Any],
+) -> SweepChild:
+    """A trial as MLflow shows it, without parameters that say nothing."""
+    said = {key: value for key, value in params.items() if value not in (None, [], {})}
+    return SweepChild(title, vocab_size, said, metrics, curves, record)
+
+
+def record_trials(registry: Registry, draw: Callable[[Path], Path], **recorded: Any) -> str:
+    """Draw a picture into a directory and record it with all else of a `SweepRecord`.
+
+    Returns:
+        A link to the run.
+    """
+    with registry.workspace.temporary_directory("trials") as directory:
+        run = registry.tracker.record_sweep(SweepRecord(**recorded, figures=(draw(directory),)))
+    return run_link(registry.tracker.settings.ui, run.experiment_id, run.run_id)
