@@ -29,6 +29,7 @@ from bpeline.flows.steps import (
     publish,
     screen_tokens,
     set_up_evaluation,
+    show_begin,
     summarize,
     training_run,
 )  # fmt: skip
@@ -43,7 +44,10 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
-    with training_run(request, workspace) as run, prepared(run.registry.tracker) as preparing:
+    with (
+        training_run(request, workspace) as run,
+        prepared(run.registry.tracker, lambda: show_begin(run)) as preparing,
+    ):
         registry = run.registry
         if remark := request.pattern_remark:
             run.progress.note(remark)

@@ -7,7 +7,7 @@ Nothing depends on it: whoever publishes asks again and finds it done.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bpeline.registry.figures import load_library
@@ -16,12 +16,17 @@ from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
 
 
 @contextmanager
-def prepared(tracker: MlflowTracker) -> Iterator[threading.Thread]:
+def prepared(
+    tracker: MlflowTracker, then: Callable[[], object] = lambda: None
+) -> Iterator[threading.Thread]:
     """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
 
     The block does not end before the thread, so that no migration is cut short.
+
+    Args:
+        then: what is said to MLflow as soon as it is imported.
     """
-    thread = threading.Thread(target=_prepare, args=(tracker,), name="prepare to publish")
+    thread = threading.Thread(target=_prepare, args=(tracker, then), name="prepare to publish")
     thread.start()
     try:
         yield thread
@@ -29,10 +34,11 @@ def prepared(tracker: MlflowTracker) -> Iterator[threading.Thread]:
         thread.join()
 
 
-def _prepare(tracker: MlflowTracker) -> None:
+def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
     try:
         with garbage_collection_paused():
             tracker.prepare()
             load_library()
+        then()
     except Exception:  # publishing meets the same error, and tells it
         return

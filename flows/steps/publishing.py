@@ -21,7 +21,7 @@ from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import HELD_OUT, TRAINING, Evaluated
 from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.learning import Learned
-from bpeline.flows.steps.runs import TrainingRun
+from bpeline.flows.steps.runs import TrainingRun, asked, this_user
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import TrainingSummary
@@ -98,9 +98,13 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
                 *_sources_page(words, report.parent),
             ),
             report=summary.as_markdown(),
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            started_at=run.row.started_at,
+            started_by=this_user(),
         )
         version = publish_version(registry, publication)
+        for remark in version.remarks:
+            run.note(remark)
         if evaluated.comparison is not None and version.newly_registered:
             # Only now the new version has a number. Without it the pages are right, too.
             pages = version.directory / PAGES
@@ -164,17 +168,14 @@ _version = cache(version)  # that reads files of everything installed
 
 
 def _params(request: TrainingRequest, learned: Learned, words: CountedWords) -> dict[str, Any]:
-    config = request.as_config()
-    del config["name"]
-    options = config.pop("options")
-    config.update(options)
+    config = asked(request)
     if request.min_word_count > 1:
         config["pruned_distinct_words"] = learned.pruned.words
         config["pruned_words"] = learned.pruned.occurrences
     if words.sources:
         weights = (f"{one.source}={decimal(one.weight)}" for one in words.sources)
         config["weights"] = ", ".join(weights)
-    return {key: value for key, value in config.items() if value is not None}
+    return config
 
 
 def corpus_inputs(

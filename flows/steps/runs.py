@@ -5,12 +5,14 @@ Knows what is remembered about a run, not what its steps do.
 
 from __future__ import annotations
 
+import getpass
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
@@ -18,8 +20,15 @@ from bpeline.flows.running import Progress, StepKind, progress
 from bpeline.registry.catalogue import Catalogue, Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
+from bpeline.registry.run_ends import FAILED, KILLED, show_ends
+from bpeline.registry.tracking import StartedRun
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    RegistryError,
+    RegistryUnreachable,
+    StorageError,
+)
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -29,7 +38,7 @@ class TrainingRun:
     """A run while it runs.
 
     Attributes:
-        id: of its row in the catalogue.
+        row: what the catalogue says of it.
         request: what was asked for.
         registry: of the workspace it holds.
         progress: who listens.
@@ -38,7 +47,7 @@ class TrainingRun:
         notes: what people should know although nothing failed.
     """
 
-    id: str
+    row: Run
     request: TrainingRequest
     registry: Registry
     progress: Progress
@@ -60,6 +69,11 @@ class TrainingRun:
         self.seconds[name] = time.perf_counter() - begin
         self.amounts[name] = outcome.amount
         self.progress.step_finished(name, self.seconds[name], outcome.text)
+
+    @property
+    def id(self) -> str:
+        """Of its row in the catalogue."""
+        return self.row.id
 
     @property
     def workspace(self) -> Workspace:
@@ -104,13 +118,16 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
     """
     registry = open_registry(workspace)
     catalogue = registry.catalogue
+    with suppress(RegistryUnreachable):  # then the result waits until it answers
+        _ = registry.store  # not after hours: a store that is lost
     with registry.workspace.lock(f"training {request.name!r}") as held:
         earlier = run_to_continue(catalogue, request)
         if earlier is None:
-            run_id = catalogue.start_run(request.name, request.as_config()).id
+            row = catalogue.start_run(request.name, request.as_config())
         else:
-            run_id = catalogue.continue_run(earlier.id).id
-        run = TrainingRun(run_id, request, registry, progress.current(), held.doing)
+            row = catalogue.continue_run(earlier.id)
+        run_id = row.id
+        run = TrainingRun(row, request, registry, progress.current(), held.doing)
         with _heartbeat(catalogue, run_id):
             try:
                 meeting_place = registry.workspace.temporary
@@ -122,11 +139,49 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
                     catalogue.leave_unpublished(run_id, _described(error))
                 elif isinstance(error, KeyboardInterrupt):
                     catalogue.interrupt_run(run_id)
+                    _show_end(run, KILLED, "interrupted")
                 else:
                     catalogue.fail_run(run_id, _described(error))
+                    _show_end(run, FAILED, _described(error))
                 raise
             steps = {name: (took, run.amounts[name]) for name, took in run.seconds.items()}
             catalogue.finish_run(run_id, steps)
+
+
+def asked(request: TrainingRequest) -> dict[str, Any]:
+    """What was asked for, as MLflow shows it."""
+    config = request.as_config()
+    del config["name"]
+    config.update(config.pop("options"))
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def show_begin(run: TrainingRun) -> None:
+    """Show in MLflow that a run has begun, and how those ended that could not say so.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; publishing makes up for it.
+    """
+    registry, request = run.registry, run.request
+    registry.make_store()
+    registry.tracker.open_run(
+        StartedRun(request.name, run.id, run.row.started_at, this_user(), asked(request))
+    )
+    show_ends(registry)
+
+
+def _show_end(run: TrainingRun, status: str, error: str) -> None:
+    """What MLflow does not hear now, the next run of this workspace tells it."""
+    with suppress(RegistryError, StorageError):
+        run.registry.tracker.close_run(run.request.name, run.id, status, error)
+
+
+def this_user() -> str:
+    """Who starts runs in this process; empty where that has no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return ""
 
 
 def run_to_continue(catalogue: Catalogue, request: TrainingRequest) -> Run | None:

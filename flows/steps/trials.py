@@ -78,7 +78,7 @@ def sweeping(
     asked = {**request.as_config(), **varied}
     with registry.workspace.lock(f"sweeping {request.name!r}") as held:
         row = registry.catalogue.start_run(request.name, {SWEEP: asked})
-        run = TrainingRun(row.id, request, registry, progress.current(), held.doing)
+        run = TrainingRun(row, request, registry, progress.current(), held.doing)
         try:
             yield run
         except BaseException as error:

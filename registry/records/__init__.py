@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .publication import CorpusInput as CorpusInput
     from .publication import Publication as Publication
     from .publication import PublishedVersion as PublishedVersion
+    from .publication import as_text as as_text
     from .sweep_record import SweepChild as SweepChild
     from .sweep_record import SweepRecord as SweepRecord
 else:

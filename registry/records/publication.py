@@ -110,7 +110,7 @@ class Publication:
         object.__setattr__(self, "curve", _finite(self.curve))
         curves = {name: _finite(curve) for name, curve in self.curves.items()}
         object.__setattr__(self, "curves", curves)
-        shown = {key: _as_text(value) for key, value in self.params.items()}
+        shown = {key: as_text(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", shown)
 
     def as_json(self) -> bytes:
@@ -216,10 +216,10 @@ def _finite(curve: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]
     return tuple(point for point in points if math.isfinite(point[1]))
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A parameter as people read it."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)):
-        return ", ".join(_as_text(one) for one in value)
+        return ", ".join(as_text(one) for one in value)
     return str(value)

@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.records import CURVE_METRIC, DatasetRecord, Publication, SweepRecord
+from bpeline.registry.records import (
+    CURVE_METRIC,
+    DatasetRecord,
+    Publication,
+    SweepRecord,
+    as_text,
+)
 from bpeline.registry.tracking.mlflow_door import MlflowConnection, dataset_input, parameter, point
 from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
@@ -275,9 +281,12 @@ class MlflowRuns(MlflowConnection):
 
     def _log(self, run: TrackedRun, params: Mapping[str, Any], points: Points) -> None:
         # A fixed time makes repeating harmless: MLflow keeps one point per key, time and step.
-        time_ms = int(self._client.get_run(run.run_id).info.start_time)
+        shown = self._client.get_run(run.run_id)
+        time_ms = int(shown.info.start_time)
         metrics = [point(key, value, time_ms, step) for (key, step), value in points.items()]
-        listed = [parameter(key, shortened(str(value))) for key, value in sorted(params.items())]
+        # MLflow lets nobody change a parameter: a run that is continued keeps those it began with.
+        new = {key: value for key, value in params.items() if key not in shown.data.params}
+        listed = [parameter(key, shortened(as_text(value))) for key, value in sorted(new.items())]
         for begin in range(0, len(metrics), METRICS_PER_REQUEST):
             batch = metrics[begin : begin + METRICS_PER_REQUEST]
             self._client.log_batch(run.run_id, metrics=batch)
