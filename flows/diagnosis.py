@@ -165,9 +165,12 @@ def _store(workspace: Workspace) -> Finding:
 
 
 def _mlflow(uri: str) -> Finding:
-    from bpeline.registry.tracking import is_server
+    from bpeline.registry.tracking import database_of, is_server
 
     place = without_secrets(uri)
+    database = database_of(uri)
+    if database is not None:
+        return _mlflow_database(database)
     if not is_server(uri):
         return Finding("ok", "mlflow server", f"none needed, {place}")
     if runner.answers(uri):
@@ -178,6 +181,34 @@ def _mlflow(uri: str) -> Finding:
         f"{place} does not answer",
         "start it or unset MLFLOW_TRACKING_URI; runs wait in the outbox meanwhile",
     )
+
+
+def _mlflow_database(path: Path) -> Finding:
+    from bpeline.registry.tracking import DatabaseState, look_at
+
+    found = look_at(path)
+    said = f"{path} is {found.state.value}"
+    advice = ""
+    match found.state:
+        case DatabaseState.COMPLETE:
+            said = f"{path}, {found.versions} versions, revision {found.revision}"
+        case DatabaseState.ABSENT:
+            said = f"{path} does not exist yet; the first publication makes it"
+        case DatabaseState.INTERRUPTED:
+            advice = "whoever opens it next takes back what a killed process was writing"
+        case DatabaseState.OUTDATED:
+            said += f", revision {found.revision}"
+            advice = "the next publication brings it up to date and keeps the old file"
+        case DatabaseState.EMPTY | DatabaseState.HALF_MADE if not found.in_use:
+            advice = "the next publication keeps it under another name and makes it anew"
+        case DatabaseState.HALF_MADE:
+            said += f", with {found.versions} versions in it"
+            advice = "the next publication tries to mend a copy of it"
+        case _:
+            said += f": {found.remark or found.revision}"
+            advice = "restore it from a copy, or set MLFLOW_TRACKING_URI to another"
+            return Finding("broken", "mlflow database", said, advice)
+    return Finding("note" if advice else "ok", "mlflow database", said, advice)
 
 
 def _prefect() -> Finding:

@@ -334,6 +334,7 @@ MAY_CHANGE = {
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
     "registry/workspace/workspace.py": "sweeps what was never published",
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",
+    "registry/tracking/mlflow_database.py": "puts a database in place only where there is none",
     "registry/tracking/mlflow_models.py": "lays out a temporary directory for MLflow to read",
     "registry/tracking/mlflow_door.py": "another one, of the core's source",
     "tokenizer_core/splitting/regex_processes.py": "pipes to processes, and the null device",

@@ -163,6 +163,7 @@ def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
     """MLflow's server over the workspace's own store; none when MLflow is a server elsewhere."""
     if is_server(registry.tracker.settings.uri):
         return []
+    registry.tracker.prepare_database()
     # Where its store is says the environment: it may hold a password, and others see arguments.
     command = (sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port))
     return [Service("MLflow", (*command, "--workers", "1"), port, option=option)]

@@ -8,6 +8,10 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from . import ui_links as ui_links
+    from .mlflow_database import DatabaseState as DatabaseState
+    from .mlflow_database import database_of as database_of
+    from .mlflow_database import is_complete as is_complete
+    from .mlflow_database import look_at as look_at
     from .mlflow_drift import DRIFTED as DRIFTED
     from .tracked import StartedRun as StartedRun
     from .tracked import TrackedRun as TrackedRun

@@ -46,7 +46,7 @@ def lookup(tracking_uri: str) -> TableLookup | ServerLookup | None:
 
 @dataclass(frozen=True, slots=True)
 class TableLookup:
-    """Reads the tables of a SQLite file; a file that is not there holds nothing."""
+    """Reads the tables of a SQLite file; a file that is missing or empty holds nothing."""
 
     path: Path
 
@@ -107,12 +107,11 @@ class TableLookup:
 
     @contextmanager
     def _tables(self) -> Iterator[sqlite3.Connection]:
-        address = f"file:{urllib.parse.quote(str(self.path))}?mode=ro"
-        if not self.path.exists():
-            address = "file::memory:"
+        there = self.path.exists() and self.path.stat().st_size
+        address = f"file:{urllib.parse.quote(str(self.path))}?mode=ro" if there else ":memory:"
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                if self.path.exists():
+                if there:
                     self._check(connection)
                 else:
                     _make_nothing(connection)

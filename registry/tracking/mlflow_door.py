@@ -1,4 +1,4 @@
-"""The door to MLflow: its client, its values, its errors. The only file that imports it.
+"""The door to MLflow: its client, values, errors and migrations. The only file that imports it.
 
 Every call names its tracking URI through a client of its own, so a process that also uses MLflow
 for other things keeps its settings. ``mlflow_model.py`` imports MLflow too, but is run by MLflow,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import sqlite3
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.records import CorpusInput, Publication
 from bpeline.registry.tracking.lookup import ServerLookup, TableLookup, Unsure, lookup
+from bpeline.registry.tracking.mlflow_database import database_of, make_ready
 from bpeline.registry.tracking.tracked import (
     TrackedModel,
     TrackingSettings,
@@ -28,7 +30,7 @@ from bpeline.registry.tracking.tracked import (
     in_utf8,
     requirements_of,
 )
-from bpeline.tokenizer_core.errors import RegistryError
+from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.urls import is_url
 
 Answer = TypeVar("Answer")
@@ -40,7 +42,8 @@ class MlflowConnection:
     """A client of one MLflow, and its errors as ours.
 
     All methods of those who inherit it raise RegistryUnreachable when MLflow does not answer
-    within the settings' limits, and RegistryError when it refuses.
+    within the settings' limits, RegistryError when it refuses, and StorageError when its database,
+    where that is a SQLite file, cannot be made ready.
     """
 
     def __init__(self, settings: TrackingSettings) -> None:
@@ -64,15 +67,45 @@ class MlflowConnection:
                 return read(quick)
         return ask()
 
-    @cached_property
-    def _client(self) -> Any:
-        prepare_mlflow(self.settings.timeout_seconds, self.settings.retries)
-        from mlflow.tracking import MlflowClient
+    def prepare_database(self, *, expected: bool = False) -> None:
+        """Make MLflow's database ready where it is a SQLite file; MLflow is imported if need be.
 
+        Args:
+            expected: whether this store was used before: then a lost one is an error.
+
+        Raises:
+            StorageError: it cannot be made ready.
+        """
+        path = database_of(self.settings.uri)
+        if path is not None:
+            remark = make_ready(path, self._migrate, expected=expected)
+            if remark:
+                warnings.warn(remark, stacklevel=2)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Run MLflow's own migrations, those it runs itself when it opens a new database."""
+        self._before_import()
+        from mlflow.store.db import utils
+
+        engine = utils.sqlalchemy.create_engine(
+            "sqlite://", creator=lambda: connection, poolclass=utils.StaticPool
+        )
+        make = utils._initialize_tables if utils._is_empty_database(engine) else utils._upgrade_db
+        make(engine)
+
+    def _before_import(self) -> None:
+        prepare_mlflow(self.settings.timeout_seconds, self.settings.retries)
         for chatty in ("mlflow.store.db.utils", "alembic"):  # tell of every migration
             logger = logging.getLogger(chatty)
             if logger.level == logging.NOTSET:
                 logger.setLevel(logging.WARNING)
+
+    @cached_property
+    def _client(self) -> Any:
+        self.prepare_database()
+        self._before_import()
+        from mlflow.tracking import MlflowClient
+
         return MlflowClient(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
 
     @property
@@ -86,7 +119,7 @@ class MlflowConnection:
         """Turn MLflow's and the network's errors into ours."""
         try:
             yield
-        except RegistryError:
+        except BpelineError:
             raise
         except Exception as error:
             raise as_registry_error(error, doing, self.settings.uri) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from . import lock as lock
     from .lock import release as release
     from .lock import take as take
     from .processes import Process as Process

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,33 @@ def test_a_healthy_machine(bpeline: Command) -> None:
 def test_looking_makes_no_workspace(tmp_path: Path, bpeline: Command) -> None:
     assert "does not exist yet" in bpeline("doctor").stdout
     assert not (tmp_path / ".bpeline").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_mlflow")
+@pytest.mark.parametrize(
+    ("statement", "state", "says"),
+    [
+        ("", "ok", "0 versions, revision "),
+        ("CREATE TABLE _alembic_tmp_runs (a)", "note", "half-made"),
+        ("UPDATE alembic_version SET version_num = 'b7e2c1a4d9f3'", "note", "an older MLflow"),
+        ("UPDATE alembic_version SET version_num = '0123456789ab'", "broken", "0123456789ab"),
+    ],
+)
+def test_mlflows_database_is_looked_at(
+    bpeline: Command, statement: str, state: str, says: str
+) -> None:
+    registry = open_registry()
+    assert "the first publication makes it" in bpeline("doctor").stdout
+    registry.tracker.prepare_database()
+    path = registry.workspace.root / "mlflow.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    before = path.read_bytes()
+    findings = json.loads(bpeline("doctor", "--json").stdout)
+    (found,) = (one for one in findings if one["subject"] == "mlflow database")
+    assert (found["state"], says in found["found"]) == (state, True)
+    assert path.read_bytes() == before
 
 
 def test_an_unsuitable_package_is_broken(bpeline: Command, monkeypatch: pytest.MonkeyPatch) -> None:

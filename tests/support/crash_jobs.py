@@ -7,11 +7,12 @@ to the same; what it may be told beside its own arguments says `disturbed`.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from disturbed import disturbed
+from mlflow_tables import made_once
 from workspace_state import sha256, swept_state_of
 
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
@@ -42,6 +43,19 @@ def train(**named: Any) -> None:
 def publish_waiting(workspace: str) -> None:
     """Publish what waits in the outbox."""
     flow_publish_waiting()
+
+
+@disturbed()
+def publish_first(workspace: str, tables: str = "") -> None:
+    """Publish where MLflow has no database yet.
+
+    Args:
+        workspace: where a result waits.
+        tables: an empty database to be copied in place of MLflow's migrations, which take seconds;
+            it is made when it is missing.
+    """
+    with made_once(Path(tables)) if tables else nullcontext():
+        flow_publish_waiting()
 
 
 @disturbed(state=swept_state_of)

@@ -26,14 +26,14 @@ def made_once(template: Path) -> Iterator[None]:
     make, latest = utils._initialize_tables, utils._get_latest_schema_revision
 
     def initialize(engine: Any) -> None:
-        database = engine.url.database
-        if engine.url.get_backend_name() != "sqlite" or not database:
+        if engine.url.get_backend_name() != "sqlite":
             make(engine)
-        elif template.exists():
-            copy_database(template, Path(database))
-        else:
-            make(engine)
-            copy_database(Path(database), template)
+            return
+        with closing(engine.raw_connection()) as held, closing(sqlite3.connect(template)) as first:
+            if not first.execute("SELECT 1 FROM sqlite_master").fetchone():
+                make(engine)
+                held.driver_connection.backup(first)
+            first.backup(held.driver_connection)
 
     utils._initialize_tables = sqlalchemy_store._initialize_tables = initialize
     utils._get_latest_schema_revision = cache(latest)  # reads every migration there is

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import itertools
 import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -23,6 +25,7 @@ from crash_jobs import END, NAME, VOCAB_SIZE, train, train_in
 from disturbed import connect
 from workspace_state import sha256, state_of, unsound
 
+from bpeline.flows.diagnosis import examine
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import environment, load_tokenizer, promote
 from bpeline.registry.catalogue.records import AliasMove
@@ -174,6 +177,41 @@ def read_tokens(out: str) -> dict[str, Any]:
     shards.verify()
     ids = [document.tolist() for document in shards]
     return {"operations": [], "state": {"ids": ids, "manifest": shards.manifest}}
+
+
+def migrate_in_place(path: str, unfinished: int) -> None:
+    """Let MLflow make its database the way it does by itself: where it is to be, step by step.
+
+    The process kills itself when so many tables have been begun anew; 0: it does not.
+    """
+    from mlflow.store.db import utils
+    from sqlalchemy import event
+
+    begun = itertools.count(1)
+    engine = utils.create_sqlalchemy_engine(f"sqlite:///{path}")
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "CREATE TABLE _alembic_tmp_" in statement and next(begun) == unfinished:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    utils._initialize_tables(engine)
+
+
+def prepare_mlflow(workspace: str, uri: str) -> list[str]:
+    """Prepare to publish to an MLflow; the names of the models it has."""
+    connect(workspace)
+    environment.configure(tracking_uri=uri)
+    tracker = open_registry().tracker
+    tracker.prepare()
+    return [one.name for one in tracker.versions()]
+
+
+def doctor_on_mlflow(workspace: str) -> list[str]:
+    """What `bpeline doctor` says of MLflow's database."""
+    connect(workspace)
+    (found,) = (one for one in examine() if one.subject == "mlflow database")
+    return [found.state, found.found]
 
 
 def look(workspace: str) -> dict[str, Any]:
