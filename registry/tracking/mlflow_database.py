@@ -189,7 +189,7 @@ def _made_ready(path: Path, migrate: Migrate, expected: bool) -> str:
             try:
                 remark = _upgrade(path, found, migrate)
             except CorruptFile:
-                if found.in_use:
+                if found.in_use or expected:
                     raise
                 remark = _set_aside(path)
         else:

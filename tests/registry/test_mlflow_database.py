@@ -206,9 +206,8 @@ def test_what_is_found_and_what_becomes_of_it(
     )
 
     lost = {DatabaseState.ABSENT, DatabaseState.EMPTY, DatabaseState.HALF_MADE}
-    if state is not DatabaseState.OUTDATED:
-        with pytest.raises(StorageError, match=str(complete)):
-            ready(complete, expected=True)
+    with pytest.raises(StorageError, match=str(complete)):
+        ready(complete, expected=True)
     if state in lost or state is DatabaseState.OUTDATED:
         said = ready(complete)
         assert is_complete(complete)
