@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 from bpeline.flows.requests import usable_cores
 from bpeline.flows.running import runner, settings
-from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 from bpeline.tokenizer_core.urls import without_secrets
 
 if TYPE_CHECKING:
@@ -152,6 +152,30 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     if waiting:
         yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
     yield _mlflow(registry.tracker.settings.uri)
+    yield from _versions(registry)
+
+
+def _versions(registry: Registry) -> Iterator[Finding]:
+    """Whether MLflow is the one that was there, and says what the catalogue says."""
+    from bpeline.registry.agreement import disagreements
+
+    try:
+        identity, tracked = registry.store, registry.tracker.versions()
+        differing = disagreements(registry, tracked)
+    except RegistryUnreachable:
+        return  # which is said of the server
+    except BpelineError as error:
+        yield Finding("broken", "versions", error.happened, error.next_step)
+        return
+    others = [one for one in registry.catalogue.registrations() if one.store not in (identity, "")]
+    if others:
+        found = f"{len(others)} were registered in another MLflow than {identity or 'this one'}"
+        yield Finding("note", "versions", found, "set MLFLOW_TRACKING_URI to it to see them")
+    if differing:
+        yield Finding("broken", "versions", "; ".join(differing[:5]), "type `bpeline repair`")
+    else:
+        called = f" {identity}" if identity else ""
+        yield Finding("ok", "versions", f"{len(tracked)}, in MLflow{called} and in the catalogue")
 
 
 def _store(workspace: Workspace) -> Finding:
