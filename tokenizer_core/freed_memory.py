@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
+import functools
+from collections.abc import Callable
 
 
 def return_freed_memory() -> None:
@@ -13,5 +14,15 @@ def return_freed_memory() -> None:
     parsed that is a third of what the process grew by, and nothing will use it again. Takes some
     milliseconds; elsewhere than with glibc it does nothing.
     """
-    with suppress(OSError, TypeError, AttributeError):  # a system without such a library
-        ctypes.CDLL(None).malloc_trim(0)
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@functools.cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    except (OSError, TypeError):  # a system without such a library
+        return None
+    return trim
