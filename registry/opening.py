@@ -69,14 +69,15 @@ class Registry:
         from bpeline.registry.catalogue import Catalogue
 
         workspace, url = self.workspace, self.place.catalogue_url
-        known = known_store(workspace.known_stores, "catalogue", url)
+        file, address = workspace.known_stores, self._address(url)
+        known = known_store(file, "catalogue", address)
         had = known or (url == workspace.catalogue_url and workspace.had_a_catalogue)
         catalogue = Catalogue(url, workspace.id, make=not had)
         if not catalogue.id or (known and catalogue.id != known):
             raise _lost("catalogue", catalogue.place, known, catalogue.id)
         if not known:
             with suppress(OSError, StorageError):  # a workspace that can only be read
-                remember_store(workspace.known_stores, "catalogue", url, catalogue.id)
+                remember_store(file, "catalogue", address, catalogue.id)
         return catalogue
 
     def adopt_catalogue(self) -> None:
@@ -84,9 +85,8 @@ class Registry:
         from bpeline.registry.catalogue import Catalogue
 
         catalogue = Catalogue(self.place.catalogue_url, self.workspace.id)
-        remember_store(
-            self.workspace.known_stores, "catalogue", self.place.catalogue_url, catalogue.id
-        )
+        address = self._address(self.place.catalogue_url)
+        remember_store(self.workspace.known_stores, "catalogue", address, catalogue.id)
         self.__dict__["catalogue"] = catalogue
 
     @property
@@ -115,16 +115,29 @@ class Registry:
     @property
     def known_store(self) -> str:
         """The identity of the MLflow that was last seen at this address; asks nobody."""
-        return known_store(self.workspace.known_stores, "mlflow", self.place.tracking_uri)
+        address = self._address(self.place.tracking_uri)
+        return known_store(self.workspace.known_stores, "mlflow", address)
+
+    def forget_mlflow(self) -> None:
+        """Let the MLflow that is at its address now, or will be, be another than before."""
+        self._remember_mlflow("")
 
     def _as_known(self, identity: str) -> str:
-        known, file = self.known_store, self.workspace.known_stores
+        known = self.known_store
         if known and identity != known:
             raise _lost("MLflow", self.tracker.settings.place, known, identity)
         if identity and not known:
             with suppress(OSError, StorageError):
-                remember_store(file, "mlflow", self.place.tracking_uri, identity)
+                self._remember_mlflow(identity)
         return identity
+
+    def _remember_mlflow(self, identity: str) -> None:
+        address = self._address(self.place.tracking_uri)
+        remember_store(self.workspace.known_stores, "mlflow", address, identity)
+
+    def _address(self, url: str) -> str:
+        """What names a store wherever the workspace, and with it a store inside, is moved to."""
+        return url.replace(str(self.workspace.root), "")
 
 
 def _lost(what: str, place: str, known: str, found: str) -> StorageError:

@@ -19,7 +19,6 @@ from bpeline.registry.records import Publication
 from bpeline.registry.tracking import is_server
 from bpeline.registry.version_files import FORMAT_FILES
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.registry.workspace import remember_store
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable, StorageError
@@ -96,7 +95,7 @@ def _repair(registry: Registry, write: bool) -> Repair:
         told.done.append("the MLflow that is there now, or that will be made, is taken instead")
         if write:
             registry.catalogue.forget_registrations(registry.known_store)
-            remember_store(workspace.known_stores, "mlflow", place.tracking_uri, "")
+            registry.forget_mlflow()
         waiting = registry.tracker.versions() if is_server(place.tracking_uri) else []
         there = {(one.name, one.digest) for one in waiting}
         for one in kept:

@@ -286,7 +286,9 @@ class Workspace:
         # Waiting is short: without a manifest nobody can be at work here. The lock keeps the sweep
         # of a process that starts at the same moment away from our half-written manifest.
         strangers = [
-            path for path in self.root.iterdir() if path.name != "lock" and not is_temporary(path)
+            path
+            for path in self.root.iterdir()
+            if path not in (self.lock_file, self.known_stores) and not is_temporary(path)
         ]
         if strangers and not self.manifest.exists():
             raise InvalidOption(
@@ -300,8 +302,8 @@ class Workspace:
             if not self.manifest.exists():
                 self.root.chmod(_PRIVATE)
                 manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
-                DURABLE.write(self.manifest, canonical_json(sealed(manifest)))
                 remember_no_store(self.known_stores)
+                DURABLE.write(self.manifest, canonical_json(sealed(manifest)))
         finally:
             workspace_lock.release(descriptor)
 

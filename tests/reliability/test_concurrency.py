@@ -85,7 +85,7 @@ def test_writers_of_one_name_lose_no_version(
             if one.error or one.signal:
                 record.fail(repeated, one.error or f"signal {one.signal}")
         rows = zygote.run("look", workspace=shared).returned()["state"]["rows"]
-        digests = [digest for _, _, digest in rows["versions"]]
+        digests = [digest for _, digest in rows["versions"]]
         # A number may be missing: of two that registered the same at once, one was withdrawn.
         if len(set(digests)) != 3 or len(digests) != 3:
             record.fail(repeated, rows["versions"])
@@ -155,7 +155,7 @@ def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
         "train", workspace=shared, corpus=golden.corpus, vocab_size=310, registers=True
     ).returned()
     rows = zygote.run("look", workspace=shared).returned()["state"]["rows"]
-    digests = {digest for _, _, digest in rows["versions"]}
+    digests = {digest for _, digest in rows["versions"]}
     assert len(digests) == 2
     zygote.run("promote_version", workspace=shared, reference="news/1").returned()
     moves = record.amounts.moves

@@ -232,7 +232,7 @@ def test_a_damaged_database_is_named(
             ("load", zygote.run("load", workspace=copy)),
         ]
 
-    version = golden.finished["rows"]["versions"][0][2]
+    version = golden.finished["rows"]["versions"][0][1]
     chance = random.Random(record.seed)
     case = 0
     for name in ("catalogue.sqlite", "mlflow.sqlite"):

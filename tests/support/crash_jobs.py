@@ -64,7 +64,7 @@ def promote_version(workspace: str, reference: str) -> None:
     promote(reference, by="a test", reason="it is better")
 
 
-@disturbed(registers=False)
+@disturbed()
 def remove_leftovers(workspace: str) -> None:
     """Remove what no version needs."""
     registry_remove_leftovers(open_registry(workspace), days=0)

@@ -54,7 +54,7 @@ def make_corpus(place: str, *, files: int = 3) -> str:
 def fresh_workspace(place: str) -> str:
     """An empty workspace with MLflow's database in it, to be copied."""
     registry = open_registry(place)
-    assert registry.tracker.versions() == []
+    registry.tracker.prepare()
     registry.catalogue.close()
     return place
 
@@ -67,7 +67,10 @@ def litter(workspace: str, corpus: str) -> None:
     for record in (root / "outbox").glob("gone.*"):
         record.unlink()
     with closing(sqlite3.connect(root / "catalogue.sqlite")) as connection, connection:
-        connection.execute("DELETE FROM runs WHERE name = 'gone'")
+        gone = "SELECT id FROM versions WHERE name = 'gone'"
+        connection.execute(f"DELETE FROM metrics WHERE version_id IN ({gone})")
+        for table in ("runs", "versions"):
+            connection.execute(f"DELETE FROM {table} WHERE name = 'gone'")
     for path in list((root / "shards").rglob("*.json"))[:2]:  # of a chunk that no table adds up
         for file in path.parent.glob(f"{path.stem}*"):
             shutil.copyfile(file, file.with_name(f"0{file.name[1:]}"))

@@ -15,11 +15,15 @@ from typing import Any
 
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.durable_files import is_temporary
 from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
 
 # Of a version's and an outbox record's JSON what tells of the run and not of its result.
-_VOLATILE = {"seal", "workers", "run", "run_id", "created_at", "mlflow_run_id", "seconds", "report"}
+_VOLATILE = {
+    "seal", "workers", "run", "run_id", "created_at", "started_at", "mlflow_run_id", "seconds",
+    "report", "trained",
+}  # fmt: skip
 
 
 def state_of(workspace: str) -> dict[str, Any]:
@@ -50,6 +54,9 @@ def _said_of(path: Path) -> str | None:
     match path.name:
         case "lock" | "workspace.json" | "checkpoint.previous" | "report.html":
             return None
+        case "stores.json":
+            stores = unsealed(json.loads(content))["stores"]
+            return str(sorted({store["kind"] for store in stores}))
         case "checkpoint":
             return sha256(load_checkpoint(path).left.tobytes())
         case "manifest.json" | "evaluation.json":
