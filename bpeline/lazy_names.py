@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 _LISTED = re.compile(r"^    from (\.[\w.]*) import (\w+) as \2\b", re.MULTILINE)
@@ -33,7 +32,9 @@ def lazy_names(
     Returns:
         Its ``__getattr__``, ``__dir__`` and ``__all__``.
     """
-    homes = {name: home for home, name in _LISTED.findall(Path(file).read_text(encoding="utf-8"))}
+    spec: Any = sys.modules[package].__spec__
+    source = spec.loader.get_data(file).decode()  # a file, or a part of the wheel of the core
+    homes = {name: home for home, name in _LISTED.findall(source)}
 
     def get(name: str) -> Any:
         home = homes.get(name)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import sqlite3
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -187,41 +185,25 @@ def save_model(
     run_id: str,
     publication: Publication,
     artifacts: dict[str, str],
+    core_sha256: str,
 ) -> None:
-    """Write MLflow's model directory: our model file, the tokenizer, the core's source."""
+    """Write MLflow's model directory: our model file, the tokenizer, the wheel of the core."""
     mlflow = _import_pyfunc()
-    with tempfile.TemporaryDirectory() as directory:
-        mlflow.pyfunc.save_model(
-            str(laid_out),
-            python_model=str(Path(__file__).with_name("mlflow_model.py")),
-            artifacts=artifacts,
-            code_paths=[str(_core_alone(Path(directory)))],
-            pip_requirements=requirements_of(publication),
-            mlflow_model=mlflow.models.Model(
-                artifact_path=model.location,
-                model_uuid=model.model_id,
-                model_id=model.model_id,
-                run_id=run_id,
-                metadata={"digest": publication.digest},
-            ),
-        )
-
-
-def _core_alone(directory: Path) -> Path:
-    """A package ``bpeline`` with nothing in it but the core, which is all that a model needs."""
-    import bpeline
-    from bpeline import tokenizer_core
-
-    package = directory / "bpeline"
-    package.mkdir()
-    for source in Path(bpeline.__file__).parent.glob("*.py"):
-        shutil.copyfile(source, package / source.name)
-    shutil.copytree(
-        Path(tokenizer_core.__file__).parent,
-        package / "tokenizer_core",
-        ignore=shutil.ignore_patterns("__pycache__"),
+    packages = requirements_of(publication)
+    mlflow.pyfunc.save_model(
+        str(laid_out),
+        python_model=str(Path(__file__).with_name("mlflow_model.py")),
+        artifacts=artifacts,
+        pip_requirements=packages,
+        model_config={"core_sha256": core_sha256, "packages": packages},
+        mlflow_model=mlflow.models.Model(
+            artifact_path=model.location,
+            model_uuid=model.model_id,
+            model_id=model.model_id,
+            run_id=run_id,
+            metadata={"digest": publication.digest},
+        ),
     )
-    return package
 
 
 def _import_pyfunc() -> Any:

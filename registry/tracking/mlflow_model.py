@@ -1,20 +1,25 @@
 """The tokenizer as MLflow loads it: ``mlflow.pyfunc.load_model("models:/news@champion")``.
 
-MLflow copies this file beside the tokenizer's text files and the source of ``tokenizer_core``
-(models from code: nothing is pickled) and runs it in processes where bpeline is not installed.
-So it knows MLflow's base class and ``tokenizer_core``, nothing else of this project, and is never
-imported by it.
+MLflow copies this file beside the tokenizer's text files and a wheel of the core (models from
+code: nothing is pickled) and runs it in processes where bpeline may not be installed. So it knows
+MLflow's base class and the core's `Tokenizer`, nothing else of this project, and is never imported
+by it. Its errors are ImportErrors, because the project's own are in what cannot be imported.
 """
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.tokenizer import Tokenizer
+    from bpeline import Tokenizer
 
 
 class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no types
@@ -24,15 +29,61 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
 
     def load_context(self, context: Any) -> None:
         """Load the tokenizer that was logged with this file; verifies its digest."""
-        from bpeline.tokenizer_core.tokenizer import Tokenizer
+        if not _is_installed():
+            _import_last(Path(context.artifacts["core"]), context.model_config["core_sha256"])
+        try:
+            from bpeline import Tokenizer
 
-        self._tokenizer = Tokenizer.load(context.artifacts["tokenizer"], format="bpeline")
+            self._tokenizer = Tokenizer.load(context.artifacts["tokenizer"], format="bpeline")
+        except ImportError as error:
+            raise _explained(error, context.model_config["packages"]) from None
 
     def predict(
         self, context: Any, model_input: list[str], params: dict[str, Any] | None = None
     ) -> list[list[int]]:
         """Token ids of each text, in order. MLflow refuses anything but a list of texts."""
         return [self._tokenizer.encode(text) for text in model_input]
+
+
+def _is_installed() -> bool:
+    """Whether there is a bpeline already: an installed one is preferred to the wheel."""
+    found = find_spec("bpeline")
+    return found is not None and found.origin is not None  # a mere folder of that name has none
+
+
+def _import_last(wheel: Path, digest: str) -> None:
+    """Let Python import from the wheel what it finds nowhere else."""
+    content = wheel.read_bytes() if wheel.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ImportError(
+            f"{wheel} is not the file that was stored with this model\n"
+            f"accepted is the one with the SHA-256 {digest}\n"
+            "install bpeline, which is then used instead, or load another version"
+        )
+    sys.path.append(str(wheel.resolve()))
+
+
+def _explained(error: ImportError, packages: list[str]) -> ImportError:
+    """The same error, naming all that is missing."""
+    missing = [package for package in packages if not _has(_name(package))]
+    if missing:
+        happened = f"needs {' and '.join(map(_name, missing))}, which is not installed"
+        advice = f"pip install {' '.join(missing)}"
+    else:
+        happened, advice = f"failed: {error}", f"it was stored with {', '.join(packages)}"
+    return ImportError(f"loading this tokenizer {happened}: {advice}", name=error.name)
+
+
+def _name(package: str) -> str:
+    return package.partition("==")[0]
+
+
+def _has(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 set_model(TokenizerModel())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.records import Publication
+from bpeline.registry.tracking.core_wheel import core_wheel
 from bpeline.registry.tracking.mlflow_door import (
     MlflowConnection,
     download,
@@ -34,6 +35,7 @@ from bpeline.registry.tracking.tracked import (
     shortened,
     version_tags,
 )
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import UnknownVersion
 
 MODEL_FOLDER = "tokenizer"
@@ -291,6 +293,9 @@ def _lay_out_model(
     tokenizer.mkdir()
     for path in files:
         shutil.copyfile(path, tokenizer / path.name)
+    wheel = core_wheel()
+    DURABLE.write(staging / wheel.name, wheel.content)
     laid_out = staging / "model"
-    save_model(laid_out, model, run.run_id, publication, {MODEL_FOLDER: str(tokenizer)})
+    artifacts = {MODEL_FOLDER: str(tokenizer), "core": str(staging / wheel.name)}
+    save_model(laid_out, model, run.run_id, publication, artifacts, wheel.digest)
     return laid_out

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from bpeline.registry.environment import UI_PORT
 from bpeline.registry.records import CURVE_METRIC, Publication
+from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
 from bpeline.tokenizer_core.splitting import SEGMENTERS
@@ -27,7 +28,6 @@ OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a mo
 
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
-_REQUIREMENTS = ("numpy", "numba", "regex", "zstandard")
 _ATTEMPTS = 5
 _LOST_RACE = ("IntegrityError", "UniqueViolation")
 
@@ -165,7 +165,7 @@ def version_tags(publication: Publication) -> dict[str, str]:
 def requirements_of(publication: Publication) -> list[str]:
     """The packages, as they are installed, that a model loaded elsewhere needs."""
     segmenter = SEGMENTERS.get(publication.pattern)
-    packages = _REQUIREMENTS if segmenter is None else (*_REQUIREMENTS, *segmenter.packages)
+    packages = (*CORE_PACKAGES, *(segmenter.packages if segmenter else ()))
     return [f"{package}=={version(package)}" for package in packages]
 
 

@@ -1,55 +1,78 @@
-"""The model as MLflow loads it: in a clean process, without bpeline, with the same ids."""
+"""The model as MLflow loads it: with bpeline and without, from one file that carries the core."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
+import os
 import subprocess
 import sys
+import sysconfig
+import tarfile
+import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bpeline import Tokenizer
 from bpeline.registry import load_tokenizer, publish_version
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
+from bpeline.registry.tracking.core_wheel import CORE_PACKAGES, core_wheel
+from bpeline.tokenizer_core.digests import sealed, unsealed
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.kernels.compilation import source_digest
 
 TEXTS = ["the other theatre", "", " don't\n\n123 the", "日本語 the 🎉", "<|endoftext|>"]
+PACKAGES = Path(sysconfig.get_path("purelib"))
+# Stored by the code of November 2026, the core as source in `code`; what it does not import is
+# left out, and paths of the machine.
+EARLIER = Path(__file__).with_name("earlier_model.tar.xz")
 
 PROGRAM = """
 import json, sys, warnings
+sys.path += json.loads(sys.argv[1])
+warnings.simplefilter("ignore")
 import mlflow
-mlflow.set_tracking_uri(sys.argv[1])
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    model = mlflow.pyfunc.load_model(sys.argv[2])
-texts = json.loads(sys.argv[3])
-ids = model.predict(texts)
+mlflow.set_tracking_uri(sys.argv[2])
+model = mlflow.pyfunc.load_model(sys.argv[3])
+ids = model.predict(json.loads(sys.argv[4]))
 try:
     model.predict([1, 2])
     refused = False
 except mlflow.exceptions.MlflowException:
     refused = True
-from bpeline import tokenizer_core
-print(json.dumps([ids, tokenizer_core.__file__, "bpeline.registry" in sys.modules, refused]))
+import bpeline
+from bpeline import SplitPattern, Tokenizer
+from bpeline.tokenizer_core.kernels.compilation import source_digest
+vocab = {**{number: bytes([number]) for number in range(256)}, 256: b"aa"}
+another = Tokenizer(vocab, [(b"a", b"a")], pattern=SplitPattern(r"(.)\\1|."))
+print(json.dumps({
+    "ids": ids, "refused": refused, "core": bpeline.__file__, "last": sys.path[-1],
+    "kernels": source_digest(), "modules": [*sys.modules],
+    "by a process of its own": another.encode("aab"),
+}))
 """
 
 
-@pytest.mark.slow
-def test_it_loads_in_a_clean_process_with_the_same_ids(
-    registry: Registry, made: Callable[..., Publication], tmp_path: Path
-) -> None:
-    publication = made(b"the", b" the")
-    publish_version(registry, publication)
-    arguments = [registry.tracker.settings.uri, "models:/news@candidate", json.dumps(TEXTS)]
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, *arguments],
-        cwd=elsewhere,
+def load_elsewhere(
+    place: Path, model: str | Path, uri: str = "", packages: Path = PACKAGES
+) -> subprocess.CompletedProcess[str]:
+    """Load a model in a process that knows MLflow but no bpeline, only a folder of that name."""
+    (place / "bpeline").mkdir(parents=True)
+    arguments = [json.dumps([str(place), str(packages)]), uri, str(model), json.dumps(TEXTS)]
+    return subprocess.run(
+        # Without `site` nobody reads the .pth file by which bpeline is installed.
+        [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments],
+        cwd=place,
         env={
             "PATH": "/usr/bin:/bin",
-            "HOME": str(elsewhere),
+            "HOME": os.environ["HOME"],  # where compiled kernels are kept
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "DO_NOT_TRACK": "true",
             "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -58,10 +81,156 @@ def test_it_loads_in_a_clean_process_with_the_same_ids(
         text=True,
         check=False,
     )
+
+
+def answer_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
-    ids, core, knows_registry, refused = json.loads(done.stdout.splitlines()[-1])
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def packages_without(place: Path, *names: str) -> Path:
+    """A folder of all that is installed but these."""
+    place.mkdir()
+    for path in PACKAGES.iterdir():
+        if not path.name.lower().startswith(names):
+            (place / path.name).symlink_to(path)
+    return place
+
+
+@pytest.fixture
+def stored(registry: Registry, made: Callable[..., Publication]) -> Path:
+    """The files of a published model, as MLflow keeps them."""
+    publication = made(b"the", b" the")
+    publish_version(registry, publication)
+    (model,) = registry.workspace.mlflow_artifacts.rglob("MLmodel")
+    return model.parent
+
+
+@pytest.fixture
+def wheel(stored: Path) -> Path:
+    return stored / "artifacts" / core_wheel().name
+
+
+@pytest.mark.slow
+def test_it_loads_where_bpeline_is_not_installed_with_the_same_ids(
+    registry: Registry, stored: Path, wheel: Path, tmp_path: Path
+) -> None:
+    packages = packages_without(tmp_path / "packages", "zstandard", "duckdb", "prefect", "pyarrow")
+    uri = registry.tracker.settings.uri
+    answer = answer_of(
+        load_elsewhere(tmp_path / "elsewhere", "models:/news@candidate", uri, packages)
+    )
     tokenizer = load_tokenizer("news@candidate")
-    assert ids == [tokenizer.encode(text) for text in TEXTS]
-    assert str(registry.workspace.mlflow_artifacts) in core, "the core that was logged with it"
-    assert not knows_registry
-    assert refused
+    assert answer["ids"] == [tokenizer.encode(text) for text in TEXTS]
+    assert answer["refused"]
+    assert answer["core"] == str(wheel / "bpeline" / "__init__.py")
+    assert answer["last"] == str(wheel), "whatever else is installed goes before it"
+    assert answer["kernels"] == source_digest(), "what was compiled for us serves it, too"
+    assert answer["by a process of its own"] == [256, 98]
+    assert "bpeline.registry" not in answer["modules"]
+    assert not list(wheel.parent.rglob("*.pyc"))
+
+
+@pytest.mark.slow
+def test_an_installed_bpeline_is_used_instead(stored: Path, wheel: Path) -> None:
+    import mlflow.pyfunc
+
+    wheel.unlink()
+    before = list(sys.path)
+    model = mlflow.pyfunc.load_model(str(stored))
+    assert sys.path == before
+    tokenizer = model.unwrap_python_model()._tokenizer
+    assert type(tokenizer) is Tokenizer
+    assert model.predict(TEXTS) == [tokenizer.encode(text) for text in TEXTS]
+
+
+@pytest.mark.slow
+def test_an_installed_bpeline_that_is_too_old_says_so(stored: Path) -> None:
+    import mlflow.pyfunc
+
+    manifest = stored / "artifacts/tokenizer/manifest.json"
+    newer = {**unsealed(json.loads(manifest.read_text())), "format_version": 99}
+    manifest.write_text(json.dumps(sealed(newer)))
+    with pytest.raises(InvalidTokenizer, match="99"):
+        mlflow.pyfunc.load_model(str(stored))
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("missing", [("regex",), ("numba", "regex")], ids="+".join)
+def test_what_is_missing_is_named_with_the_command_that_installs_it(
+    stored: Path, tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    packages = packages_without(tmp_path / "packages", *missing)
+    done = load_elsewhere(tmp_path / "elsewhere", stored, packages=packages)
+    pins = " ".join(f"{name}=={metadata.version(name)}" for name in missing)
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: loading this tokenizer needs {' and '.join(missing)}, "
+        f"which is not installed: pip install {pins}"
+    )
+    assert done.stderr.count("Traceback") == 1, "none of an inner import"
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("change", ["other", "gone"])
+def test_a_core_that_is_not_the_one_that_was_stored_is_not_imported(
+    stored: Path, wheel: Path, tmp_path: Path, change: str
+) -> None:
+    wheel.unlink()
+    if change == "other":
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("bpeline/__init__.py", f"open({str(tmp_path / 'executed')!r}, 'w')")
+    done = load_elsewhere(tmp_path / "elsewhere", stored)
+    assert f"ImportError: {wheel} is not the file that was stored" in done.stderr
+    assert core_wheel().digest in done.stderr
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.slow
+def test_models_that_carry_the_core_as_source_load_as_ever(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    with tarfile.open(EARLIER) as archive:
+        archive.extractall(model, filter="data")
+    answer = answer_of(load_elsewhere(tmp_path / "elsewhere", model))
+    tokenizer = Tokenizer.load(model / "artifacts/tokenizer", format="bpeline")
+    assert answer["ids"] == [tokenizer.encode(text) for text in TEXTS]
+    assert answer["core"] == str(model / "code/bpeline/__init__.py")
+
+
+@pytest.mark.slow
+def test_a_version_is_few_files(stored: Path, wheel: Path) -> None:
+    kept = [path for path in stored.rglob("*") if path.is_file()]
+    assert {path.relative_to(stored).as_posix() for path in kept} == {
+        "MLmodel", "mlflow_model.py", "conda.yaml", "python_env.yaml", "requirements.txt",
+        "artifacts/tokenizer/manifest.json", "artifacts/tokenizer/vocab.json",
+        "artifacts/tokenizer/merges.txt", f"artifacts/{wheel.name}",
+    }  # fmt: skip
+    assert sum(path.stat().st_size for path in kept) < 1 << 19
+    required = (stored / "requirements.txt").read_text().split()
+    assert required[-3:] == [f"{name}=={metadata.version(name)}" for name in CORE_PACKAGES]
+
+
+def test_the_wheel_is_a_wheel_of_the_core_alone_and_always_the_same_bytes() -> None:
+    wheel = core_wheel()
+    assert wheel is core_wheel(), "made once"
+    assert wheel == core_wheel.__wrapped__(), "and the same if made again"
+    assert wheel.digest == hashlib.sha256(wheel.content).hexdigest()
+    with zipfile.ZipFile(io.BytesIO(wheel.content)) as archive:
+        files = {one.filename: archive.read(one) for one in archive.infolist()}
+        assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    about = f"bpeline_core-{metadata.version('bpeline')}.dist-info"
+    assert {"/".join(name.split("/")[:2]) for name in files if not name.endswith(".py")} == {
+        f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD",
+    }  # fmt: skip
+    assert {name.split("/")[1] for name in files if name.endswith(".py")} == {
+        "__init__.py", "lazy_names.py", "tokenizer_core",
+    }  # fmt: skip
+    for line in files[f"{about}/RECORD"].decode().splitlines():
+        name, digest, size = line.split(",")
+        content = files.pop(name)
+        if not name.endswith("RECORD"):
+            hashed = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+            assert (digest, int(size)) == (f"sha256={hashed.rstrip('=')}", len(content))
+    assert files == {}, "all of it is recorded"

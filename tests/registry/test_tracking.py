@@ -174,7 +174,7 @@ def test_only_named_files_are_downloaded(registry: Registry, made: Made, tmp_pat
 def test_nothing_pickled_is_stored(registry: Registry, made: Made, tmp_path: Path) -> None:
     register(registry, made(b"the"), tmp_path)
     kinds = {path.suffix for path in registry.workspace.mlflow_artifacts.rglob("*.*")}
-    assert kinds <= {".json", ".txt", ".py", ".yaml", ".md", ".typed", ""}
+    assert kinds <= {".json", ".txt", ".py", ".yaml", ".md", ".whl", ""}
 
 
 def test_a_dead_server_is_reported_soon_and_in_three_parts() -> None:

@@ -15,7 +15,6 @@ from io import FileIO
 from typing import Any, Protocol, cast
 
 import numpy as np
-import zstandard
 
 from bpeline.tokenizer_core.corpus.sources import SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
@@ -225,7 +224,7 @@ class StreamedBytes:
             position = self._begin + len(self._window)
             try:
                 block = next(self._blocks, None)
-            except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+            except (OSError, EOFError, zlib.error) as error:
                 self._opened.refuse_change()
                 raise _unreadable(self._file, position, error) from error
             if block is None:
@@ -270,6 +269,8 @@ def _zstd_blocks(opened: OpenSource) -> Iterator[bytes]:
 
     ``zstandard``'s stream reader ends silently where a truncated file ends, hence this loop.
     """
+    import zstandard  # which loading a tokenizer does without
+
     frame = zstandard.ZstdDecompressor().decompressobj()
     compressed = opened.read(_ZSTD_PIECE)
     if not compressed:
@@ -277,7 +278,10 @@ def _zstd_blocks(opened: OpenSource) -> Iterator[bytes]:
     while compressed:
         if frame.eof:
             frame = zstandard.ZstdDecompressor().decompressobj()
-        block = frame.decompress(compressed)
+        try:
+            block = frame.decompress(compressed)
+        except zstandard.ZstdError as error:
+            raise OSError(str(error)) from error
         if block:
             yield block
         compressed = (frame.unused_data if frame.eof else b"") or opened.read(_ZSTD_PIECE)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -24,7 +25,6 @@ from numba.core.caching import (
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_KERNELS = Path(__file__).parent
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 _CACHE_SUFFIXES = {".nbi", ".nbc", ".tmp"}
 _SECONDS_BETWEEN_MARKS = 86_400
@@ -39,9 +39,10 @@ def source_digest() -> str:
     """
     state = hashlib.sha256()
     state.update(f"{sys.version_info[:3]} {numba.__version__} {llvmlite.__version__}".encode())
-    for path in sorted(_KERNELS.glob("*.py")):
-        state.update(path.name.encode())
-        state.update(path.read_bytes())
+    for source in sorted(resources.files(__package__).iterdir(), key=lambda one: one.name):
+        if source.name.endswith(".py"):  # a file, or a part of the wheel of the core
+            state.update(source.name.encode())
+            state.update(source.read_bytes())
     return state.hexdigest()[:16]
 
 
