@@ -151,8 +151,10 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     waiting = len(waiting_records(workspace))
     if waiting:
         yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
-    yield _mlflow(registry.tracker.settings.uri)
-    yield from _versions(registry)
+    mlflow = _mlflow(registry.tracker.settings.uri)
+    yield mlflow
+    if mlflow.state == "ok":  # asking another would bring it up to date
+        yield from _versions(registry)
 
 
 def _versions(registry: Registry) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import Catalogue
+    from bpeline.registry.opening import Registry
     from bpeline.registry.workspace import Workspace
 
     WorkspacePlace = Workspace | Path | str | None
@@ -120,16 +121,27 @@ def _as_remembered(
 ) -> tuple[list[TrackedVersion], dict[str, dict[str, int]]]:
     """What was last seen of an MLflow that does not answer."""
     found = catalogue.registrations(name, store)
-    aliases: dict[str, dict[str, int]] = {}
-    for one in {row.name for row in found}:
-        for move in reversed(catalogue.alias_history(one, store=store)):
-            places = aliases.setdefault(one, {})
-            if move.to_number is None:
-                places.pop(move.alias, None)
-            else:
-                places[move.alias] = move.to_number
+    aliases = {one: _last_places(catalogue, store, one) for one in {row.name for row in found}}
     tracked = [TrackedVersion(r.name, r.number, r.digest, r.mlflow_run_id) for r in found]
     return tracked, aliases
+
+
+def aliases_of(registry: Registry, name: str) -> dict[str, int]:
+    """Where the aliases of a name point; where they did last, while MLflow does not answer."""
+    try:
+        return registry.tracker.aliases(name).get(name, {})
+    except RegistryUnreachable:
+        return _last_places(registry.catalogue, registry.known_store, name)
+
+
+def _last_places(catalogue: Catalogue, store: str, name: str) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for move in reversed(catalogue.alias_history(name, store=store)):
+        if move.to_number is None:
+            places.pop(move.alias, None)
+        else:
+            places[move.alias] = move.to_number
+    return places
 
 
 def _time(milliseconds: int) -> str:

@@ -12,6 +12,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.tracking import model_link
 from bpeline.registry.version_files import EXTENSION
+from bpeline.registry.versions import aliases_of
 from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.errors import BpelineError, RegistryError
 from bpeline.tokenizer_core.formats import read_manifest
@@ -31,7 +32,7 @@ def version_details(reference: str) -> dict[str, Any]:
     row = registry.catalogue.find_version(found.name, found.digest) if found.name else None
     details: dict[str, Any] = {"reference": str(found), "digest": found.digest}
     if row is not None:
-        aliases = registry.tracker.aliases(row.name).get(row.name, {})
+        aliases = aliases_of(registry, row.name)
         details |= {
             "aliases": sorted(alias for alias, number in aliases.items() if number == found.number),
             "vocab_size": row.vocab_size,

@@ -14,6 +14,7 @@ from bpeline.registry.measured import evaluation_of
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import Screening, TrainedOn, kept_screening, screen
+from bpeline.registry.versions import aliases_of
 from bpeline.registry.word_counts import corpus_record
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import UnknownVersion
@@ -111,7 +112,7 @@ def _facts(registry: Registry, lineage: Lineage) -> dict[str, str]:
     version, row = lineage.version, lineage.row
     facts: dict[str, Any] = {"version": str(version), "digest": version.digest}
     if row is not None:
-        aliases = registry.tracker.aliases(row.name).get(row.name, {})
+        aliases = aliases_of(registry, row.name)
         facts |= {
             "aliases": ", ".join(sorted(a for a, at in aliases.items() if at == version.number)),
             "registered": f"{row.created_at[:16].replace('T', ' ')} UTC",

@@ -23,7 +23,7 @@ def fresh_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("fresh") / "workspace"
     registry = open_registry(root)
-    assert registry.tracker.versions() == []
+    registry.tracker.prepare()
     registry.catalogue.close()
     return root
 

@@ -136,7 +136,7 @@ def test_rules_decide_who_becomes_champion(
     assert "language:en changes by -" in worse["promotion"]["refusal"]
     assert "short" in worse["promotion"]["refusal"]
     assert worse["reference"] == "news/3", "it is registered all the same"
-    aliases = open_registry().tracker.aliases("news")
+    aliases = open_registry().tracker.aliases("news")["news"]
     assert aliases == {"champion": 2, "candidate": 3}
     told = bpeline("history", "news", "--alias", "champion").stdout.splitlines()
     assert "stays news/2" in told[0]

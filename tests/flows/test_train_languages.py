@@ -54,11 +54,9 @@ def test_a_joint_tokenizer_knows_its_languages(bpeline: Command, files: dict[str
     vocabulary = (directory / "vocabulary.tgt.txt").read_text().splitlines()
     assert all(line.rpartition(" ")[2].isdigit() for line in vocabulary)
     registry = open_registry()
-    row = registry.catalogue.find_version("pair", tokenizer.digest)
-    assert row is not None
-    tracked = [
-        one.path for one in registry.tracker._client.list_artifacts(row.mlflow_run_id, "languages")
-    ]
+    (version,) = registry.tracker.find_versions("pair", tokenizer.digest)
+    client = registry.tracker._client
+    tracked = [one.path for one in client.list_artifacts(version.mlflow_run_id, "languages")]
     assert "languages/languages.json" in tracked
     assert "languages/vocabulary.src.txt" in tracked
 

@@ -148,7 +148,7 @@ def test_runs_are_remembered_with_their_lineage(corpus: Path) -> None:
     assert run.state == "finished"
     assert run.config["special_tokens"] == ["<|end|>"]
     assert run.config["vocab_size"] == 400
-    version = catalogue.version("news", 1)
+    (version,) = catalogue.versions("news")
     assert version.run_id == run.id
     assert version.corpus_digest == run.corpus_digest != ""
     assert version.counts_digest == run.counts_digest != ""

@@ -13,6 +13,7 @@ from click.testing import Result
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.steps.runs import training_run
 from bpeline.registry import environment
+from bpeline.registry.catalogue import Registration
 from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
@@ -38,7 +39,9 @@ def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
 ) -> None:
     elsewhere = open_registry(tmp_path / "elsewhere")
     elsewhere.catalogue.add_version("news", "ab" * 32, vocab_size=300)
+    elsewhere.catalogue.add_registration(Registration("", "news", 1, "ab" * 32))
     monkeypatch.setenv(environment.CATALOGUE_VARIABLE, elsewhere.catalogue.url)
+    monkeypatch.setenv(environment.TRACKING_VARIABLE, "http://127.0.0.1:9")  # which is down
     assert json.loads(bpeline("versions", "--json").stdout)[0]["name"] == "news"
     assert json.loads(bpeline("show", "news/1", "--json").stdout)["vocab_size"] == 300
     assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
