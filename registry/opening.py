@@ -75,7 +75,7 @@ class Registry:
         catalogue = Catalogue(url, workspace.id, make=not had)
         if not catalogue.id or (known and catalogue.id != known):
             raise _lost("catalogue", catalogue.place, known, catalogue.id)
-        if not known:
+        if not known and workspace.manifest.exists():
             with suppress(OSError, StorageError):  # a workspace that can only be read
                 remember_store(file, "catalogue", address, catalogue.id)
         return catalogue
@@ -126,7 +126,7 @@ class Registry:
         known = self.known_store
         if known and identity != known:
             raise _lost("MLflow", self.tracker.settings.place, known, identity)
-        if identity and not known:
+        if identity and not known and self.workspace.manifest.exists():
             with suppress(OSError, StorageError):
                 self._remember_mlflow(identity)
         return identity
