@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.kernels.number_words import (
     copy_pieces,
     number_words,
 )
-from bpeline.tokenizer_core.kernels.word_table import move_words
+from bpeline.tokenizer_core.kernels.word_keys import move_words
 from bpeline.tokenizer_core.splitting import SplitPattern, mark_kept_and_dropped
 from bpeline.tokenizer_core.text import Text
 

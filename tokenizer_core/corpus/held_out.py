@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.kernels.find_cuts import cut_sections
 from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
-from bpeline.tokenizer_core.kernels.sections import cut_sections
 from bpeline.tokenizer_core.splitting import CutPairs
 from bpeline.tokenizer_core.text import Text
 

@@ -12,6 +12,7 @@ from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.counting.word_order import order_of_positions
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.kernels.word_keys import move_words
 from bpeline.tokenizer_core.kernels.word_rows import ROOM, add_rows, gather_rows, list_words
 from bpeline.tokenizer_core.kernels.word_table import (
     ARENA_BYTES,
@@ -20,7 +21,6 @@ from bpeline.tokenizer_core.kernels.word_table import (
     WORD_BYTES,
     WORDS,
     add_table,
-    move_words,
 )
 
 if TYPE_CHECKING:

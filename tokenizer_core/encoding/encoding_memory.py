@@ -24,7 +24,8 @@ from bpeline.tokenizer_core.kernels.encode_machine import (
 )
 from bpeline.tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
 from bpeline.tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
-from bpeline.tokenizer_core.kernels.word_cache import ENTRY, move_kept
+from bpeline.tokenizer_core.kernels.word_keys import ENTRY
+from bpeline.tokenizer_core.kernels.word_keys import move_words as move_kept
 
 _FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH

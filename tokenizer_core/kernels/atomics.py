@@ -11,55 +11,35 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+
+from bpeline.tokenizer_core.kernels.memory import NO_RESULT, of_one, of_two, pointer
 
 _I64 = ir.IntType(64)
 
 
-def _pointer(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, _I64.as_pointer())
+def _load(builder: Any, address: Any) -> Any:
+    return builder.load_atomic(pointer(builder, address, _I64), "acquire", 8, typ=_I64)
 
 
-@intrinsic
-def load_acquire(typing_context: Any, address: Any) -> Any:
-    """The uint64 at an address; nothing that is read later was read before it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(_pointer(builder, arguments[0]), "acquire", 8, typ=_I64)
-
-    return types.uint64(types.int64), generate
+def _store(builder: Any, address: Any, value: Any) -> Any:
+    builder.store_atomic(value, pointer(builder, address, _I64), "release", 8)
+    return NO_RESULT
 
 
-@intrinsic
-def store_release(typing_context: Any, address: Any, value: Any) -> Any:
-    """Store a uint64; all that was written earlier is there before it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store_atomic(arguments[1], _pointer(builder, arguments[0]), "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.uint64), generate
+def _take(builder: Any, address: Any, value: Any) -> Any:
+    place, zero = pointer(builder, address, _I64), ir.Constant(_I64, 0)
+    return builder.extract_value(builder.cmpxchg(place, zero, value, "acq_rel", "monotonic"), 1)
 
 
-@intrinsic
-def take_if_zero(typing_context: Any, address: Any, value: Any) -> Any:
-    """Store a uint64 where zero is; whether this thread did it. One of many threads does."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(builder, arguments[0])
-        zero = ir.Constant(_I64, 0)
-        result = builder.cmpxchg(pointer, zero, arguments[1], "acq_rel", "monotonic")
-        return builder.extract_value(result, 1)
-
-    return types.boolean(types.int64, types.uint64), generate
+def _add(builder: Any, address: Any, amount: Any) -> Any:
+    return builder.atomic_rmw("add", pointer(builder, address, _I64), amount, "monotonic")
 
 
-@intrinsic
-def add_and_tell(typing_context: Any, address: Any, amount: Any) -> Any:
-    """Add to an int64; what was there before. No two threads are told the same."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(builder, arguments[0])
-        return builder.atomic_rmw("add", pointer, arguments[1], "monotonic")
-
-    return types.int64(types.int64, types.int64), generate
+# The uint64 at an address; nothing that is read later was read before it.
+load_acquire = of_one(types.uint64, types.int64, _load)
+# Store a uint64; all that was written earlier is there before it.
+store_release = of_two(types.void, types.int64, types.uint64, _store)
+# Store a uint64 where zero is; whether this thread did it. One of many threads does.
+take_if_zero = of_two(types.boolean, types.int64, types.uint64, _take)
+# Add to an int64; what was there before. No two threads are told the same.
+add_and_tell = of_two(types.int64, types.int64, types.int64, _add)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.bitmaps import mark
+from bpeline.tokenizer_core.kernels.characters import decode_beyond_ascii
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import (
     load_u8,
-    load_u32,
     mask_ascii_controls,
     mask_ascii_digits,
     mask_ascii_letters,
@@ -25,6 +26,7 @@ from bpeline.tokenizer_core.kernels.memory import (
     range_mask,
     trailing_zeros,
 )
+from bpeline.tokenizer_core.kernels.types import I64, U64, Int, Masks, U64s
 
 # The classes of characters. A mask for each of their three bits is all that must be collected;
 # letters are those with the highest.
@@ -175,7 +177,7 @@ _63 = np.uint64(63)
 
 
 @kernel
-def class_masks(address: Any, valid: Any, straddling: Any, table: Any) -> Any:
+def class_masks(address: I64, valid: U64, straddling: Masks, table: I64) -> tuple[Any, ...]:
     """Masks of the classes of characters in the block at ``address``.
 
     Args:
@@ -212,7 +214,9 @@ def class_masks(address: Any, valid: Any, straddling: Any, table: Any) -> Any:
 
 
 @kernel
-def _beyond_ascii(address: Any, leads: Any, low: Any, middle: Any, high: Any, table: Any) -> Any:
+def _beyond_ascii(
+    address: I64, leads: U64, low: U64, middle: U64, high: U64, table: I64
+) -> tuple[Any, ...]:
     """The three masks with the characters of these ``leads``, and those of the next block.
 
     A function of its own, so that what ASCII needs stays small enough to be inlined.
@@ -223,11 +227,7 @@ def _beyond_ascii(address: Any, leads: Any, low: Any, middle: Any, high: Any, ta
     low |= _spread(two[0], three[0])
     middle |= _spread(two[1], three[1])
     high |= _spread(two[2], three[2])
-    after = (
-        _after(two[0], three[0]),
-        _after(two[1], three[1]),
-        _after(two[2], three[2]),
-    )
+    after = (_after(two[0], three[0]), _after(two[1], three[1]), _after(two[2], three[2]))
     if not leads:
         return low, middle, high, after
     k = np.int64(0)
@@ -235,7 +235,8 @@ def _beyond_ascii(address: Any, leads: Any, low: Any, middle: Any, high: Any, ta
     while leads:
         k = trailing_zeros(leads)
         leads &= leads - _1
-        point, ones = _decode(address + k)
+        point, size = decode_beyond_ascii(address + k)
+        ones = (_1 << np.uint64(size)) - _1
         class_ = np.uint64(load_u8(table + point))
         here = ones << np.uint64(k)
         low |= here & (_0 - (class_ & _1))
@@ -252,19 +253,19 @@ def _beyond_ascii(address: Any, leads: Any, low: Any, middle: Any, high: Any, ta
 
 
 @kernel
-def _spread(two: Any, three: Any) -> Any:
+def _spread(two: U64, three: U64) -> U64:
     """All the bytes of characters of two and of three bytes, as far as they lie in the block."""
     return two | (two << _1) | three | (three << _1) | (three << _2)
 
 
 @kernel
-def _after(two: Any, three: Any) -> Any:
+def _after(two: U64, three: U64) -> U64:
     """Those that lie in the next block."""
     return (two >> _63) | (three >> _63) | (three >> _62)
 
 
 @kernel
-def _with(known: Any, compared: Any, leads: Any) -> Any:
+def _with(known: Masks, compared: Masks, leads: U64) -> Masks:
     """Four masks as of `plane_masks`, with those among ``leads`` that were compared."""
     return (
         known[0] | (compared[0] & leads),
@@ -275,7 +276,7 @@ def _with(known: Any, compared: Any, leads: Any) -> Any:
 
 
 @kernel
-def _of_two_bytes(address: Any, leads: Any) -> Any:
+def _of_two_bytes(address: I64, leads: U64) -> Masks:
     """What comparing bytes tells of the characters with these ``leads``: see `plane_masks`."""
     known = (_0, _0, _0, _0)
     some = _mask_latin(address) & leads
@@ -297,7 +298,7 @@ def _of_two_bytes(address: Any, leads: Any) -> Any:
 
 
 @kernel
-def _of_three_bytes(address: Any, leads: Any) -> Any:
+def _of_three_bytes(address: I64, leads: U64) -> Masks:
     """The same for characters of three bytes."""
     known = (_0, _0, _0, _0)
     some = _mask_han(address) & leads
@@ -319,25 +320,7 @@ def _of_three_bytes(address: Any, leads: Any) -> Any:
 
 
 @kernel
-def _decode(address: Any) -> Any:
-    """Code point of the non-ASCII character at ``address``, and one bit for each of its bytes."""
-    four = load_u32(address)
-    first = four & np.uint32(0xFF)
-    second = (four >> np.uint32(8)) & np.uint32(0x3F)
-    third = (four >> np.uint32(16)) & np.uint32(0x3F)
-    if first < np.uint32(0xE0):
-        point = ((first & np.uint32(0x1F)) << np.uint32(6)) | second
-        return np.int64(point), np.uint64(0b11)
-    if first < np.uint32(0xF0):
-        high = ((first & np.uint32(0x0F)) << np.uint32(12)) | (second << np.uint32(6))
-        return np.int64(high | third), np.uint64(0b111)
-    high = ((first & np.uint32(0x07)) << np.uint32(18)) | (second << np.uint32(12))
-    low = (third << np.uint32(6)) | ((four >> np.uint32(24)) & np.uint32(0x3F))
-    return np.int64(high | low), np.uint64(0b1111)
-
-
-@kernel
-def mark_last_white(base: Any, block: Any, last_bytes: Any, before: Any, starts: Any) -> None:
+def mark_last_white(base: I64, block: I64, last_bytes: U64, before: U64, starts: U64s) -> None:
     """Mark the white-space characters that end at bytes other than one of this block's ASCII.
 
     Args:
@@ -356,14 +339,14 @@ def mark_last_white(base: Any, block: Any, last_bytes: Any, before: Any, starts:
 
 
 @kernel
-def _mark_character(base: Any, position: Any, starts: Any) -> None:
+def _mark_character(base: I64, position: I64, starts: U64s) -> None:
     while load_u8(base + position) & np.uint8(0xC0) == np.uint8(0x80):
         position -= 1
-    starts[np.uint64(position) >> np.uint64(6)] |= _1 << (np.uint64(position) & _63)
+    mark(starts, position)
 
 
 @kernel
-def contraction_width(address: Any, fold: Any) -> Any:
+def contraction_width(address: I64, fold: Int) -> I64:
     """Bytes of the contraction ('s 'd 'm 't 'll 've 're) at an apostrophe's ``address``, or 0.
 
     ``fold`` is 0x20 to take capitals too, and U+017F, which folds to s; 0 for small letters only.

@@ -243,8 +243,3 @@ def _compiled(function: Function, nogil: bool) -> Function:
     if cache_directory() is not None:
         compiled._cache = _SelfHealingCache(function)
     return compiled
-
-
-def compiled_from_cache(function: Any) -> bool:
-    """Whether every specialization of a kernel so far was loaded rather than compiled."""
-    return not function.stats.cache_misses

@@ -7,26 +7,30 @@ bound for each left byte, which is made exact only where it could matter.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
-from bpeline.tokenizer_core.kernels.encode_word import Integer
+from bpeline.tokenizer_core.kernels.types import I32s, Int, U8s
 
 PAIRS = 1 << 16
 NOBODY = np.int32(-1)
 
 
+class Positions(NamedTuple):
+    """Where each pair is: see `compress_block`."""
+
+    heads: I32s
+    links: I32s
+    counts: I32s
+    bounds: I32s
+
+
 @kernel
-def link(
-    pair: Integer,
-    at: Integer,
-    heads: NDArray[np.int32],
-    links: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    bounds: NDArray[np.int32],
-) -> None:
+def link(pair: Int, at: Int, positions: Positions) -> None:
     """Add a position to those of a pair."""
+    heads, links, counts, bounds = positions
     first = heads[pair]
     links[0, at] = NOBODY
     links[1, at] = first
@@ -38,14 +42,9 @@ def link(
 
 
 @kernel
-def unlink(
-    pair: Integer,
-    at: Integer,
-    heads: NDArray[np.int32],
-    links: NDArray[np.int32],
-    counts: NDArray[np.int32],
-) -> None:
+def unlink(pair: Int, at: Int, positions: Positions) -> None:
     """Take a position from those of a pair."""
+    heads, links, counts, _ = positions
     before, behind = links[0, at], links[1, at]
     if before >= 0:
         links[1, before] = behind
@@ -57,7 +56,7 @@ def unlink(
 
 
 @kernel
-def best_pair(counts: NDArray[np.int32], bounds: NDArray[np.int32]) -> Integer:
+def best_pair(counts: I32s, bounds: I32s) -> Int:
     """The most frequent pair, the smallest of equals."""
     best = np.int64(0)
     highest = np.int32(0)
@@ -78,15 +77,7 @@ def best_pair(counts: NDArray[np.int32], bounds: NDArray[np.int32]) -> Integer:
 
 @kernel
 def replace_pair(
-    symbols: NDArray[np.uint8],
-    size: Integer,
-    pair: Integer,
-    code: Integer,
-    chain: NDArray[np.int32],
-    heads: NDArray[np.int32],
-    links: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    bounds: NDArray[np.int32],
+    symbols: U8s, size: Int, pair: Int, code: Int, chain: I32s, positions: Positions
 ) -> None:
     """Replace every occurrence of a pair, from left to right, without overlap.
 
@@ -94,8 +85,8 @@ def replace_pair(
     begin. The order of all others makes no difference.
     """
     left, right = pair >> 8, pair & 255
-    while heads[pair] >= 0:
-        at = np.int64(heads[pair])
+    while positions.heads[pair] >= 0:
+        at = np.int64(positions.heads[pair])
         if left == right:
             while chain[0, at] >= 0 and symbols[chain[0, at]] == left:
                 at = np.int64(chain[0, at])
@@ -105,32 +96,32 @@ def replace_pair(
                 break
             third = np.int64(chain[1, second])
             before = np.int64(chain[0, at])
-            unlink(pair, at, heads, links, counts)
+            unlink(pair, at, positions)
             if third < size:
-                unlink((right << 8) | np.int64(symbols[third]), second, heads, links, counts)
+                unlink((right << 8) | np.int64(symbols[third]), second, positions)
             if before >= 0:
-                unlink((np.int64(symbols[before]) << 8) | left, before, heads, links, counts)
-                link((np.int64(symbols[before]) << 8) | code, before, heads, links, counts, bounds)
+                unlink((np.int64(symbols[before]) << 8) | left, before, positions)
+                link((np.int64(symbols[before]) << 8) | code, before, positions)
             symbols[at] = code
             chain[1, at] = third
             if third < size:
                 chain[0, third] = at
-                link((code << 8) | np.int64(symbols[third]), at, heads, links, counts, bounds)
+                link((code << 8) | np.int64(symbols[third]), at, positions)
             at = third
 
 
 @kernel
 def compress_block(
-    symbols: NDArray[np.uint8],
-    size: Integer,
-    threshold: Integer,
-    chain: NDArray[np.int32],
-    heads: NDArray[np.int32],
-    links: NDArray[np.int32],
-    counts: NDArray[np.int32],
-    bounds: NDArray[np.int32],
-    pairs: NDArray[np.int32],
-) -> Integer:
+    symbols: U8s,
+    size: Int,
+    threshold: Int,
+    chain: I32s,
+    heads: I32s,
+    links: I32s,
+    counts: I32s,
+    bounds: I32s,
+    pairs: I32s,
+) -> Int:
     """Replace pairs until none occurs ``threshold`` times or no byte is unused.
 
     Args:
@@ -145,6 +136,7 @@ def compress_block(
     Returns:
         How many symbols are left.
     """
+    positions = Positions(heads, links, counts, bounds)
     heads[:] = NOBODY
     counts[:] = np.int32(0)
     bounds[:] = np.int32(0)
@@ -156,7 +148,7 @@ def compress_block(
         chain[1, at] = at + 1
         if at + 1 < size:
             pair = (np.int64(symbols[at]) << 8) | np.int64(symbols[at + 1])
-            link(pair, at, heads, links, counts, bounds)
+            link(pair, at, positions)
     for code in range(255, -1, -1):
         if pairs[code] == 0:
             pairs[code] = NOBODY
@@ -167,7 +159,7 @@ def compress_block(
                 pairs[other] = NOBODY
             break
         pairs[code] = pair
-        replace_pair(symbols, size, pair, code, chain, heads, links, counts, bounds)
+        replace_pair(symbols, size, pair, code, chain, positions)
     written = np.int64(0)
     place = np.int64(0)
     while place < size:
@@ -179,15 +171,15 @@ def compress_block(
 
 @kernel
 def expand_block(
-    packed: NDArray[np.uint8],
-    begin: Integer,
-    end: Integer,
-    pairs: NDArray[np.int32],
-    target: NDArray[np.uint8],
-    written: Integer,
-    limit: Integer,
-    stack: NDArray[np.uint8],
-) -> Integer:
+    packed: U8s,
+    begin: Int,
+    end: Int,
+    pairs: I32s,
+    target: U8s,
+    written: Int,
+    limit: Int,
+    stack: U8s,
+) -> Int:
     """Undo `compress_block`.
 
     Args:

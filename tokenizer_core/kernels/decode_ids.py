@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel, kernel_holding_gil
 from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64
@@ -14,6 +13,7 @@ from bpeline.tokenizer_core.kernels.python_lists import (
     LIST_SIZE,
     OBJECT_TYPE,
 )
+from bpeline.tokenizer_core.kernels.types import U8s, U32s, U64s
 
 SLOT = 16  # bytes kept of each id: a token of up to 15 and its length, in one line of the cache
 LONG = 255  # in place of the length, where the token is longer and lies elsewhere
@@ -49,12 +49,7 @@ def put_token(slot: np.int64, elsewhere: np.int64, target: np.int64, room: np.in
 
 
 @kernel
-def join_tokens(
-    ids: NDArray[np.uint32],
-    slots: NDArray[np.uint64],
-    long_tokens: NDArray[np.uint8],
-    content: NDArray[np.uint8],
-) -> np.int64:
+def join_tokens(ids: U32s, slots: U64s, long_tokens: U8s, content: U8s) -> np.int64:
     """Write the tokens one after the other, as far as there is room for them.
 
     Args:
@@ -85,7 +80,7 @@ def join_tokens(
 
 
 @kernel_holding_gil
-def join_listed(listed: int, facts: int, content: NDArray[np.uint8]) -> np.int64:
+def join_listed(listed: int, facts: int, content: U8s) -> np.int64:
     """`join_tokens` of a Python list, which is read where it lies.
 
     Args:

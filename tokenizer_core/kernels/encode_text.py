@@ -7,7 +7,6 @@ found and hashed. Knows nothing of how pre-tokens or special tokens were found.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.compilation import kernel
@@ -24,7 +23,7 @@ from bpeline.tokenizer_core.kernels.encode_machine import (
     TRIE,
     WHOLE,
 )
-from bpeline.tokenizer_core.kernels.encode_word import merge_word
+from bpeline.tokenizer_core.kernels.encode_word import PairTable, merge_word
 from bpeline.tokenizer_core.kernels.lay_tokens import lay_tokens
 from bpeline.tokenizer_core.kernels.memory import (
     load_u32,
@@ -34,7 +33,7 @@ from bpeline.tokenizer_core.kernels.memory import (
     store_u64,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.token_tables import Integer
+from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.whole_words import whole_word
 from bpeline.tokenizer_core.kernels.word_cache import (
     COUNT,
@@ -74,7 +73,7 @@ DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
 
 
 @kernel
-def encode_anew(word: Integer, length: Integer, machine: Integer, target: Integer) -> Integer:
+def encode_anew(word: Int, length: Int, machine: Int, target: Int) -> Int:
     """Write the ids of a word that no cache knows; returns how many."""
     if load_u64(machine + 8 * WHOLE) != ZERO:
         whole = whole_word(machine, word, length)
@@ -84,22 +83,16 @@ def encode_anew(word: Integer, length: Integer, machine: Integer, target: Intege
     if load_u64(machine + 8 * TRIE) != ZERO:
         return lay_tokens(word, length, machine, target)
     scratch = np.int64(load_u64(machine + 8 * SCRATCH))
-    count = merge_word(
-        word,
-        length,
-        np.int64(load_u64(machine + 8 * BYTE_IDS)),
-        np.int64(load_u64(machine + 8 * PAIRS)),
-        load_u64(machine + 8 * SHIFT),
-        scratch,
-        np.int64(0),
-        np.int64(0),
-    )
+    byte_ids, table = load_u64(machine + 8 * BYTE_IDS), load_u64(machine + 8 * PAIRS)
+    pairs = PairTable(np.int64(table), load_u64(machine + 8 * SHIFT))
+    nothing = np.int64(0)
+    count = merge_word(word, length, np.int64(byte_ids), pairs, scratch, nothing, nothing)
     copy_ids(scratch, target, count)
     return count
 
 
 @kernel
-def encode_unmet(way: Integer, machine: Integer, target: Integer) -> Integer:
+def encode_unmet(way: Int, machine: Int, target: Int) -> Int:
     """Write the ids of a word that is not in the first entry it could be in; returns how many."""
     entry = np.int64(load_u64(way + WAY_ENTRY))
     word = np.int64(load_u64(way + WAY_WORD))
@@ -116,9 +109,7 @@ def encode_unmet(way: Integer, machine: Integer, target: Integer) -> Integer:
 
 
 @kernel
-def queue_words(
-    base: Integer, marks: NDArray[np.uint64], start: Integer, end: Integer, machine: Integer
-) -> tuple[Integer, Integer]:
+def queue_words(base: Int, marks: U64s, start: Int, end: Int, machine: Int) -> tuple[Int, Int]:
     """Put the next words of a span on their way.
 
     Returns:
@@ -172,7 +163,7 @@ def queue_words(
 
 
 @kernel
-def write_ids(number: Integer, machine: Integer, target: Integer) -> Integer:
+def write_ids(number: Int, machine: Int, target: Int) -> Int:
     """Write the ids of the words under way; returns the address behind the last one."""
     way = np.int64(load_u64(machine + 8 * QUEUE))
     for _ in range(number):
@@ -192,15 +183,15 @@ def write_ids(number: Integer, machine: Integer, target: Integer) -> Integer:
 
 @kernel
 def encode_spans(
-    text: NDArray[np.uint8],
-    marks: NDArray[np.uint64],
-    spans: NDArray[np.int64],
-    behind: NDArray[np.int64],
-    machine: NDArray[np.int64],
-    ids: NDArray[np.uint32],
-    ends: NDArray[np.int64],
-    state: NDArray[np.int64],
-) -> Integer:
+    text: U8s,
+    marks: U64s,
+    spans: I64s,
+    behind: I64s,
+    machine: I64s,
+    ids: U32s,
+    ends: I64s,
+    state: I64s,
+) -> Int:
     """Encode spans of a text one after the other.
 
     Args:
@@ -250,7 +241,7 @@ def encode_spans(
 
 
 @kernel
-def next_start(marks: NDArray[np.uint64], after: Integer, end: Integer) -> Integer:
+def next_start(marks: U64s, after: Int, end: Int) -> Int:
     """First marked position in (after, end), or ``end``."""
     position = after + 1
     block = position >> 6
@@ -264,13 +255,7 @@ def next_start(marks: NDArray[np.uint64], after: Integer, end: Integer) -> Integ
 
 
 @kernel
-def encode_span(
-    text: NDArray[np.uint8],
-    marks: NDArray[np.uint64],
-    size: Integer,
-    machine: NDArray[np.int64],
-    ids: NDArray[np.uint32],
-) -> Integer:
+def encode_span(text: U8s, marks: U64s, size: Int, machine: I64s, ids: U32s) -> Int:
     """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
 
     Returns:

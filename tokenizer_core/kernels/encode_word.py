@@ -5,60 +5,68 @@ Tables and scratch are addresses, so that one block of memory serves words of ev
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U32s, U64s
 
 # Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
 SHORT_WORD = 64
 SHORT_SCRATCH = 16 * SHORT_WORD  # bytes: 4 per symbol, 8 per pair, and some to read beyond
 LONG_SCRATCH = 32  # bytes of scratch per byte of a long word; behind SHORT_SCRATCH
 
-Integer = Any  # of the width that Numba infers: NumPy's int64, uint64 or uint32
-
 NO_MERGE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 DEAD = np.uint32(0xFFFF_FFFF)
-RANK_SHIFT = np.uint64(32)
+RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)
 POSITION_BITS = np.uint64(40)
 POSITION_MASK = np.uint64((1 << 40) - 1)
 MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
 ONE = np.uint64(1)
 
 
+class PairTable(NamedTuple):
+    """An open-addressing table of pairs: see `fill_pair_table`."""
+
+    address: Int
+    shift: Int
+
+
 @kernel
-def put_merge(
-    shift: Integer,
-    table: NDArray[np.uint64],
-    left: Integer,
-    right: Integer,
-    rank: Integer,
-    result: Integer,
-) -> bool:
-    """Put one merge into the table of `fill_pair_table`; False if its pair is there already."""
-    mask = (ONE << (np.uint64(64) - shift)) - ONE
-    key = (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
-    slot = (key * MIX) >> shift
-    while table[np.int64(slot << ONE)] != NO_MERGE:
-        if table[np.int64(slot << ONE)] == key:
-            return False
+def entry_of_pair(table: PairTable, key: Int) -> Int:
+    """Address of the entry of a pair, or of the empty one where it belongs."""
+    slot = (key * MIX) >> table.shift
+    mask = (ONE << (np.uint64(64) - table.shift)) - ONE
+    while True:
+        entry = table.address + np.int64(slot << np.uint64(4))
+        found = load_u64(entry)
+        if found in (key, NO_MERGE):
+            return entry
         slot = (slot + ONE) & mask
-    table[np.int64(slot << ONE)] = key
-    table[np.int64(slot << ONE) + 1] = (np.uint64(rank) << RANK_SHIFT) | np.uint64(result)
+
+
+@kernel
+def find_merge(table: PairTable, left: Int, right: Int) -> Int:
+    """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`, which empty entries hold."""
+    return load_u64(entry_of_pair(table, (np.uint64(left) << RANK_SHIFT) | np.uint64(right)) + 8)
+
+
+@kernel
+def put_merge(table: PairTable, left: Int, right: Int, rank: Int, result: Int) -> bool:
+    """Put one merge into a table; False if its pair is there already."""
+    key = (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
+    entry = entry_of_pair(table, key)
+    if load_u64(entry) == key:
+        return False
+    store_u64(entry, key)
+    store_u64(entry + 8, (np.uint64(rank) << RANK_SHIFT) | np.uint64(result))
     return True
 
 
 @kernel
-def fill_pair_table(
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    shift: Integer,
-    table: NDArray[np.uint64],
-) -> Integer:
+def fill_pair_table(left: I64s, right: I64s, ids: I64s, shift: Int, table: U64s) -> Int:
     """Put merges into an open-addressing table.
 
     Args:
@@ -69,30 +77,15 @@ def fill_pair_table(
     Returns:
         −1, or the first rank whose pair had been there before.
     """
+    pairs = PairTable(table.ctypes.data, shift)
     for rank in range(len(left)):
-        if not put_merge(shift, table, left[rank], right[rank], rank, ids[rank]):
+        if not put_merge(pairs, left[rank], right[rank], rank, ids[rank]):
             return np.int64(rank)
     return np.int64(-1)
 
 
 @kernel
-def find_merge(pairs: Integer, shift: Integer, left: Integer, right: Integer) -> Integer:
-    """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`."""
-    key = (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
-    slot = (key * MIX) >> shift
-    mask = (ONE << (np.uint64(64) - shift)) - ONE
-    while True:
-        entry = pairs + np.int64(slot << np.uint64(4))
-        found = load_u64(entry)
-        if found == key:
-            return load_u64(entry + 8)
-        if found == NO_MERGE:
-            return NO_MERGE
-        slot = (slot + ONE) & mask
-
-
-@kernel
-def record_gain(gains: Integer, merge: Integer, weight: Integer) -> None:
+def record_gain(gains: Int, merge: Int, weight: Int) -> None:
     """Add ``weight`` to the gain of the merge that fired; no gains are kept at address 0."""
     if gains != 0:
         at = gains + np.int64((merge >> RANK_SHIFT) << np.uint64(3))
@@ -101,15 +94,8 @@ def record_gain(gains: Integer, merge: Integer, weight: Integer) -> None:
 
 @kernel
 def merge_short(
-    word: Integer,
-    length: Integer,
-    byte_ids: Integer,
-    pairs: Integer,
-    shift: Integer,
-    scratch: Integer,
-    gains: Integer,
-    weight: Integer,
-) -> Integer:
+    word: Int, length: Int, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: Int
+) -> Int:
     """Merge a word of at most `SHORT_WORD` bytes; ids land at ``scratch`` as uint32.
 
     Each step scans the merges of all neighbours for the lowest rank (the leftmost one wins) and
@@ -121,7 +107,7 @@ def merge_short(
         store_u32(scratch + 4 * i, symbol)
         if i > 0:
             before = load_u32(scratch + 4 * i - 4)
-            store_u64(merges + 8 * i - 8, find_merge(pairs, shift, before, symbol))
+            store_u64(merges + 8 * i - 8, find_merge(pairs, before, symbol))
     count = length
     while count > 1:
         best = NO_MERGE
@@ -138,19 +124,19 @@ def merge_short(
         for i in range(at + 1, count):
             store_u32(scratch + 4 * i, load_u32(scratch + 4 * i + 4))
             store_u64(merges + 8 * i, load_u64(merges + 8 * i + 8))
-        symbol = np.uint32(best & np.uint64(0xFFFF_FFFF))
+        symbol = np.uint32(best & LOW_32)
         store_u32(scratch + 4 * at, symbol)
         if at > 0:
             before = load_u32(scratch + 4 * at - 4)
-            store_u64(merges + 8 * at - 8, find_merge(pairs, shift, before, symbol))
+            store_u64(merges + 8 * at - 8, find_merge(pairs, before, symbol))
         if at + 1 < count:
             behind = load_u32(scratch + 4 * at + 4)
-            store_u64(merges + 8 * at, find_merge(pairs, shift, symbol, behind))
+            store_u64(merges + 8 * at, find_merge(pairs, symbol, behind))
     return count
 
 
 @kernel
-def push(heap: Integer, size: Integer, item: Integer) -> None:
+def push(heap: Int, size: Int, item: Int) -> None:
     """Add a uint64 to a binary min-heap of ``size`` items at an address."""
     at = np.int64(size)
     while at > 0:
@@ -164,7 +150,7 @@ def push(heap: Integer, size: Integer, item: Integer) -> None:
 
 
 @kernel
-def pop(heap: Integer, size: Integer) -> Integer:
+def pop(heap: Int, size: Int) -> Int:
     """Remove and return the smallest of ``size`` items; ``size - 1`` remain."""
     smallest = load_u64(heap)
     last = np.int64(size) - 1
@@ -189,124 +175,139 @@ def pop(heap: Integer, size: Integer) -> Integer:
 
 
 @kernel
-def merge_long(
-    word: Integer,
-    length: Integer,
-    byte_ids: Integer,
-    pairs: Integer,
-    shift: Integer,
-    scratch: Integer,
-    gains: Integer,
-    weight: Integer,
-) -> Integer:
-    """Merge a word of any length in n log n; ids land at ``scratch`` as uint32.
-
-    Symbols form a doubly linked list; the heap orders candidate pairs by (rank, position). A
-    popped candidate counts only if the pair now at its position has that very rank, so nothing
-    is ever removed from inside the heap. Each merge pops one candidate and pushes at most two,
-    which bounds the heap by two items per byte.
-    """
-    behind = scratch + 4 * length
-    before = scratch + 8 * length
-    heap = scratch + 16 * length
-    size = np.int64(0)
-    for i in range(length):
-        symbol = load_u32(byte_ids + 4 * np.int64(load_u8(word + i)))
-        store_u32(scratch + 4 * i, symbol)
-        store_u32(behind + 4 * i, np.uint32(i + 1))
-        store_u32(before + 4 * i, np.uint32(i))
-        if i > 0:
-            store_u32(before + 4 * i, np.uint32(i - 1))
-            left = load_u32(scratch + 4 * i - 4)
-            merge = find_merge(pairs, shift, left, symbol)
-            if merge != NO_MERGE:
-                push(heap, size, ((merge >> RANK_SHIFT) << POSITION_BITS) | np.uint64(i - 1))
-                size += 1
-    while size > 0:
-        item = pop(heap, size)
-        size -= 1
-        at = np.int64(item & POSITION_MASK)
-        symbol = load_u32(scratch + 4 * at)
-        follower = np.int64(load_u32(behind + 4 * at))
-        if symbol == DEAD or follower == length:
-            continue
-        merge = find_merge(pairs, shift, symbol, load_u32(scratch + 4 * follower))
-        if merge == NO_MERGE or (merge >> RANK_SHIFT) != (item >> POSITION_BITS):
-            continue
-        record_gain(gains, merge, weight)
-        symbol = np.uint32(merge & np.uint64(0xFFFF_FFFF))
-        store_u32(scratch + 4 * at, symbol)
-        store_u32(scratch + 4 * follower, DEAD)
-        follower = np.int64(load_u32(behind + 4 * follower))
-        store_u32(behind + 4 * at, np.uint32(follower))
-        if follower < length:
-            store_u32(before + 4 * follower, np.uint32(at))
-            merge = find_merge(pairs, shift, symbol, load_u32(scratch + 4 * follower))
-            if merge != NO_MERGE:
-                push(heap, size, ((merge >> RANK_SHIFT) << POSITION_BITS) | np.uint64(at))
-                size += 1
-        if at > 0:
-            at = np.int64(load_u32(before + 4 * at))
-            merge = find_merge(pairs, shift, load_u32(scratch + 4 * at), symbol)
-            if merge != NO_MERGE:
-                push(heap, size, ((merge >> RANK_SHIFT) << POSITION_BITS) | np.uint64(at))
-                size += 1
-    return keep_living(scratch, length)
+def candidate(symbols: Int, at: Int, follower: Int, pairs: PairTable) -> Int:
+    """(rank, position) of the pair at a position, or `NO_MERGE`."""
+    merge = find_merge(pairs, load_u32(symbols + 4 * at), load_u32(symbols + 4 * follower))
+    if merge == NO_MERGE:
+        return NO_MERGE
+    return ((merge >> RANK_SHIFT) << POSITION_BITS) | np.uint64(at)
 
 
 @kernel
-def keep_living(symbols: Integer, length: Integer) -> Integer:
-    """Close the gaps that merging left in a list of uint32 symbols; returns how many remain."""
-    count = np.int64(0)
-    for i in range(length):
-        symbol = load_u32(symbols + 4 * i)
-        if symbol != DEAD:
-            store_u32(symbols + 4 * count, symbol)
-            count += 1
-    return count
+def merge_linked(
+    symbols: Int,
+    count: Int,
+    pairs: PairTable,
+    everywhere: Int,
+    scratch: Int,
+    gains: Int,
+    weight: Int,
+) -> None:
+    """Merge any number of symbols in n log n; where two became one the second is `DEAD`.
+
+    Symbols form a doubly linked list; the heap orders candidate pairs by (rank, position). A
+    popped candidate counts only if the pair now at its position has that very rank, so nothing
+    is ever removed from inside the heap. Each merge pops one candidate and adds at most two,
+    which bounds the heap by two items per symbol.
+
+    Args:
+        symbols: address of uint32.
+        everywhere: not 0: a merge is applied at all its places, from left to right, before ranks
+            are looked at again; 0: at its leftmost place alone. They differ when a merge makes
+            neighbours of lower rank: with ``everywhere`` these wait in a list until no pair of
+            the present rank is left.
+        scratch: address of 40 bytes per symbol, or 24 and 16 more if not ``everywhere``. Receives
+            as uint32, for each symbol that is left, the index of the one behind it.
+        gains, weight: see `merge_word`.
+    """
+    behind = scratch
+    before = scratch + 4 * count
+    heap = scratch + 8 * count
+    waiting = scratch + 24 * count
+    size = np.int64(0)
+    held = np.int64(0)
+    present = NO_MERGE
+    for i in range(count):
+        store_u32(behind + 4 * i, np.uint32(i + 1))
+        store_u32(before + 4 * i, np.uint32(max(i - 1, 0)))
+    for i in range(count - 1):
+        item = candidate(symbols, np.int64(i), np.int64(i + 1), pairs)
+        if item != NO_MERGE:
+            push(heap, size, item)
+            size += 1
+    while size + held > 0:
+        if held > 0 and (size == 0 or load_u64(heap) >> POSITION_BITS != present):
+            for i in range(held):
+                push(heap, size, load_u64(waiting + 8 * i))
+                size += 1
+            held = np.int64(0)
+        item = pop(heap, size)
+        size -= 1
+        at = np.int64(item & POSITION_MASK)
+        follower = np.int64(load_u32(behind + 4 * at))
+        symbol = load_u32(symbols + 4 * at)
+        if symbol == DEAD or follower == count:
+            continue
+        merge = find_merge(pairs, symbol, load_u32(symbols + 4 * follower))
+        if merge == NO_MERGE or (merge >> RANK_SHIFT) != (item >> POSITION_BITS):
+            continue
+        record_gain(gains, merge, weight)
+        if everywhere != 0:
+            present = item >> POSITION_BITS
+        store_u32(symbols + 4 * at, np.uint32(merge & LOW_32))
+        store_u32(symbols + 4 * follower, DEAD)
+        follower = np.int64(load_u32(behind + 4 * follower))
+        store_u32(behind + 4 * at, np.uint32(follower))
+        if follower < count:
+            store_u32(before + 4 * follower, np.uint32(at))
+            item = candidate(symbols, at, follower, pairs)
+            if item != NO_MERGE:
+                store_u64(waiting + 8 * held, item)
+                held += 1
+        if at > 0:
+            item = candidate(symbols, np.int64(load_u32(before + 4 * at)), at, pairs)
+            if item != NO_MERGE:
+                store_u64(waiting + 8 * held, item)
+                held += 1
+        if everywhere == 0:
+            for i in range(held):
+                push(heap, size, load_u64(waiting + 8 * i))
+                size += 1
+            held = np.int64(0)
 
 
 @kernel
 def merge_word(
-    word: Integer,
-    length: Integer,
-    byte_ids: Integer,
-    pairs: Integer,
-    shift: Integer,
-    scratch: Integer,
-    gains: Integer,
-    weight: Integer,
-) -> Integer:
+    word: Int, length: Int, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: Int
+) -> Int:
     """Token ids of one word, as uint32 at ``scratch``. Ties of rank go to the leftmost pair.
 
     Args:
         word: address of the bytes.
         length: at least 1 byte, at most 2³² − 2.
         byte_ids: address of uint32 ``[256]``: the id of each byte.
-        pairs: address of the table that `fill_pair_table` made, ``shift`` its shift.
-        scratch: address of `scratch_bytes` (of the length) bytes.
+        scratch: address of `SHORT_SCRATCH` bytes and `LONG_SCRATCH` for each byte.
         gains: address of int64 ``[n_merges]``, or 0; each merge that fires adds ``weight``.
 
     Returns:
         How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
     """
     if length <= SHORT_WORD:
-        return merge_short(word, length, byte_ids, pairs, shift, scratch, gains, weight)
-    return merge_long(word, length, byte_ids, pairs, shift, scratch, gains, weight)
+        return merge_short(word, length, byte_ids, pairs, scratch, gains, weight)
+    for i in range(length):
+        store_u32(scratch + 4 * i, load_u32(byte_ids + 4 * np.int64(load_u8(word + i))))
+    merge_linked(scratch, length, pairs, np.int64(0), scratch + 4 * length, gains, weight)
+    count = np.int64(0)
+    for i in range(length):
+        symbol = load_u32(scratch + 4 * i)
+        if symbol != DEAD:
+            store_u32(scratch + 4 * count, symbol)
+            count += 1
+    return count
 
 
 @kernel
 def derive_merges(
-    words: NDArray[np.uint8],
-    ends: NDArray[np.int64],
-    results: NDArray[np.int64],
-    byte_ids: NDArray[np.uint32],
-    shift: Integer,
-    table: NDArray[np.uint64],
-    scratch: NDArray[np.uint64],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-) -> Integer:
+    words: U8s,
+    ends: I64s,
+    results: I64s,
+    byte_ids: U32s,
+    shift: Int,
+    table: U64s,
+    scratch: U64s,
+    left: I64s,
+    right: I64s,
+) -> Int:
     """Find the merge that makes each token from tokens before it, in order of rank.
 
     A token of rank r is encoded with the merges of lower ranks; the two symbols that remain are
@@ -322,22 +323,45 @@ def derive_merges(
     Returns:
         −1, or the first rank whose token is not the merge of two.
     """
+    pairs = PairTable(table.ctypes.data, shift)
+    parts, ids = scratch.ctypes.data, byte_ids.ctypes.data
+    nothing = np.int64(0)
     begin = np.int64(0)
     for rank in range(len(ends)):
-        count = merge_word(
-            words.ctypes.data + begin,
-            ends[rank] - begin,
-            byte_ids.ctypes.data,
-            table.ctypes.data,
-            shift,
-            scratch.ctypes.data,
-            np.int64(0),
-            np.int64(0),
-        )
+        word, length = words.ctypes.data + begin, ends[rank] - begin
+        count = merge_word(word, length, ids, pairs, parts, nothing, nothing)
         if count != 2:
             return np.int64(rank)
-        left[rank] = load_u32(scratch.ctypes.data)
-        right[rank] = load_u32(scratch.ctypes.data + 4)
-        put_merge(shift, table, left[rank], right[rank], rank, results[rank])
+        left[rank] = load_u32(parts)
+        right[rank] = load_u32(parts + 4)
+        put_merge(pairs, left[rank], right[rank], rank, results[rank])
         begin = ends[rank]
     return np.int64(-1)
+
+
+@kernel
+def add_gains(
+    words: U8s,
+    begins: I64s,
+    ends: I64s,
+    counts: I64s,
+    byte_ids: U32s,
+    pairs: U64s,
+    shift: Int,
+    scratch: U64s,
+    gains: I64s,
+) -> None:
+    """Merge every word and add its count to each merge that fires.
+
+    Args:
+        words: uint8. begins, ends: int64 ``[n]``: non-empty byte ranges in it.
+        counts: int64 ``[n]``.
+        byte_ids: uint32 ``[256]``. pairs, shift: as for `fill_pair_table`.
+        scratch: uint64, enough for the longest word.
+        gains: int64 ``[n_merges]``, added to.
+    """
+    table = PairTable(pairs.ctypes.data, shift)
+    ids, free, total = byte_ids.ctypes.data, scratch.ctypes.data, gains.ctypes.data
+    for i in range(len(begins)):
+        word = words.ctypes.data + begins[i]
+        merge_word(word, ends[i] - begins[i], ids, table, free, total, counts[i])

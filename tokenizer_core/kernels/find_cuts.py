@@ -1,19 +1,18 @@
-"""The first place between two characters that may be parted; knows no pattern and no Unicode."""
+"""Places between two characters that may be parted; knows no pattern and no Unicode."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
+from bpeline.tokenizer_core.kernels.types import I64, I64s, U8s
 
 _NONE = np.int64(-1)
 _LONGEST = np.int64(4)  # bytes of a character
 
 
 @kernel
-def _character(content: Any, position: Any) -> Any:
+def _character(content: U8s, position: I64) -> tuple[I64, I64]:
     """Code point and bytes of the character at ``position``; -1 and 1 if no valid one is there."""
     first = np.int64(content[position])
     if first < 0x80:
@@ -37,7 +36,7 @@ def _character(content: Any, position: Any) -> Any:
 
 
 @kernel
-def find_cut(content: Any, begin: Any, end: Any, class_of_point: Any, legal: Any) -> Any:
+def find_cut(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8s) -> I64:
     """The first position in [begin, end) between a character and another that may be parted.
 
     Both are whole characters of valid UTF-8, so a place is judged by up to four bytes on both
@@ -64,3 +63,37 @@ def find_cut(content: Any, begin: Any, end: Any, class_of_point: Any, legal: Any
         before = here
         position += width
     return _NONE
+
+
+@kernel
+def cut_sections(
+    text: U8s,
+    documents: I64s,
+    size: I64,
+    ahead: I64,
+    class_of_point: U8s,
+    legal: U8s,
+    sections: I64s,
+) -> I64:
+    """Cut each document at the first legal place behind every ``size`` bytes; how many sections.
+
+    Args:
+        text: uint8. documents: int64 ``[n, 2]`` spans, ascending.
+        size: more than the bytes of a character.
+        ahead: bytes of a document that must lie behind a cut.
+        class_of_point, legal: as for `find_cut`.
+        sections: int64 ``[m, 2]``, receives spans; m ≥ Σ (length // size + 1).
+    """
+    number = 0
+    for document in range(len(documents)):
+        begin, end = documents[document, 0], documents[document, 1]
+        while end - begin > size:
+            cut = find_cut(text, begin + size, end - ahead + 1, class_of_point, legal)
+            if cut < 0:
+                break
+            sections[number, 0], sections[number, 1] = begin, cut
+            number += 1
+            begin = cut
+        sections[number, 0], sections[number, 1] = begin, end
+        number += 1
+    return number

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory import BLOCK, load_u8, trailing_zeros
+from bpeline.tokenizer_core.kernels.memory import BLOCK, load_block, load_u8, of_two, trailing_zeros
+from bpeline.tokenizer_core.kernels.types import I64, U64, I16s, I64s, U8s
 
 _VECTOR = ir.VectorType(ir.IntType(8), BLOCK)
 _LANES = ir.VectorType(ir.IntType(32), BLOCK)
@@ -19,24 +19,20 @@ _0 = np.uint64(0)
 _1 = np.uint64(1)
 
 
-@intrinsic
-def _mask_equal(typing_context: Any, address: Any, byte: Any) -> Any:
-    """``mask(address, byte) -> uint64``: which of 64 bytes are ``byte``."""
+def _compare(builder: Any, address: Any, byte: Any) -> Any:
+    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    lane = builder.insert_element(undefined, byte, ir.Constant(ir.IntType(32), 0))
+    wanted = builder.shuffle_vector(lane, undefined, ir.Constant(_LANES, [0] * BLOCK))
+    equal = builder.icmp_unsigned("==", load_block(builder, address), wanted)
+    return builder.bitcast(equal, ir.IntType(64))
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _VECTOR.as_pointer())
-        block = builder.load(pointer, align=1, typ=_VECTOR)
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
-        lane = builder.insert_element(undefined, arguments[1], ir.Constant(ir.IntType(32), 0))
-        wanted = builder.shuffle_vector(lane, undefined, ir.Constant(_LANES, [0] * BLOCK))
-        equal = builder.icmp_unsigned("==", block, wanted)
-        return builder.bitcast(equal, ir.IntType(64))
 
-    return types.uint64(types.int64, types.uint8), generate
+# ``mask(address, byte) -> uint64``: which of 64 bytes are ``byte``.
+_mask_equal = of_two(types.uint64, types.int64, types.uint8, _compare)
 
 
 @kernel
-def _candidates(address: Any, openings: Any) -> Any:
+def _candidates(address: I64, openings: I16s) -> U64:
     """Which of 64 bytes begin like one of the strings sought."""
     found = _0
     for i in range(openings.shape[0]):
@@ -49,7 +45,7 @@ def _candidates(address: Any, openings: Any) -> Any:
 
 
 @kernel
-def _longest_at(base: Any, position: Any, end: Any, sought: Any, offsets: Any) -> Any:
+def _longest_at(base: I64, position: I64, end: I64, sought: U8s, offsets: I64s) -> I64:
     """Index of the first of ``sought`` that stands at ``position``, or -1."""
     for i in range(offsets.shape[0] - 1):
         begin = offsets[i]
@@ -65,8 +61,8 @@ def _longest_at(base: Any, position: Any, end: Any, sought: Any, offsets: Any) -
 
 @kernel
 def find_specials(
-    text: Any, begin: Any, end: Any, openings: Any, sought: Any, offsets: Any, found: Any
-) -> Any:
+    text: U8s, begin: I64, end: I64, openings: I16s, sought: U8s, offsets: I64s, found: I64s
+) -> tuple[I64, I64]:
     """Find strings from the left, without overlap, the first given that fits at each place.
 
     Args:

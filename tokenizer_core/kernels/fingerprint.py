@@ -6,7 +6,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u64
-from bpeline.tokenizer_core.kernels.word_keys import I64, U64
+from bpeline.tokenizer_core.kernels.types import I64, U64, I64s, U8s, U64s
 
 ONE = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -40,7 +40,7 @@ def _finished(state: U64, address: I64, end: I64) -> U64:
 
 
 @kernel
-def fingerprint_spans(text: np.ndarray, spans: np.ndarray, fingerprints: np.ndarray) -> None:
+def fingerprint_spans(text: U8s, spans: I64s, fingerprints: U64s) -> None:
     """``fingerprints[i]`` (uint64) of the bytes ``spans[i]`` (int64 ``[n, 2]``) of a padded text.
 
     Eight bytes at a time, little-endian, the last ones padded with zeros; the length is the seed,

@@ -34,18 +34,14 @@ from bpeline.tokenizer_core.kernels.token_tables import (
     ONE,
     SHORTER_SHIFT,
     ZERO,
-    Integer,
     find_child,
     stand_together,
 )
-
-SIX = np.uint64(6)
+from bpeline.tokenizer_core.kernels.types import Int
 
 
 @kernel
-def longest_token(
-    at: Integer, end: Integer, roots: Integer, trie: Integer, shift: Integer, tokens: Integer
-) -> Integer:
+def longest_token(at: Int, end: Int, roots: Int, trie: Int, shift: Int, tokens: Int) -> Int:
     """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
     best = np.int64(load_u8(at))
     at += 1
@@ -64,7 +60,7 @@ def longest_token(
 
 
 @kernel
-def lay_tokens(word: Integer, length: Integer, machine: Integer, target: Integer) -> Integer:
+def lay_tokens(word: Int, length: Int, machine: Int, target: Int) -> Int:
     """Write the token ids of one word as uint32.
 
     Args:

@@ -7,34 +7,30 @@ node 1 is the root of tokens that go on inside a word.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.kernels.characters import decode
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.encode_word import (
+    LOW_32,
     NO_MERGE,
     POSITION_BITS,
     POSITION_MASK,
     RANK_SHIFT,
-    Integer,
+    PairTable,
     find_merge,
     pop,
     push,
 )
 from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32, store_u32
-from bpeline.tokenizer_core.kernels.symbol_tables import (
-    END,
-    LOW_32,
-    NO_TOKEN,
-    character_at,
-    character_size,
-)
+from bpeline.tokenizer_core.kernels.symbol_tables import END, NO_TOKEN
+from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U32s, U64s
 
 ROOT, INNER_ROOT = 0, 1
 SCRATCH_PER_SYMBOL = 24  # bytes
 
 
 @kernel
-def count_characters(word: Integer, length: Integer) -> Integer:
+def count_characters(word: Int, length: Int) -> Int:
     """Characters of a word: bytes that begin one."""
     count = np.int64(0)
     for i in range(length):
@@ -44,9 +40,7 @@ def count_characters(word: Integer, length: Integer) -> Integer:
 
 
 @kernel
-def pieces_from_the_left(
-    word: Integer, length: Integer, table: Integer, shift: Integer, ids: Integer, ends: Integer
-) -> Integer:
+def pieces_from_the_left(word: Int, length: Int, table: PairTable, ids: Int, ends: Int) -> Int:
     """Write the longest token at each place, left to right; returns how many, −1 if one lacks."""
     begin = np.int64(0)
     count = np.int64(0)
@@ -56,10 +50,11 @@ def pieces_from_the_left(
         found = np.uint64(NO_TOKEN)
         end = begin
         while at < length:
-            entry = find_merge(table, shift, node, character_at(word + at))
+            character, size = decode(word + at)
+            entry = find_merge(table, node, character)
             if entry == NO_MERGE:
                 break
-            at += character_size(load_u8(word + at))
+            at += size
             node = entry & LOW_32
             if entry >> RANK_SHIFT != np.uint64(NO_TOKEN):
                 found = entry >> RANK_SHIFT
@@ -75,16 +70,16 @@ def pieces_from_the_left(
 
 @kernel
 def match_from_the_left(
-    text: NDArray[np.uint8],
-    places: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    most_characters: Integer,
-    shift: Integer,
-    table: NDArray[np.uint64],
-    unknown: Integer,
-    ids: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    edges: NDArray[np.int64],
+    text: U8s,
+    places: I64s,
+    lengths: I64s,
+    most_characters: Int,
+    shift: Int,
+    table: U64s,
+    unknown: Int,
+    ids: U32s,
+    ends: U32s,
+    edges: I64s,
 ) -> None:
     """WordPiece: encode words, each by itself; ranks of the trie are token ids.
 
@@ -93,6 +88,7 @@ def match_from_the_left(
         unknown: the id of a word that cannot be covered from left to right.
         text, places, lengths, shift, table, ids, ends, edges: as for `merge_characters`.
     """
+    trie = PairTable(table.ctypes.data, shift)
     total = np.int64(0)
     edges[0] = 0
     for word in range(len(places)):
@@ -102,9 +98,7 @@ def match_from_the_left(
         count = np.int64(-1)
         short = lengths[word] <= most_characters
         if short or count_characters(begin, lengths[word]) <= most_characters:
-            count = pieces_from_the_left(
-                begin, lengths[word], table.ctypes.data, shift, target, stops
-            )
+            count = pieces_from_the_left(begin, lengths[word], trie, target, stops)
         if count < 0:
             store_u32(target, np.uint32(unknown))
             store_u32(stops, np.uint32(lengths[word]))
@@ -115,15 +109,15 @@ def match_from_the_left(
 
 @kernel
 def best_token_at(
-    symbols: Integer, taken: Integer, begin: Integer, count: Integer, table: Integer, shift: Integer
-) -> tuple[Integer, Integer]:
+    symbols: Int, taken: Int, begin: Int, count: Int, table: PairTable
+) -> tuple[Int, Int]:
     """Rank and end of the token of lowest rank at a place, before what is taken; or `NO_TOKEN`."""
     node = np.uint64(ROOT)
     best = np.uint64(NO_TOKEN)
     end = begin
     at = begin
     while at < count and load_u32(taken + 4 * at) == 0:
-        entry = find_merge(table, shift, node, load_u32(symbols + 4 * at))
+        entry = find_merge(table, node, load_u32(symbols + 4 * at))
         if entry == NO_MERGE:
             break
         at += 1
@@ -136,17 +130,17 @@ def best_token_at(
 
 @kernel
 def match_anywhere(
-    text: NDArray[np.uint8],
-    places: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    id_of_rank: NDArray[np.uint32],
-    shift: Integer,
-    table: NDArray[np.uint64],
-    unknown: Integer,
-    scratch: NDArray[np.uint64],
-    ids: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    edges: NDArray[np.int64],
+    text: U8s,
+    places: I64s,
+    lengths: I64s,
+    id_of_rank: U32s,
+    shift: Int,
+    table: U64s,
+    unknown: Int,
+    scratch: U64s,
+    ids: U32s,
+    ends: U32s,
+    edges: I64s,
 ) -> None:
     """Encode words, each by itself: the token of lowest rank that occurs anywhere comes first.
 
@@ -160,7 +154,7 @@ def match_anywhere(
         scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word and 2 more.
         text, places, lengths, shift, table, ids, ends, edges: as for `merge_characters`.
     """
-    pairs = table.ctypes.data
+    trie = PairTable(table.ctypes.data, shift)
     total = np.int64(0)
     edges[0] = 0
     for word in range(len(places)):
@@ -174,8 +168,9 @@ def match_anywhere(
         count = np.int64(0)
         at = np.int64(0)
         while at < length:
-            store_u32(symbols + 4 * count, np.uint32(character_at(begin + at)))
-            at += character_size(load_u8(begin + at))
+            character, character_size = decode(begin + at)
+            store_u32(symbols + 4 * count, np.uint32(character))
+            at += character_size
             store_u32(stops + 4 * count, np.uint32(at))
             count += 1
         store_u32(symbols + 4 * count, np.uint32(END))
@@ -185,7 +180,7 @@ def match_anywhere(
             store_u32(taken + 4 * i, np.uint32(0))
         size = np.int64(0)
         for i in range(count):
-            rank, end = best_token_at(symbols, taken, np.int64(i), count, pairs, shift)
+            rank, end = best_token_at(symbols, taken, np.int64(i), count, trie)
             if rank != np.uint64(NO_TOKEN):
                 push(heap, size, (rank << POSITION_BITS) | np.uint64(i))
                 size += 1
@@ -193,7 +188,7 @@ def match_anywhere(
             item = pop(heap, size)
             size -= 1
             at = np.int64(item & POSITION_MASK)
-            rank, end = best_token_at(symbols, taken, at, count, pairs, shift)
+            rank, end = best_token_at(symbols, taken, at, count, trie)
             if rank == item >> POSITION_BITS:
                 for i in range(at, end):
                     store_u32(taken + 4 * i, np.uint32(end))

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.characters import decode
 from bpeline.tokenizer_core.kernels.compilation import kernel
-from bpeline.tokenizer_core.kernels.word_keys import I64
+from bpeline.tokenizer_core.kernels.types import I64, I64s, U8s
 
 CHARS, WORDS, LINES = range(3)
 SUMS = 3
 
 
 @kernel
-def _white_space(text: np.ndarray, at: I64) -> I64:
-    """Bytes of the white-space character at ``at``, 0 when another character stands there.
-
-    White space is what ``str.split`` splits at: ``str.isspace`` of every character.
-    """
-    byte = text[at]
-    if byte < 0x80:
-        return np.int64(byte == 0x20 or 0x09 <= byte <= 0x0D or 0x1C <= byte <= 0x1F)
-    second = text[at + 1]
-    if byte == 0xC2:  # U+0085, U+00A0
-        return np.int64(2) if second == 0x85 or second == 0xA0 else np.int64(0)
-    if byte < 0xE1 or byte > 0xE3:
-        return np.int64(0)
-    third = text[at + 2]
-    if byte == 0xE1:  # U+1680
-        return np.int64(3) if second == 0x9A and third == 0x80 else np.int64(0)
-    if byte == 0xE3:  # U+3000
-        return np.int64(3) if second == 0x80 and third == 0x80 else np.int64(0)
-    if second == 0x81:  # U+205F
-        return np.int64(3) if third == 0x9F else np.int64(0)
-    spaces = 0x80 <= third <= 0x8A or third == 0xA8 or third == 0xA9 or third == 0xAF
-    return np.int64(3) if second == 0x80 and spaces else np.int64(0)
+def _is_space(point: I64) -> bool:
+    """``str.isspace``: where ``str.split`` splits."""
+    if point < 0x80:
+        return point == 0x20 or 0x09 <= point <= 0x0D or 0x1C <= point <= 0x1F
+    if point < 0x1680:
+        return point == 0x85 or point == 0xA0
+    general = 0x2000 <= point <= 0x200A or point in (0x2028, 0x2029, 0x202F, 0x205F)
+    return general or point == 0x1680 or point == 0x3000
 
 
 @kernel
-def measure_spans(text: np.ndarray, spans: np.ndarray, sums: np.ndarray) -> None:
+def measure_spans(text: U8s, spans: I64s, sums: I64s) -> None:
     """Add up the code points, words and lines of spans.
 
     Args:
@@ -45,6 +32,7 @@ def measure_spans(text: np.ndarray, spans: np.ndarray, sums: np.ndarray) -> None
         sums: int64 ``[SUMS]``, added to. Words are maximal runs that are not white space, lines
             end at line feeds, and what stands behind the last one is a line too.
     """
+    base = text.ctypes.data
     for span in range(len(spans)):
         at, end = spans[span, 0], spans[span, 1]
         if at == end:
@@ -53,17 +41,15 @@ def measure_spans(text: np.ndarray, spans: np.ndarray, sums: np.ndarray) -> None
         lines = np.int64(text[end - 1] != 0x0A)
         outside = True
         while at < end:
-            length = _white_space(text, at)
-            if length:
+            point, size = decode(base + at)
+            chars += 1
+            at += size
+            if _is_space(point):
                 outside = True
-                chars += 1
-                lines += text[at] == 0x0A
-                at += length
-                continue
-            words += outside
-            outside = False
-            chars += (text[at] & 0xC0) != 0x80
-            at += 1
+                lines += point == 0x0A
+            else:
+                words += outside
+                outside = False
         sums[CHARS] += chars
         sums[WORDS] += words
         sums[LINES] += lines

@@ -6,6 +6,7 @@ unaligned and little-endian.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -17,32 +18,53 @@ PADDING = 128  # readable bytes that must follow every text, so that no load nee
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_I8, BLOCK)
+Emit = Callable[..., Any]  # takes LLVM's builder and arguments, returns the result
+NO_RESULT = ir.Constant(_I8.as_pointer(), None)  # as Numba wants it
+
+
+def of_one(result: Any, argument: Any, emit: Emit) -> Any:
+    """An intrinsic of one argument. `result`, `argument`: Numba's types."""
+
+    @intrinsic
+    def instruction(typing_context: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return emit(builder, arguments[0])
+
+        return result(argument), generate
+
+    return instruction
+
+
+def of_two(result: Any, first: Any, second: Any, emit: Emit) -> Any:
+    """An intrinsic of two arguments."""
+
+    @intrinsic
+    def instruction(typing_context: Any, one: Any, other: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return emit(builder, *arguments)
+
+        return result(first, second), generate
+
+    return instruction
+
+
+def pointer(builder: Any, address: Any, pointed: ir.Type) -> Any:
+    return builder.inttoptr(address, pointed.as_pointer())
 
 
 def _loader(width: ir.Type, number: Any) -> Any:
-    @intrinsic
-    def load(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.load(
-                builder.inttoptr(arguments[0], width.as_pointer()), align=1, typ=width
-            )
+    def emit(builder: Any, address: Any) -> Any:
+        return builder.load(pointer(builder, address, width), align=1, typ=width)
 
-        return number(types.int64), generate
-
-    return load
+    return of_one(number, types.int64, emit)
 
 
 def _storer(width: ir.Type, number: Any) -> Any:
-    @intrinsic
-    def store(typing_context: Any, address: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], width.as_pointer())
-            builder.store(arguments[1], pointer, align=1)
-            return context.get_dummy_value()
+    def emit(builder: Any, address: Any, value: Any) -> Any:
+        builder.store(value, pointer(builder, address, width), align=1)
+        return NO_RESULT
 
-        return types.void(types.int64, number), generate
-
-    return store
+    return of_two(types.void, types.int64, number, emit)
 
 
 load_u8 = _loader(_I8, types.uint8)
@@ -52,54 +74,32 @@ store_u8 = _storer(_I8, types.uint8)
 store_u32 = _storer(_I32, types.uint32)
 store_u64 = _storer(_I64, types.uint64)
 
-
-@intrinsic
-def trailing_zeros(typing_context: Any, mask: Any) -> Any:
-    """Index of the lowest set bit of a uint64 (64 for zero): C's ``__builtin_ctzll``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), generate
+_DEFINED = ir.Constant(ir.IntType(1), 0)  # for zero as well: 64
+# Index of the lowest set bit of a uint64.
+trailing_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.cttz(mask, _DEFINED))
+# Number of zero bits above the highest one.
+leading_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.ctlz(mask, _DEFINED))
 
 
-@intrinsic
-def leading_zeros(typing_context: Any, mask: Any) -> Any:
-    """Number of zero bits above the highest set bit of a uint64 (64 for zero)."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), generate
+def filled(value: int) -> Any:
+    return ir.Constant(_VECTOR, [value] * BLOCK)
 
 
-@intrinsic
-def population_count(typing_context: Any, mask: Any) -> Any:
-    """Number of set bits of a uint64: C's ``__builtin_popcountll``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
+def load_block(builder: Any, address: Any) -> Any:
+    return builder.load(pointer(builder, address, _VECTOR), align=1, typ=_VECTOR)
 
 
 def range_mask(first: int, size: int, fold_case: bool = False) -> Any:
     """An intrinsic ``mask(address) -> uint64``: which of 64 bytes lie in [first, first+size)."""
 
-    @intrinsic
-    def mask(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], _VECTOR.as_pointer())
-            block = builder.load(pointer, align=1, typ=_VECTOR)
-            if fold_case:
-                block = builder.or_(block, ir.Constant(_VECTOR, [0x20] * BLOCK))
-            distance = builder.sub(block, ir.Constant(_VECTOR, [first] * BLOCK))
-            inside = builder.icmp_unsigned("<", distance, ir.Constant(_VECTOR, [size] * BLOCK))
-            return builder.bitcast(inside, _I64)
+    def emit(builder: Any, address: Any) -> Any:
+        block = load_block(builder, address)
+        if fold_case:
+            block = builder.or_(block, filled(0x20))
+        distance = builder.sub(block, filled(first))
+        return builder.bitcast(builder.icmp_unsigned("<", distance, filled(size)), _I64)
 
-        return types.uint64(types.int64), generate
-
-    return mask
+    return of_one(types.uint64, types.int64, emit)
 
 
 Sequence = tuple[tuple[int, int], ...]
@@ -121,14 +121,8 @@ def plane_masks(rows: list[tuple[Sequence, int, int]]) -> Any:
     @intrinsic
     def masks(typing_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            def filled(value: int) -> Any:
-                return ir.Constant(_VECTOR, [value] * BLOCK)
-
-            blocks = []
-            for offset in range(width):
-                place = builder.add(arguments[0], ir.Constant(_I64, offset))
-                pointer = builder.inttoptr(place, _VECTOR.as_pointer())
-                blocks.append(builder.load(pointer, align=1, typ=_VECTOR))
+            offsets = (ir.Constant(_I64, offset) for offset in range(width))
+            blocks = [load_block(builder, builder.add(arguments[0], at)) for at in offsets]
             bits = ir.VectorType(ir.IntType(1), BLOCK)
             odd = builder.trunc(blocks[-1], bits)
             planes = [ir.Constant(bits, [0] * BLOCK)] * 4
@@ -174,19 +168,15 @@ _KEEP_IN_ALL_CACHES, _DATA = 3, 1
 
 
 def _prefetcher(for_writing: bool) -> Any:
-    @intrinsic
-    def prefetch(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-            kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
-            instruction = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-            hints = (int(for_writing), _KEEP_IN_ALL_CACHES, _DATA)
-            builder.call(instruction, [pointer, *(ir.Constant(_I32, hint) for hint in hints)])
-            return context.get_dummy_value()
+    hints = [ir.Constant(_I32, hint) for hint in (int(for_writing), _KEEP_IN_ALL_CACHES, _DATA)]
+    kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
 
-        return types.void(types.int64), generate
+    def emit(builder: Any, address: Any) -> Any:
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [_I8.as_pointer()], kind)
+        builder.call(prefetch, [pointer(builder, address, _I8), *hints])
+        return NO_RESULT
 
-    return prefetch
+    return of_one(types.void, types.int64, emit)
 
 
 # Start loading the cache line at an int64 address. Any address is allowed. To write takes the line

@@ -23,11 +23,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.merge_pairs import EMPTY, first_slot
-from bpeline.tokenizer_core.kernels.merge_state import Integer
+from bpeline.tokenizer_core.kernels.types import F64, F64s, I32s, I64s, Int
 
 BELOW, NEXT, PREVIOUS = 0, 1, 2  # columns of ``links``
 UNGROUPED = -1
@@ -45,9 +44,9 @@ class Ordered(NamedTuple):
         keys: int64 [n]: among equal weights the smallest goes first.
     """
 
-    links: NDArray[np.int32]
-    weights: NDArray[np.float64]
-    keys: NDArray[np.int64]
+    links: I32s
+    weights: F64s
+    keys: I64s
 
 
 class Groups(NamedTuple):
@@ -76,34 +75,34 @@ class Groups(NamedTuple):
     """
 
     pairs: Ordered
-    group_of: NDArray[np.int32]
-    alike: NDArray[np.int32]
-    first_alike: NDArray[np.int32]
+    group_of: I32s
+    alike: I32s
+    first_alike: I32s
     groups: Ordered
-    counts: NDArray[np.int64]
-    parts: NDArray[np.int32]
-    levels: NDArray[np.int32]
-    firsts: NDArray[np.int32]
-    sharing: NDArray[np.int32]
-    first_sharing: NDArray[np.int32]
-    waiting: NDArray[np.int32]
-    promises: NDArray[np.float64]
-    floors: NDArray[np.float64]
-    queue: NDArray[np.int32]
-    places: NDArray[np.int32]
-    slots: NDArray[np.int32]
-    sizes: NDArray[np.int64]
+    counts: I64s
+    parts: I32s
+    levels: I32s
+    firsts: I32s
+    sharing: I32s
+    first_sharing: I32s
+    waiting: I32s
+    promises: F64s
+    floors: F64s
+    queue: I32s
+    places: I32s
+    slots: I32s
+    sizes: I64s
 
 
 @kernel
-def goes_before(members: Ordered, one: Integer, other: Integer) -> bool:
+def goes_before(members: Ordered, one: Int, other: Int) -> bool:
     if members.weights[one] != members.weights[other]:
         return bool(members.weights[one] < members.weights[other])
     return bool(members.keys[one] < members.keys[other])
 
 
 @kernel
-def meld(members: Ordered, one: Integer, other: Integer) -> Integer:
+def meld(members: Ordered, one: Int, other: Int) -> Int:
     """Make one heap of two, either of which may be `EMPTY`; returns its root."""
     links = members.links
     if one == EMPTY:
@@ -122,7 +121,7 @@ def meld(members: Ordered, one: Integer, other: Integer) -> Integer:
 
 
 @kernel
-def cut(members: Ordered, member: Integer) -> None:
+def cut(members: Ordered, member: Int) -> None:
     """Take a member, with what is below it, out of the heap; it is not the root."""
     links = members.links
     before, behind = np.int64(links[member, PREVIOUS]), np.int64(links[member, NEXT])
@@ -137,15 +136,15 @@ def cut(members: Ordered, member: Integer) -> None:
 
 
 @kernel
-def meld_below(members: Ordered, member: Integer) -> Integer:
+def meld_below(members: Ordered, member: Int) -> Int:
     """Make one heap of what is below a member: two by two first, then all; returns its root."""
     links = members.links
-    one: Integer = np.int64(links[member, BELOW])
+    one: Int = np.int64(links[member, BELOW])
     links[member, BELOW] = EMPTY
-    melded: Integer = np.int64(EMPTY)
+    melded: Int = np.int64(EMPTY)
     while one != EMPTY:
         other = np.int64(links[one, NEXT])
-        following: Integer = np.int64(EMPTY)
+        following: Int = np.int64(EMPTY)
         if other != EMPTY:
             following = np.int64(links[other, NEXT])
             links[other, NEXT] = EMPTY
@@ -156,7 +155,7 @@ def meld_below(members: Ordered, member: Integer) -> Integer:
         links[root, NEXT] = melded
         melded = root
         one = following
-    heap: Integer = np.int64(EMPTY)
+    heap: Int = np.int64(EMPTY)
     while melded != EMPTY:
         following = np.int64(links[melded, NEXT])
         links[melded, NEXT] = EMPTY
@@ -166,9 +165,7 @@ def meld_below(members: Ordered, member: Integer) -> Integer:
 
 
 @kernel
-def inserted(
-    members: Ordered, root: Integer, member: Integer, weight: float, key: Integer
-) -> Integer:
+def inserted(members: Ordered, root: Int, member: Int, weight: F64, key: Int) -> Int:
     """The root once a member has joined the heap."""
     members.links[member, BELOW] = EMPTY
     members.links[member, NEXT] = EMPTY
@@ -179,7 +176,7 @@ def inserted(
 
 
 @kernel
-def removed(members: Ordered, root: Integer, member: Integer) -> Integer:
+def removed(members: Ordered, root: Int, member: Int) -> Int:
     """The root once a member has left the heap."""
     below = meld_below(members, member)
     if root == member:
@@ -189,7 +186,7 @@ def removed(members: Ordered, root: Integer, member: Integer) -> Integer:
 
 
 @kernel
-def risen(members: Ordered, root: Integer, member: Integer, weight: float, key: Integer) -> Integer:
+def risen(members: Ordered, root: Int, member: Int, weight: F64, key: Int) -> Int:
     """The root once a member goes before more others than until now."""
     members.weights[member] = weight
     members.keys[member] = key
@@ -200,7 +197,7 @@ def risen(members: Ordered, root: Integer, member: Integer, weight: float, key: 
 
 
 @kernel
-def slot_for(groups: Groups, count: Integer, part: Integer) -> Integer:
+def slot_for(groups: Groups, count: Int, part: Int) -> Int:
     """The slot of the group of a count and a part, or the empty one where it belongs."""
     slots, counts, parts = groups.slots, groups.counts, groups.parts
     slot = first_slot(slots, (np.int64(count) << np.int64(20)) ^ np.int64(part + 1))
@@ -210,7 +207,7 @@ def slot_for(groups: Groups, count: Integer, part: Integer) -> Integer:
 
 
 @kernel
-def added(groups: Groups, slot: Integer, count: Integer, part: Integer) -> Integer:
+def added(groups: Groups, slot: Int, count: Int, part: Int) -> Int:
     """A new group or level, empty, in a slot."""
     group = groups.sizes[0]
     groups.sizes[0] = group + 1
@@ -222,7 +219,7 @@ def added(groups: Groups, slot: Integer, count: Integer, part: Integer) -> Integ
 
 
 @kernel
-def level_for(groups: Groups, count: Integer) -> Integer:
+def level_for(groups: Groups, count: Int) -> Int:
     """The level of a count, made if need be; there is room for it."""
     slot = slot_for(groups, count, np.int64(NOBODY))
     if groups.slots[slot] != EMPTY:
@@ -240,7 +237,7 @@ def level_for(groups: Groups, count: Integer) -> Integer:
 
 
 @kernel
-def group_for(groups: Groups, count: Integer, part: Integer) -> Integer:
+def group_for(groups: Groups, count: Int, part: Int) -> Int:
     """The group of a count and a part, made if need be; there is room for it and its level."""
     slot = slot_for(groups, count, part)
     if groups.slots[slot] != EMPTY:
@@ -253,7 +250,7 @@ def group_for(groups: Groups, count: Integer, part: Integer) -> Integer:
 
 
 @kernel
-def goes_first(groups: Groups, one: Integer, other: Integer) -> bool:
+def goes_first(groups: Groups, one: Int, other: Int) -> bool:
     """Whether a level promises more than another; equals by the greater count."""
     if groups.promises[one] != groups.promises[other]:
         return bool(groups.promises[one] > groups.promises[other])
@@ -261,7 +258,7 @@ def goes_first(groups: Groups, one: Integer, other: Integer) -> bool:
 
 
 @kernel
-def rise(groups: Groups, level: Integer) -> None:
+def rise(groups: Groups, level: Int) -> None:
     """Move a level up to where its promise belongs."""
     queue, places = groups.queue, groups.places
     place = np.int64(places[level])
@@ -278,7 +275,7 @@ def rise(groups: Groups, level: Integer) -> None:
 
 
 @kernel
-def sink(groups: Groups, level: Integer) -> None:
+def sink(groups: Groups, level: Int) -> None:
     """Move a level down to where its promise belongs."""
     queue, places, size = groups.queue, groups.places, groups.sizes[1]
     place = np.int64(places[level])
@@ -301,7 +298,7 @@ def sink(groups: Groups, level: Integer) -> None:
 
 
 @kernel
-def promise(groups: Groups, level: Integer, score: float) -> None:
+def promise(groups: Groups, level: Int, score: F64) -> None:
     """A pair of the level scores so much."""
     if score > groups.promises[level]:
         groups.promises[level] = score
@@ -309,7 +306,7 @@ def promise(groups: Groups, level: Integer, score: float) -> None:
 
 
 @kernel
-def enter(groups: Groups, group: Integer, pair: Integer, rarity: float, key: Integer) -> None:
+def enter(groups: Groups, group: Int, pair: Int, rarity: F64, key: Int) -> None:
     """Put a pair into a group."""
     groups.group_of[pair] = group
     first = np.int64(groups.firsts[group])
@@ -317,7 +314,7 @@ def enter(groups: Groups, group: Integer, pair: Integer, rarity: float, key: Int
 
 
 @kernel
-def leave(groups: Groups, pair: Integer) -> Integer:
+def leave(groups: Groups, pair: Int) -> Int:
     """Take a pair out of its group; returns the group."""
     group = np.int64(groups.group_of[pair])
     first = np.int64(groups.firsts[group])
@@ -327,10 +324,10 @@ def leave(groups: Groups, pair: Integer) -> Integer:
 
 
 @kernel
-def place_group(groups: Groups, group: Integer, product: float) -> None:
+def place_group(groups: Groups, group: Int, product: F64) -> None:
     """Bring a group, whose first pair's parts have this product, to its place in its level."""
     level, first = np.int64(groups.levels[group]), np.int64(groups.firsts[group])
-    root: Integer = np.int64(groups.firsts[level])
+    root: Int = np.int64(groups.firsts[level])
     members = groups.groups
     if first == EMPTY:
         if members.weights[group] != np.inf:
@@ -350,7 +347,7 @@ def place_group(groups: Groups, group: Integer, product: float) -> None:
 
 
 @kernel
-def list_group(groups: Groups, group: Integer) -> None:
+def list_group(groups: Groups, group: Int) -> None:
     """Have a group found by its part."""
     if groups.sharing[group] == UNLISTED:
         part = groups.parts[group]

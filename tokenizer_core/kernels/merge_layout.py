@@ -6,26 +6,24 @@ and a last separator. A symbol is the id of a base token: of a byte, or of a cha
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.merge_pairs import COUNT, EMPTY, KEY, LENGTH, key_of, slot_of
-from bpeline.tokenizer_core.kernels.merge_state import SEPARATOR, SYMBOL, WEIGHT, Integer
+from bpeline.tokenizer_core.kernels.merge_state import SEPARATOR, SYMBOL, WEIGHT
+from bpeline.tokenizer_core.kernels.types import Array, I32s, I64s, Int, U8s
 
 
 @kernel
 def lay_out_words(
-    content: NDArray[Any],
-    offsets: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-    ids: NDArray[np.int32],
-    word_weights: NDArray[np.int32],
-    cells: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    width: Integer,
+    content: Array,
+    offsets: I64s,
+    chosen: I64s,
+    ids: I32s,
+    word_weights: I32s,
+    cells: I32s,
+    text: U8s,
+    width: Int,
 ) -> None:
     """Write the chosen words, in the order given, into ``cells``.
 
@@ -56,18 +54,13 @@ def lay_out_words(
 
 
 @kernel
-def weight_of(weight: Integer, large_counts: NDArray[np.int64]) -> Integer:
+def weight_of(weight: Int, large_counts: I64s) -> Int:
     """How often a word occurs, from the weight in its cells."""
     return np.int64(weight) if weight >= 0 else large_counts[~np.int64(weight)]
 
 
 @kernel
-def count_dense_pairs(
-    cells: NDArray[np.int32],
-    large_counts: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    occurrences: NDArray[np.int64],
-) -> None:
+def count_dense_pairs(cells: I32s, large_counts: I64s, counts: I64s, occurrences: I64s) -> None:
     """Add up, for each pair of base tokens at ``[left, right]``, its count and occurrences.
 
     ``counts`` weighs each occurrence by the count of its word; both arrays are [base, base].
@@ -82,11 +75,7 @@ def count_dense_pairs(
 
 
 @kernel
-def collect_dense_pairs(
-    cells: NDArray[np.int32],
-    next_place: NDArray[np.int64],
-    arena: NDArray[np.int32],
-) -> None:
+def collect_dense_pairs(cells: I32s, next_place: I64s, arena: I32s) -> None:
     """Write the positions of each pair, ascending, into its segment of the arena.
 
     ``next_place`` is [base, base]: where the pair's segment begins, or −1 for a pair that is not
@@ -105,13 +94,8 @@ def collect_dense_pairs(
 
 @kernel
 def count_sparse_pairs(
-    cells: NDArray[np.int32],
-    large_counts: NDArray[np.int64],
-    begin: Integer,
-    size: Integer,
-    pairs: NDArray[np.int64],
-    slots: NDArray[np.int32],
-) -> tuple[Integer, Integer]:
+    cells: I32s, large_counts: I64s, begin: Int, size: Int, pairs: I64s, slots: I32s
+) -> tuple[Int, Int]:
     """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
 
     ``size`` rows are in use. Returns the position to go on from, which lies before the end of
@@ -140,11 +124,7 @@ def count_sparse_pairs(
 
 @kernel
 def collect_sparse_pairs(
-    cells: NDArray[np.int32],
-    pairs: NDArray[np.int64],
-    slots: NDArray[np.int32],
-    next_place: NDArray[np.int64],
-    arena: NDArray[np.int32],
+    cells: I32s, pairs: I64s, slots: I32s, next_place: I64s, arena: I32s
 ) -> None:
     """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
     for position in range(1, cells.shape[0]):

@@ -20,19 +20,12 @@ Among equal counts the smaller ``tie`` goes first:
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import leading_zeros, prefetch
 from bpeline.tokenizer_core.kernels.merge_pairs import COLUMNS, COUNT, EMPTY, KEY, LENGTH, START
-from bpeline.tokenizer_core.kernels.merge_state import (
-    CLASS,
-    QUEUED,
-    SYMBOL,
-    Integer,
-    Limits,
-    MergeState,
-)
+from bpeline.tokenizer_core.kernels.merge_state import CLASS, QUEUED, SYMBOL, Limits, MergeState
+from bpeline.tokenizer_core.kernels.types import Int, U8s
 
 SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN = 0, 1, 2
 HEAP_COUNT, HEAP_TIE, HEAP_PAIR = 0, 1, 2  # columns
@@ -48,7 +41,7 @@ _PREFIX = 8  # bytes
 
 
 @kernel
-def class_of(count: Integer) -> Integer:
+def class_of(count: Int) -> Int:
     """The class of a count from 0 to 2⁶³ − 1; greater counts have no smaller class."""
     if count < _EXACT:
         return np.int64(count)
@@ -58,7 +51,7 @@ def class_of(count: Integer) -> Integer:
 
 
 @kernel
-def prefix_tie(text: NDArray[np.uint8], start: Integer, length: Integer) -> Integer:
+def prefix_tie(text: U8s, start: Int, length: Int) -> Int:
     """The first eight bytes of a token as a number that is smaller for greater bytes."""
     prefix = np.uint64(0)
     for index in range(_PREFIX):
@@ -69,7 +62,7 @@ def prefix_tie(text: NDArray[np.uint8], start: Integer, length: Integer) -> Inte
 
 
 @kernel
-def compare_tokens(state: MergeState, one: Integer, other: Integer) -> Integer:
+def compare_tokens(state: MergeState, one: Int, other: Int) -> Int:
     """Sign of the lexicographic comparison of two tokens in the text."""
     if one == other:
         return 0
@@ -83,7 +76,7 @@ def compare_tokens(state: MergeState, one: Integer, other: Integer) -> Integer:
 
 
 @kernel
-def has_greater_bytes(state: MergeState, one: Integer, other: Integer) -> bool:
+def has_greater_bytes(state: MergeState, one: Int, other: Int) -> bool:
     """Whether pair ``one`` is greater than ``other`` as a tuple (left bytes, right bytes)."""
     key, other_key = state.pairs[one, KEY], state.pairs[other, KEY]
     sign = compare_tokens(state, key >> 32, other_key >> 32)
@@ -96,7 +89,7 @@ def has_greater_bytes(state: MergeState, one: Integer, other: Integer) -> bool:
 
 
 @kernel
-def occurs_at(state: MergeState, pair: Integer, position: Integer) -> bool:
+def occurs_at(state: MergeState, pair: Int, position: Int) -> bool:
     """Whether a position from the pair's segment is still an occurrence of it.
 
     The token that begins at ``position`` may have grown since, never shrunk, so equal ids at the
@@ -111,7 +104,7 @@ def occurs_at(state: MergeState, pair: Integer, position: Integer) -> bool:
 
 
 @kernel
-def tie_of(state: MergeState, order: Integer, pair: Integer) -> Integer:
+def tie_of(state: MergeState, order: Int, pair: Int) -> Int:
     """What decides among equal counts at present, of a pair that occurs.
 
     Under `FIRST_SEEN` the segment is shortened to begin at an occurrence that is not stale.
@@ -128,9 +121,7 @@ def tie_of(state: MergeState, order: Integer, pair: Integer) -> Integer:
 
 
 @kernel
-def goes_first(
-    state: MergeState, order: Integer, count: Integer, tie: Integer, pair: Integer, row: Integer
-) -> bool:
+def goes_first(state: MergeState, order: Int, count: Int, tie: Int, pair: Int, row: Int) -> bool:
     """Whether (count, tie, pair) goes before a row of the heap."""
     heap = state.heap
     if count != heap[row, HEAP_COUNT]:
@@ -143,7 +134,7 @@ def goes_first(
 
 
 @kernel
-def push(state: MergeState, order: Integer, count: Integer, tie: Integer, pair: Integer) -> None:
+def push(state: MergeState, order: Int, count: Int, tie: Int, pair: Int) -> None:
     """Add a row to the heap."""
     heap, sizes = state.heap, state.sizes
     row = sizes[QUEUED]
@@ -162,7 +153,7 @@ def push(state: MergeState, order: Integer, count: Integer, tie: Integer, pair: 
 
 
 @kernel
-def drop_first(state: MergeState, order: Integer) -> None:
+def drop_first(state: MergeState, order: Int) -> None:
     """Remove the first row of the heap; the last one sinks from its place."""
     heap, sizes = state.heap, state.sizes
     size = sizes[QUEUED] - 1
@@ -195,7 +186,7 @@ def drop_first(state: MergeState, order: Integer) -> None:
 
 
 @kernel
-def queue_pair(state: MergeState, limits: Limits, pair: Integer) -> None:
+def queue_pair(state: MergeState, limits: Limits, pair: Int) -> None:
     """Queue a pair by its present count, unless that is too small."""
     count = state.pairs[pair, COUNT]
     if count < limits.min_count:
@@ -209,7 +200,7 @@ def queue_pair(state: MergeState, limits: Limits, pair: Integer) -> None:
 
 
 @kernel
-def queue_new_pairs(state: MergeState, limits: Limits, first: Integer, behind: Integer) -> None:
+def queue_new_pairs(state: MergeState, limits: Limits, first: Int, behind: Int) -> None:
     """Queue the pairs in rows ``first`` … ``behind - 1``, except those that would be too long."""
     for pair in range(first, behind):
         key = state.pairs[pair, KEY]
@@ -219,7 +210,7 @@ def queue_new_pairs(state: MergeState, limits: Limits, first: Integer, behind: I
 
 
 @kernel
-def next_pair(state: MergeState, limits: Limits) -> Integer:
+def next_pair(state: MergeState, limits: Limits) -> Int:
     """The best pair, which stays first in the queue, or `EMPTY` when none may be merged."""
     heap, sizes, waiting = state.heap, state.sizes, state.waiting
     while True:

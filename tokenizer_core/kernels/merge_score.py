@@ -11,9 +11,9 @@ to the top. So the first level whose promise holds has the best pair.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.merge_groups import (
@@ -46,7 +46,6 @@ from bpeline.tokenizer_core.kernels.merge_state import (
     SYMBOL,
     TOKENS,
     WEIGHT,
-    Integer,
     Limits,
     MergeState,
 )
@@ -56,6 +55,7 @@ from bpeline.tokenizer_core.kernels.merge_step import (
     merge_everywhere,
     missing_room,
 )
+from bpeline.tokenizer_core.kernels.types import F64, I64s, Int
 
 RATIO, GAIN = 0, 1
 NEEDS_GROUPS = 4  # besides what `merge_step.learn` answers
@@ -63,8 +63,17 @@ _SLACK = 1 - 2.0**-6  # a level promises so much more, not to promise anew at ev
 _LOW = np.int64(0xFFFFFFFF)
 
 
+class Scoring(NamedTuple):
+    """What pairs are scored by: see `learn_by_score`."""
+
+    groups: Groups
+    kind: Int
+    counts: I64s
+    total: Int
+
+
 @kernel
-def score_of(kind: Integer, count: Integer, product: float, total: Integer) -> float:
+def score_of(kind: Int, count: Int, product: F64, total: Int) -> F64:
     """The score of a pair that occurs ``count`` times, by the product of its parts' counts."""
     if kind == RATIO:
         return np.float64(count) / product
@@ -72,7 +81,7 @@ def score_of(kind: Integer, count: Integer, product: float, total: Integer) -> f
 
 
 @kernel
-def most_for(kind: Integer, count: Integer, total: Integer) -> float:
+def most_for(kind: Int, count: Int, total: Int) -> F64:
     """What no pair with this count, or with a smaller one later, can score more than.
 
     A part occurs as often as the pair at least. n · log(N / n) falls again beyond n = N / e, where
@@ -83,7 +92,7 @@ def most_for(kind: Integer, count: Integer, total: Integer) -> float:
 
 
 @kernel
-def count_tokens(state: MergeState, counts: NDArray[np.int64]) -> None:
+def count_tokens(state: MergeState, counts: I64s) -> None:
     """Add to ``counts`` how often each token stands in the words."""
     position = 0
     while position < state.cells.shape[0]:
@@ -96,10 +105,9 @@ def count_tokens(state: MergeState, counts: NDArray[np.int64]) -> None:
 
 
 @kernel
-def renew_group(
-    groups: Groups, kind: Integer, counts: NDArray[np.int64], total: Integer, group: Integer
-) -> None:
+def renew_group(scoring: Scoring, group: Int) -> None:
     """Bring a group to its place after its first pair or the counts of parts changed."""
+    groups, kind, counts, total = scoring
     first = groups.firsts[group]
     if first == EMPTY:
         place_group(groups, group, np.inf)
@@ -114,19 +122,12 @@ def renew_group(
 
 
 @kernel
-def enter_and_renew(
-    groups: Groups,
-    kind: Integer,
-    counts: NDArray[np.int64],
-    total: Integer,
-    group: Integer,
-    pair: Integer,
-    key: Integer,
-) -> None:
+def enter_and_renew(scoring: Scoring, group: Int, pair: Int, key: Int) -> None:
+    groups, counts = scoring.groups, scoring.counts
     rarer = key & _LOW if key >> 32 == groups.parts[group] else key >> 32
     enter(groups, group, pair, np.float64(counts[rarer]), key)
     list_group(groups, group)
-    renew_group(groups, kind, counts, total, group)
+    renew_group(scoring, group)
 
 
 @kernel
@@ -134,10 +135,10 @@ def wait(
     state: MergeState,
     limits: Limits,
     groups: Groups,
-    kind: Integer,
-    total: Integer,
-    first: Integer,
-    behind: Integer,
+    kind: Int,
+    total: Int,
+    first: Int,
+    behind: Int,
 ) -> None:
     """Let the pairs in rows ``first`` … ``behind - 1`` wait in the levels of their counts."""
     for pair in range(first, behind):
@@ -151,16 +152,9 @@ def wait(
 
 
 @kernel
-def call_waiting(
-    state: MergeState,
-    limits: Limits,
-    groups: Groups,
-    kind: Integer,
-    counts: NDArray[np.int64],
-    total: Integer,
-    level: Integer,
-) -> None:
+def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: Int) -> None:
     """Group the pairs that wait in a level, while there is room for new groups."""
+    groups, kind, counts, total = scoring
     while groups.waiting[level] != EMPTY and groups.sizes[0] + 2 <= groups.counts.size:
         pair = np.int64(groups.waiting[level])
         groups.waiting[level] = groups.alike[pair]
@@ -173,20 +167,14 @@ def call_waiting(
         groups.alike[pair] = groups.first_alike[rarer]
         groups.first_alike[rarer] = pair
         group = group_for(groups, count, shared)
-        enter_and_renew(groups, kind, counts, total, group, pair, key)
+        enter_and_renew(scoring, group, pair, key)
 
 
 @kernel
-def best_by_score(
-    state: MergeState,
-    limits: Limits,
-    groups: Groups,
-    kind: Integer,
-    counts: NDArray[np.int64],
-    total: Integer,
-) -> Integer:
+def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> Int:
     """The pair of the greatest score, then count, then of the rarest parts, then of the smallest
     ids; `EMPTY` when there is none; −`NEEDS_GROUPS` when there is no room to find out."""
+    groups, kind, _, total = scoring
     while groups.sizes[1] > 0:
         level = np.int64(groups.queue[0])
         group, count = np.int64(groups.firsts[level]), groups.counts[level]
@@ -207,36 +195,28 @@ def best_by_score(
         elif groups.sizes[0] + 2 > groups.counts.size:
             return -NEEDS_GROUPS
         else:
-            call_waiting(state, limits, groups, kind, counts, total, level)
+            call_waiting(state, limits, scoring, level)
     return EMPTY
 
 
 @kernel
-def move_to_its_group(
-    state: MergeState,
-    limits: Limits,
-    groups: Groups,
-    kind: Integer,
-    counts: NDArray[np.int64],
-    total: Integer,
-    pair: Integer,
-) -> None:
+def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair: Int) -> None:
     """Bring a pair that lost occurrences, if it is grouped, to the group of its present count."""
+    groups = scoring.groups
     if pair == EMPTY or groups.group_of[pair] == UNGROUPED:
         return
     group = leave(groups, pair)
-    renew_group(groups, kind, counts, total, group)
+    renew_group(scoring, group)
     count = state.pairs[pair, COUNT]
     if count >= limits.min_count:
         group = group_for(groups, count, np.int64(groups.parts[group]))
-        enter_and_renew(groups, kind, counts, total, group, pair, state.pairs[pair, KEY])
+        enter_and_renew(scoring, group, pair, state.pairs[pair, KEY])
 
 
 @kernel
-def raise_pairs(
-    groups: Groups, kind: Integer, counts: NDArray[np.int64], total: Integer, part: Integer
-) -> None:
+def raise_pairs(scoring: Scoring, part: Int) -> None:
     """Let the grouped pairs in which ``part`` is the rarer one rise; forget those that left."""
+    groups, counts = scoring.groups, scoring.counts
     before = np.int64(EMPTY)
     pair = np.int64(groups.first_alike[part])
     while pair != EMPTY:
@@ -247,7 +227,7 @@ def raise_pairs(
             rarity = np.float64(counts[part])
             groups.firsts[group] = risen(groups.pairs, first, pair, rarity, key)
             if groups.firsts[group] == pair:
-                renew_group(groups, kind, counts, total, group)
+                renew_group(scoring, group)
             before = pair
         elif before == EMPTY:
             groups.first_alike[part] = following
@@ -257,16 +237,15 @@ def raise_pairs(
 
 
 @kernel
-def raise_groups(
-    groups: Groups, kind: Integer, counts: NDArray[np.int64], total: Integer, part: Integer
-) -> None:
+def raise_groups(scoring: Scoring, part: Int) -> None:
     """Let the groups that share ``part`` rise; forget those that are empty."""
+    groups = scoring.groups
     before = np.int64(EMPTY)
     group = np.int64(groups.first_sharing[part])
     while group != EMPTY:
         following = np.int64(groups.sharing[group])
         if groups.firsts[group] != EMPTY:
-            renew_group(groups, kind, counts, total, group)
+            renew_group(scoring, group)
             before = group
         else:
             groups.sharing[group] = UNLISTED
@@ -282,11 +261,11 @@ def learn_by_score(
     state: MergeState,
     limits: Limits,
     groups: Groups,
-    kind: Integer,
-    counts: NDArray[np.int64],
-    total: NDArray[np.int64],
-    goal: Integer,
-) -> Integer:
+    kind: Int,
+    counts: I64s,
+    total: I64s,
+    goal: Int,
+) -> Int:
     """Merge the best pairs until there are ``goal`` tokens.
 
     Args:
@@ -300,7 +279,8 @@ def learn_by_score(
     """
     pairs, slots, sizes = state.pairs, state.slots, state.sizes
     while sizes[TOKENS] < goal:
-        pair = best_by_score(state, limits, groups, kind, counts, total[0])
+        scoring = Scoring(groups, kind, counts, total[0])
+        pair = best_by_score(state, limits, scoring)
         if pair == EMPTY:
             return EXHAUSTED
         if pair == -NEEDS_GROUPS:
@@ -323,20 +303,21 @@ def learn_by_score(
         counts[right] -= made
         counts[token] = made
         total[0] -= made
+        scoring = Scoring(groups, kind, counts, total[0])
         groups.first_alike[token] = EMPTY
         groups.first_sharing[token] = EMPTY
-        renew_group(groups, kind, counts, total[0], group)
+        renew_group(scoring, group)
         wait(state, limits, groups, kind, total[0], first_new, sizes[PAIRS])
         for side in range(2):
             for index in range(sizes[LATELY_MET_LEFT + side]):
                 neighbour = np.int64(state.touched[side, index])
                 old = key_of(right, neighbour) if side else key_of(neighbour, left)
                 changed = find_pair(pairs, slots, old)
-                move_to_its_group(state, limits, groups, kind, counts, total[0], changed)
+                move_to_its_group(state, limits, scoring, changed)
         between = find_pair(pairs, slots, key_of(right, left))
-        move_to_its_group(state, limits, groups, kind, counts, total[0], between)
+        move_to_its_group(state, limits, scoring, between)
         for part in (left, right):
-            raise_pairs(groups, kind, counts, total[0], part)
+            raise_pairs(scoring, part)
         for part in (left, right):
-            raise_groups(groups, kind, counts, total[0], part)
+            raise_groups(scoring, part)
     return DONE

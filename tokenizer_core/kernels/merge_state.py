@@ -17,9 +17,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integer = int | np.integer[Any]  # inside kernels both are int64
+from bpeline.tokenizer_core.kernels.types import I32s, I64s, U8s
+
+Integer = int | np.integer[Any]  # outside kernels: what they give, and what Python gives them
 
 SEPARATOR = -1  # a symbol between words
 INSIDE = -2  # a symbol inside a token of more than two base tokens: neither its first nor its last
@@ -76,24 +77,24 @@ class MergeState(NamedTuple):
             (left, right) are in use; the class of the queue; the neighbours of the last merge.
     """
 
-    cells: NDArray[np.int32]
-    large_counts: NDArray[np.int64]
-    arena: NDArray[np.int32]
-    pairs: NDArray[np.int64]
-    slots: NDArray[np.int32]
-    heap: NDArray[np.int64]
-    waiting: NDArray[np.int32]
-    following: NDArray[np.int32]
-    text: NDArray[np.uint8]
+    cells: I32s
+    large_counts: I64s
+    arena: I32s
+    pairs: I64s
+    slots: I32s
+    heap: I64s
+    waiting: I32s
+    following: I32s
+    text: U8s
     width: int
-    token_starts: NDArray[np.int32]
-    token_lengths: NDArray[np.int32]
-    token_ties: NDArray[np.int64]
-    learned: NDArray[np.int64]
-    changes: NDArray[np.int64]
-    touched: NDArray[np.int32]
-    noted: NDArray[np.int32]
-    sizes: NDArray[np.int64]
+    token_starts: I32s
+    token_lengths: I32s
+    token_ties: I64s
+    learned: I64s
+    changes: I64s
+    touched: I32s
+    noted: I32s
+    sizes: I64s
 
 
 class Limits(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import prefetch
@@ -49,10 +48,10 @@ from bpeline.tokenizer_core.kernels.merge_state import (
     SYMBOL,
     TOKENS,
     WEIGHT,
-    Integer,
     Limits,
     MergeState,
 )
+from bpeline.tokenizer_core.kernels.types import I64s, Int
 
 # What `learn` and `apply` answer.
 DONE, EXHAUSTED, NEEDS_TOKENS, NEEDS_PAIRS = 0, 1, 2, 3
@@ -64,14 +63,14 @@ _LOW = np.int64(0xFFFFFFFF)
 
 
 @kernel
-def ask_for(state: MergeState, place: Integer) -> None:
+def ask_for(state: MergeState, place: Int) -> None:
     """Start loading what is known about an occurrence."""
     position = np.int64(state.arena[place])
     prefetch(np.int64(state.cells.ctypes.data) + position * 8)
 
 
 @kernel
-def ask_for_first(state: MergeState, pair: Integer) -> None:
+def ask_for_first(state: MergeState, pair: Int) -> None:
     """Start loading what is known about the first occurrences of a pair."""
     start = state.pairs[pair, START]
     for index in range(min(AHEAD, state.pairs[pair, LENGTH])):
@@ -79,9 +78,7 @@ def ask_for_first(state: MergeState, pair: Integer) -> None:
 
 
 @kernel
-def find_occurrences(
-    state: MergeState, pair: Integer, begin: Integer, end: Integer, found: Integer
-) -> Integer:
+def find_occurrences(state: MergeState, pair: Int, begin: Int, end: Int, found: Int) -> Int:
     """Keep those of the places ``begin`` … ``end - 1`` of the pair's segment that are not stale.
 
     Their positions go to the segment's places from ``found`` on, what stands around them to
@@ -106,7 +103,7 @@ def find_occurrences(
 
 
 @kernel
-def note_neighbour(state: MergeState, side: Integer, neighbour: Integer, weight: Integer) -> None:
+def note_neighbour(state: MergeState, side: Int, neighbour: Int, weight: Int) -> None:
     """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
     changes = state.changes
     met = state.sizes[MET_LEFT + side]
@@ -117,7 +114,7 @@ def note_neighbour(state: MergeState, side: Integer, neighbour: Integer, weight:
 
 
 @kernel
-def replace_occurrences(state: MergeState, pair: Integer, token: Integer) -> Integer:
+def replace_occurrences(state: MergeState, pair: Int, token: Int) -> Int:
     """Write ``token`` over every occurrence of ``pair``, left to right; returns how many.
 
     The positions are gathered at the front of the pair's segment, which is not needed any more;
@@ -162,16 +159,14 @@ def replace_occurrences(state: MergeState, pair: Integer, token: Integer) -> Int
 
 
 @kernel
-def lose(state: MergeState, row: Integer, count: Integer) -> None:
+def lose(state: MergeState, row: Int, count: Int) -> None:
     """Take from a pair, if it is in the table, what it lost."""
     if row != EMPTY:
         state.pairs[row, COUNT] -= count
 
 
 @kernel
-def renew_pairs(
-    state: MergeState, limits: Limits, side: Integer, pair: Integer, token: Integer
-) -> None:
+def renew_pairs(state: MergeState, limits: Limits, side: Int, pair: Int, token: Int) -> None:
     """Take from the old pairs of the neighbours met on one side what they lost; enter the new ones.
 
     The place where a new pair's occurrences go is left in ``changes``, −1 where none is wanted.
@@ -214,7 +209,7 @@ def renew_pairs(
 
 
 @kernel
-def place_occurrences(state: MergeState, side: Integer, start: Integer, merged: Integer) -> None:
+def place_occurrences(state: MergeState, side: Int, start: Int, merged: Int) -> None:
     """Write the positions of the new pairs on one side into their segments; forget the changes.
 
     ``arena[start:start + merged]`` and ``noted`` hold what `replace_occurrences` left there.
@@ -239,7 +234,7 @@ def place_occurrences(state: MergeState, side: Integer, start: Integer, merged: 
 
 
 @kernel
-def add_token(state: MergeState, left: Integer, right: Integer, count: Integer) -> Integer:
+def add_token(state: MergeState, left: Int, right: Int, count: Int) -> Int:
     token = state.sizes[TOKENS]
     state.sizes[TOKENS] = token + 1
     state.learned[token, LEFT] = left
@@ -250,7 +245,7 @@ def add_token(state: MergeState, left: Integer, right: Integer, count: Integer) 
 
 
 @kernel
-def merge_everywhere(state: MergeState, limits: Limits, pair: Integer) -> Integer:
+def merge_everywhere(state: MergeState, limits: Limits, pair: Int) -> Int:
     """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
 
     All counts of pairs are right afterwards; the new pairs are the last rows and wait nowhere.
@@ -277,7 +272,7 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: Integer) -> Intege
 
 
 @kernel
-def merge(state: MergeState, limits: Limits, pair: Integer) -> None:
+def merge(state: MergeState, limits: Limits, pair: Int) -> None:
     """`merge_everywhere`, and the new pairs enter the queue."""
     first_new = state.sizes[PAIRS]
     merge_everywhere(state, limits, pair)
@@ -285,7 +280,7 @@ def merge(state: MergeState, limits: Limits, pair: Integer) -> None:
 
 
 @kernel
-def missing_room(state: MergeState, length: Integer) -> Integer:
+def missing_room(state: MergeState, length: Int) -> Int:
     """`DONE`, or which arrays must grow before a pair with ``length`` occurrences is merged."""
     tokens = state.sizes[TOKENS]
     if tokens >= state.token_lengths.size:
@@ -296,7 +291,7 @@ def missing_room(state: MergeState, length: Integer) -> Integer:
 
 
 @kernel
-def learn(state: MergeState, limits: Limits, goal: Integer) -> Integer:
+def learn(state: MergeState, limits: Limits, goal: Int) -> Int:
     """Merge the best pairs until there are ``goal`` tokens.
 
     Returns:
@@ -321,7 +316,7 @@ def learn(state: MergeState, limits: Limits, goal: Integer) -> Integer:
 
 
 @kernel
-def apply(state: MergeState, limits: Limits, given: NDArray[np.int64], goal: Integer) -> Integer:
+def apply(state: MergeState, limits: Limits, given: I64s, goal: Int) -> Int:
     """Merge the pairs of ``given`` ([n, 2], row k makes token base + k) up to ``goal`` tokens.
 
     A pair that occurs nowhere makes a token all the same. Returns what `learn` returns.

@@ -6,23 +6,21 @@ Knows nothing of how the pieces of a word come about.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.kernels.bitmaps import is_marked
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.encode_text import next_start
-from bpeline.tokenizer_core.kernels.encode_word import Integer
-from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64
+from bpeline.tokenizer_core.kernels.memory import load_u64
+from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
-    LOW,
-    PLACE,
     VALUE,
     find_entry,
     mix,
+    put_entry,
     table_shift,
     word_key,
 )
-from bpeline.tokenizer_core.kernels.word_walk import is_marked
 
 # Fields of the state that a call continues from.
 SPAN, POSITION, PRE_TOKENS, WORDS = range(4)
@@ -31,18 +29,18 @@ STATE = 4
 
 @kernel
 def number_words(
-    text: NDArray[np.uint8],
-    starts: NDArray[np.uint64],
-    dropped: NDArray[np.uint64],
-    spans: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    limit: Integer,
-    state: NDArray[np.int64],
-    numbers: NDArray[np.uint32],
-    begins: NDArray[np.int64],
-    places: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    text: U8s,
+    starts: U64s,
+    dropped: U64s,
+    spans: I64s,
+    table: U64s,
+    limit: Int,
+    state: I64s,
+    numbers: U32s,
+    begins: I64s,
+    places: I64s,
+    lengths: I64s,
+    ends: I64s,
 ) -> bool:
     """Number the words of pre-tokens in order of sight; False when the table must grow first.
 
@@ -74,10 +72,7 @@ def number_words(
                 low, high = word_key(base + start, stop - start)
                 entry = find_entry(entries, shift, low, high, mix(low, high), base, base + start)
                 if load_u64(entry + HIGH) == np.uint64(0):
-                    store_u64(entry + LOW, low)
-                    store_u64(entry + HIGH, high)
-                    store_u64(entry + VALUE, np.uint64(words))
-                    store_u64(entry + PLACE, np.uint64(start))
+                    put_entry(entry, low, high, np.uint64(words), np.uint64(start))
                     places[words] = start
                     lengths[words] = stop - start
                     words += 1
@@ -93,14 +88,14 @@ def number_words(
 
 @kernel
 def copy_pieces(
-    numbers: NDArray[np.uint32],
-    pre_token_ends: NDArray[np.int64],
-    before: NDArray[np.int64],
-    behind: NDArray[np.int64],
-    pieces: NDArray[np.uint32],
-    edges: NDArray[np.int64],
-    ids: NDArray[np.uint32],
-    ends: NDArray[np.int64],
+    numbers: U32s,
+    pre_token_ends: I64s,
+    before: I64s,
+    behind: I64s,
+    pieces: U32s,
+    edges: I64s,
+    ids: U32s,
+    ends: I64s,
 ) -> None:
     """Write the pieces of each pre-token's word one after the other.
 
@@ -132,15 +127,15 @@ def copy_pieces(
 
 @kernel
 def copy_words(
-    text: NDArray[np.uint8],
-    size: Integer,
-    numbers: NDArray[np.uint32],
-    begins: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    content: NDArray[np.uint8],
-    edges: NDArray[np.int64],
-    target: NDArray[np.uint8],
-) -> Integer:
+    text: U8s,
+    size: Int,
+    numbers: U32s,
+    begins: I64s,
+    lengths: I64s,
+    content: U8s,
+    edges: I64s,
+    target: U8s,
+) -> Int:
     """Write a text with other words in place of its own; returns how many bytes it takes.
 
     A gap with a line break in it, the first one and the last one stay; any other is one space.

@@ -7,13 +7,12 @@ Mersenne Twister MT19937 and its doubles of 53 bits: Matsumoto & Nishimura 1998,
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.character_merges import symbols_of_word
+from bpeline.tokenizer_core.kernels.character_merges import symbols_of_word, write_merge
 from bpeline.tokenizer_core.kernels.compilation import kernel
-from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE, RANK_SHIFT, Integer, find_merge
-from bpeline.tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
-from bpeline.tokenizer_core.kernels.symbol_tables import LOW_32
+from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE, RANK_SHIFT, PairTable, find_merge
+from bpeline.tokenizer_core.kernels.memory import load_u32, store_u64
+from bpeline.tokenizer_core.kernels.types import Flags, I64s, Int, U8s, U32s, U64s
 
 WORDS, SHIFTED = 624, 397
 STATE = WORDS + 1  # the last entry is the position
@@ -21,7 +20,7 @@ SCRATCH_PER_SYMBOL = 8  # bytes
 
 
 @kernel
-def twist(state: NDArray[np.uint32]) -> None:
+def twist(state: U32s) -> None:
     """The next 624 numbers."""
     for i in range(WORDS):
         mixed = (state[i] & np.uint32(0x80000000)) | (
@@ -35,7 +34,7 @@ def twist(state: NDArray[np.uint32]) -> None:
 
 
 @kernel
-def next_number(state: NDArray[np.uint32]) -> Integer:
+def next_number(state: U32s) -> Int:
     """32 random bits as uint32."""
     if state[WORDS] >= np.uint32(WORDS):
         twist(state)
@@ -48,7 +47,7 @@ def next_number(state: NDArray[np.uint32]) -> Integer:
 
 
 @kernel
-def next_double(state: NDArray[np.uint32]) -> float:
+def next_double(state: U32s) -> float:
     """A number in [0, 1) as ``random.random()`` gives it."""
     high = np.int64(next_number(state) >> np.uint32(5))
     low = np.int64(next_number(state) >> np.uint32(6))
@@ -57,19 +56,19 @@ def next_double(state: NDArray[np.uint32]) -> float:
 
 @kernel
 def merge_at_random(
-    text: NDArray[np.uint8],
-    places: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    single: NDArray[np.bool_],
+    text: U8s,
+    places: I64s,
+    lengths: I64s,
+    single: Flags,
     dropout: float,
-    state: NDArray[np.uint32],
-    marking: Integer,
-    shift: Integer,
-    table: NDArray[np.uint64],
-    scratch: NDArray[np.uint64],
-    ids: NDArray[np.uint32],
-    ends: NDArray[np.uint32],
-    edges: NDArray[np.int64],
+    state: U32s,
+    marking: Int,
+    shift: Int,
+    table: U64s,
+    scratch: U64s,
+    ids: U32s,
+    ends: U32s,
+    edges: I64s,
 ) -> None:
     """Encode words; before each step every pair of neighbours is left out with a probability.
 
@@ -82,39 +81,27 @@ def merge_at_random(
         scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word, and 1 more.
         others: as for `merge_characters`; ids of unknown characters are not those of a token.
     """
-    pairs = table.ctypes.data
+    pairs = PairTable(table.ctypes.data, shift)
     merges = scratch.ctypes.data
     total = np.int64(0)
     edges[0] = 0
     for word in range(len(places)):
         symbols = ids.ctypes.data + 4 * total
         stops = ends.ctypes.data + 4 * total
-        count = symbols_of_word(
-            text.ctypes.data + places[word], lengths[word], marking, pairs, shift, symbols, stops
-        )
+        begin = text.ctypes.data + places[word]
+        count = symbols_of_word(begin, lengths[word], marking, pairs, symbols, stops)
         while count > 1 and not single[word]:
             best = NO_MERGE
             for i in range(count - 1):
                 merge = NO_MERGE
                 if next_double(state) > dropout:
                     left, right = load_u32(symbols + 4 * i), load_u32(symbols + 4 * i + 4)
-                    merge = find_merge(pairs, shift, left, right)
+                    merge = find_merge(pairs, left, right)
                 store_u64(merges + 8 * i, merge)
                 if merge >> RANK_SHIFT < best >> RANK_SHIFT:
                     best = merge
             if best == NO_MERGE:
                 break
-            read = np.int64(0)
-            written = np.int64(0)
-            while read < count:
-                if read + 1 < count and load_u64(merges + 8 * read) == best:
-                    store_u32(symbols + 4 * written, np.uint32(best & LOW_32))
-                    read += 1
-                else:
-                    store_u32(symbols + 4 * written, load_u32(symbols + 4 * read))
-                store_u32(stops + 4 * written, load_u32(stops + 4 * read))
-                read += 1
-                written += 1
-            count = written
+            count = write_merge(symbols, stops, merges, count, best, np.int64(1))
         total += count
         edges[word + 1] = total

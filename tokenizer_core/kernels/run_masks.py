@@ -1,23 +1,23 @@
-"""Runs of characters as runs of bits: groups of three, and starts that later text refutes."""
+"""Runs of characters as runs of bits: what several patterns ask of them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.bitmaps import unmark
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import leading_zeros, trailing_zeros
+from bpeline.tokenizer_core.kernels.types import I64, U64, U64s
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
-_6 = np.uint64(6)
+_2 = np.uint64(2)
 _63 = np.uint64(63)
 _NOWHERE = np.int64(-1)
 
 
 @kernel
-def groups_of_three(characters: Any, run_begins: Any, in_group: Any) -> Any:
+def groups_of_three(characters: U64, run_begins: U64, in_group: I64) -> tuple[U64, I64]:
     """Where groups of three numbers begin.
 
     Args:
@@ -37,9 +37,41 @@ def groups_of_three(characters: Any, run_begins: Any, in_group: Any) -> Any:
 
 
 @kernel
+def number_begins(
+    numbers: U64, numbers_before: U64, continued: U64, digits: I64, in_group: I64
+) -> tuple[U64, I64]:
+    """Where groups of ``digits`` numbers (1 or 3) begin, and ``in_group`` for the next block."""
+    begins = numbers & ~((numbers << _1) | numbers_before)
+    two = numbers & (numbers << _1)
+    if digits == 1:
+        begins = numbers & ~continued
+    elif (two & (two << _2)) | (numbers & (continued | numbers_before)):
+        begins, in_group = groups_of_three(numbers & ~continued, begins, in_group)
+    elif numbers >> _63:
+        in_group = leading_zeros(~numbers)
+    return begins, in_group
+
+
+@kernel
+def whole_characters(firsts: U64, before: U64, more: U64) -> U64:
+    """The characters that begin at ``firsts``, with ``more`` of their bytes.
+
+    Args:
+        before: whether the last byte of the block before belongs to such a character.
+        more: continuation bytes.
+    """
+    bytes_ = firsts
+    if more:
+        bytes_ |= ((bytes_ << _1) | before) & more
+        bytes_ |= (bytes_ << _1) & more
+        bytes_ |= (bytes_ << _1) & more
+    return bytes_
+
+
+@kernel
 def refuted_runs(
-    block: Any, runs: Any, begins: Any, refuting: Any, pending: Any, starts: Any
-) -> Any:
+    block: I64, runs: U64, begins: U64, refuting: U64, pending: I64, starts: U64s
+) -> tuple[U64, I64]:
     """Which runs start no pre-token after all, because of the character behind them.
 
     A run that reaches the end of the block stays marked and is *pending* until a later block
@@ -64,7 +96,7 @@ def refuted_runs(
             undecided |= _1
         else:
             if refuting & _1:
-                unmark(pending, starts)
+                unmark(starts, pending)
             earlier = _NOWHERE
     refuted = (runs + undecided) & ~runs & refuting
     while refuted:
@@ -72,7 +104,7 @@ def refuted_runs(
         refuted &= refuted - _1
         begin = _63 - np.uint64(leading_zeros(undecided & ((_1 << np.uint64(k)) - _1)))
         if begin == _0 and earlier >= 0:
-            unmark(earlier, starts)
+            unmark(starts, earlier)
         else:
             taken_back |= _1 << begin
     pending = _NOWHERE
@@ -81,8 +113,3 @@ def refuted_runs(
         if (undecided >> begin) & _1:
             pending = earlier if begin == _0 and earlier >= 0 else block + np.int64(begin)
     return taken_back, pending
-
-
-@kernel
-def unmark(position: Any, starts: Any) -> None:
-    starts[np.uint64(position) >> _6] &= ~(_1 << (np.uint64(position) & _63))

@@ -14,12 +14,13 @@ A move leads from a state, on the class of the next character, to a state, with 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.bitmaps import mark, unmark
+from bpeline.tokenizer_core.kernels.characters import character_size, decode_beyond_ascii
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u8, load_u32
+from bpeline.tokenizer_core.kernels.types import I64, I64s, U8s, U32s, U64s
 
 CUT, GAP, ACCEPT, AFTER_GAP, DEAD, STOP = 1, 2, 4, 8, 16, 32
 MOVE = 8  # bytes of a move: where its row begins in the table, and its flags, 4 bytes each
@@ -32,59 +33,22 @@ DONE, OUTSIDE, NEEDS_MEMO, MEMO_USED = range(4)
 _CUT, _GAP, _AFTER_GAP = np.uint32(CUT), np.uint32(GAP), np.uint32(AFTER_GAP)
 _ACCEPT, _DEAD, _STOP = np.uint32(ACCEPT), np.uint32(DEAD), np.uint32(STOP)
 _0, _1, _1_32 = np.uint64(0), np.uint64(1), np.uint32(1)
-_6, _63 = np.uint64(6), np.uint64(63)
-
-
-@kernel
-def _decode(address: Any) -> Any:
-    """Code point and bytes of the non-ASCII character at ``address``."""
-    four = load_u32(address)
-    first = four & np.uint32(0xFF)
-    second = (four >> np.uint32(8)) & np.uint32(0x3F)
-    if first < np.uint32(0xE0):
-        return np.int64(((first & np.uint32(0x1F)) << np.uint32(6)) | second), np.int64(2)
-    third = (four >> np.uint32(16)) & np.uint32(0x3F)
-    if first < np.uint32(0xF0):
-        high = ((first & np.uint32(0x0F)) << np.uint32(12)) | (second << np.uint32(6))
-        return np.int64(high | third), np.int64(3)
-    high = ((first & np.uint32(0x07)) << np.uint32(18)) | (second << np.uint32(12))
-    low = (third << np.uint32(6)) | ((four >> np.uint32(24)) & np.uint32(0x3F))
-    return np.int64(high | low), np.int64(4)
-
-
-@kernel
-def _width(first: Any) -> Any:
-    """Bytes of a character by its first byte."""
-    if first < np.uint8(0x80):
-        return np.int64(1)
-    if first < np.uint8(0xE0):
-        return np.int64(2)
-    return np.int64(3) if first < np.uint8(0xF0) else np.int64(4)
-
-
-@kernel
-def _put(bitmap: Any, position: Any) -> None:
-    bitmap[np.uint64(position) >> _6] |= _1 << (np.uint64(position) & _63)
-
-
-@kernel
-def _take_back(bitmap: Any, position: Any) -> None:
-    bitmap[np.uint64(position) >> _6] &= ~(_1 << (np.uint64(position) & _63))
+_63 = np.uint64(63)
 
 
 @kernel
 def _mark_span(
-    base: Any,
-    begin: Any,
-    end: Any,
-    classes: Any,
-    moves: Any,
-    shape: Any,
-    starts: Any,
-    gaps: Any,
-    memo: Any,
-    progress: Any,
-) -> Any:
+    base: I64,
+    begin: I64,
+    end: I64,
+    classes: I64,
+    moves: I64,
+    shape: I64s,
+    starts: U64s,
+    gaps: U64s,
+    memo: U64s,
+    progress: I64s,
+) -> I64:
     columns, last_line_feed, at_end, states = shape[0], shape[1], shape[2], shape[3]
     patience = 8 * (end - begin) + 65536
     remembering = len(memo) > 0
@@ -106,7 +70,7 @@ def _mark_span(
             width = np.int64(1)
             point = np.int64(load_u8(base + position))
             if point >= 0x80:
-                point, width = _decode(base + position)
+                point, width = decode_beyond_ascii(base + position)
             # All but the last addition is known before the state is: characters take turns at the
             # speed of one load.
             move = (moves + MOVE * np.int64(load_u8(classes + point))) + row
@@ -136,7 +100,7 @@ def _mark_span(
             move = moves + MOVE * (last_line_feed if position < end else at_end) + row
             next_row, flags = np.int64(load_u32(move)), load_u32(move + 4)
             if flags & _CUT:
-                _put(starts, position)
+                mark(starts, position)
                 attempt = position
             if flags & _GAP:
                 _put_gap(gaps, position)
@@ -150,10 +114,10 @@ def _mark_span(
                 position, row = accept, np.int64(0)
             else:
                 if gap_end == attempt:
-                    _take_back(starts, attempt)
+                    unmark(starts, attempt)
                 else:
                     _put_gap(gaps, attempt)
-                position = attempt + _width(load_u8(base + attempt))
+                position = attempt + character_size(load_u8(base + attempt))
                 row = MOVE * columns
             before = position
             if progress[RESCANNED] > patience and not remembering:
@@ -168,15 +132,15 @@ def _mark_span(
 
 @kernel
 def _failed_here(
-    memo: Any,
-    position: Any,
-    before: Any,
-    begin: Any,
-    shift: Any,
-    row: Any,
-    columns: Any,
-    states: Any,
-) -> Any:
+    memo: U64s,
+    position: I64,
+    before: I64,
+    begin: I64,
+    shift: I64,
+    row: I64,
+    columns: I64,
+    states: I64,
+) -> bool:
     """Whether an earlier attempt was in this state at this place: then it has failed."""
     if (position >> shift) == (before >> shift) or row < 2 * MOVE * columns:
         return False
@@ -188,24 +152,24 @@ def _failed_here(
 
 
 @kernel
-def _put_gap(gaps: Any, position: Any) -> None:
+def _put_gap(gaps: U64s, position: I64) -> None:
     if len(gaps) > 0:
-        _put(gaps, position)
+        mark(gaps, position)
 
 
 @kernel
 def mark_by_automaton(
-    text: Any,
-    size: Any,
-    spans: Any,
-    classes: Any,
-    moves: Any,
-    shape: Any,
-    starts: Any,
-    gaps: Any,
-    memo: Any,
-    progress: Any,
-) -> Any:
+    text: U8s,
+    size: I64,
+    spans: I64s,
+    classes: U8s,
+    moves: U32s,
+    shape: I64s,
+    starts: U64s,
+    gaps: U64s,
+    memo: U64s,
+    progress: I64s,
+) -> I64:
     """Set the bits of ``starts`` where pre-tokens and unmatched stretches start.
 
     An attempt may read far ahead of the place it falls back to, and again from there: with

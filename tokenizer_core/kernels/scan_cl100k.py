@@ -20,10 +20,9 @@ combining marks as L.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.bitmaps import mark, unmark
 from bpeline.tokenizer_core.kernels.character_masks import (
     class_masks,
     contraction_width,
@@ -31,14 +30,14 @@ from bpeline.tokenizer_core.kernels.character_masks import (
 )
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import (
-    leading_zeros,
     mask_apostrophes,
     mask_carriage_returns,
     mask_line_feeds,
     mask_spaces,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.run_masks import groups_of_three, refuted_runs, unmark
+from bpeline.tokenizer_core.kernels.run_masks import number_begins, refuted_runs, whole_characters
+from bpeline.tokenizer_core.kernels.types import I64, U64, I64s, U8s, U64s
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -50,14 +49,14 @@ _NOWHERE = np.int64(-1)
 
 @kernel
 def _mark_span(
-    base: Any,
-    begin: Any,
-    end: Any,
-    table: Any,
-    starts: Any,
-    digits: Any,
-    keeps_end: Any,
-    marks_join: Any,
+    base: I64,
+    begin: I64,
+    end: I64,
+    table: I64,
+    starts: U64s,
+    digits: I64,
+    keeps_end: bool,
+    marks_join: bool,
 ) -> None:
     letters_before = numbers_before = others_before = spaces_before = _0
     white_before = blank_before = newline_before = absorbed_before = _0
@@ -93,12 +92,7 @@ def _mark_span(
         newlines &= ~absorbed
 
         marks = others & ~(behind_others | (spaces << _1) | spaces_before)
-        single = marks
-        if continued:
-            more = others & continued
-            single |= ((single << _1) | single_before) & more
-            single |= (single << _1) & more
-            single |= (single << _1) & more
+        single = whole_characters(marks, single_before, others & continued)
         joins = blanks | single
         marks |= letters & ~((letters << _1) | letters_before | (joins << _1) | joins_before)
 
@@ -110,14 +104,9 @@ def _mark_span(
         if (last_blank & continued) | (ended & blank_before):
             mark_last_white(base, block, last_blank & continued, ended & blank_before, starts)
 
-        numbers_begin = numbers & ~((numbers << _1) | numbers_before)
-        two = numbers & (numbers << _1)
-        if digits == 1:
-            numbers_begin = numbers & ~continued
-        elif (two & (two << np.uint64(2))) | (numbers & (continued | numbers_before)):
-            numbers_begin, in_group = groups_of_three(numbers & ~continued, numbers_begin, in_group)
-        elif numbers >> _63:
-            in_group = leading_zeros(~numbers)
+        numbers_begin, in_group = number_begins(
+            numbers, numbers_before, continued, digits, in_group
+        )
         marks |= numbers_begin
 
         blanks_begin = blanks & ((newlines << _1) | newline_before)
@@ -145,31 +134,30 @@ def _mark_span(
         valid = _ALL
         block += 64
     if pending >= 0 and keeps_end:
-        unmark(pending, starts)
+        unmark(starts, pending)
 
 
 @kernel
-def _mark_contractions(base: Any, block: Any, end: Any, apostrophes: Any, starts: Any) -> None:
+def _mark_contractions(base: I64, block: I64, end: I64, apostrophes: U64, starts: U64s) -> None:
     while apostrophes:
         k = trailing_zeros(apostrophes)
         apostrophes &= apostrophes - _1
         width = contraction_width(base + block + k, np.uint8(0x20))
         if width and block + k + width < end:
-            behind = np.uint64(block + k + width)
-            starts[behind >> _6] |= _1 << (behind & _63)
+            mark(starts, block + k + width)
 
 
 @kernel
 def mark_cl100k(
-    text: Any,
-    size: Any,
-    spans: Any,
-    table: Any,
-    starts: Any,
-    digits: Any,
-    keeps_end: Any,
-    marks_join: Any,
-) -> Any:
+    text: U8s,
+    size: I64,
+    spans: I64s,
+    table: U8s,
+    starts: U64s,
+    digits: I64,
+    keeps_end: bool,
+    marks_join: bool,
+) -> bool:
     """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
 
     Args:

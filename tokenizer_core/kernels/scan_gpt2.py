@@ -12,10 +12,9 @@ pattern's alternatives come to this. A pre-token starts
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.bitmaps import mark
 from bpeline.tokenizer_core.kernels.character_masks import (
     class_masks,
     contraction_width,
@@ -23,6 +22,7 @@ from bpeline.tokenizer_core.kernels.character_masks import (
 )
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import mask_apostrophes, mask_spaces, trailing_zeros
+from bpeline.tokenizer_core.kernels.types import I64, I64s, U8s, U64s
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -32,7 +32,7 @@ _ALL = ~np.uint64(0)
 
 
 @kernel
-def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None:
+def _mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
     letters_before = numbers_before = others_before = spaces_before = white_before = _0
     straddling = (_0, _0, _0)
     suppressed = _0
@@ -73,8 +73,7 @@ def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None
                 marks &= ~((_1 << np.uint64(k)) << _1)
                 suppressed = (np.uint64(k) + _1) >> _6
                 if behind < end:
-                    position = np.uint64(behind)
-                    starts[position >> _6] |= _1 << (position & _63)
+                    mark(starts, behind)
         starts[word] |= marks
 
         letters_before = letters >> _63
@@ -87,7 +86,7 @@ def _mark_span(base: Any, begin: Any, end: Any, table: Any, starts: Any) -> None
 
 
 @kernel
-def mark_gpt2(text: Any, size: Any, spans: Any, table: Any, starts: Any) -> Any:
+def mark_gpt2(text: U8s, size: I64, spans: I64s, table: U8s, starts: U64s) -> bool:
     """Set the bits of ``starts`` where pre-tokens start; bits set before stay.
 
     Args:

@@ -22,8 +22,6 @@ and others O. The pattern's alternatives come to this:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.character_masks import (
@@ -33,7 +31,6 @@ from bpeline.tokenizer_core.kernels.character_masks import (
 )
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import (
-    leading_zeros,
     mask_apostrophes,
     mask_ascii_capitals,
     mask_ascii_letters,
@@ -43,20 +40,19 @@ from bpeline.tokenizer_core.kernels.memory import (
     mask_spaces,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.run_masks import groups_of_three, refuted_runs
+from bpeline.tokenizer_core.kernels.run_masks import number_begins, refuted_runs, whole_characters
+from bpeline.tokenizer_core.kernels.types import I64, U64, I64s, U8s, U64s
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
-_2 = np.uint64(2)
 _6 = np.uint64(6)
 _63 = np.uint64(63)
-_64 = np.uint64(64)
 _ALL = ~np.uint64(0)
 _NOWHERE = np.int64(-1)
 
 
 @kernel
-def _through(runs: Any, seeds: Any) -> Any:
+def _through(runs: U64, seeds: U64) -> U64:
     """From each of the ``seeds``, bits of ``runs``, to the end of its run.
 
     To add a bit to a run of ones is to clear it from there on.
@@ -66,7 +62,7 @@ def _through(runs: Any, seeds: Any) -> Any:
 
 @kernel
 def _mark_span(
-    base: Any, begin: Any, end: Any, table: Any, starts: Any, digits: Any, contracts: Any
+    base: I64, begin: I64, end: I64, table: I64, starts: U64s, digits: I64, contracts: bool
 ) -> None:
     words_before = numbers_before = others_before = together_before = spaces_before = _0
     white_before = blank_before = newline_before = absorbed_before = _0
@@ -124,12 +120,7 @@ def _mark_span(
                 punctuation &= ~glued
 
         marks = punctuation & ~((punctuation << _1) | others_before | behind_spaces)
-        single = marks
-        if continued:
-            more = punctuation & continued
-            single |= ((single << _1) | single_before) & more
-            single |= (single << _1) & more
-            single |= (single << _1) & more
+        single = whole_characters(marks, single_before, punctuation & continued)
         joins = blanks | single
         marks |= words & ~((words << _1) | words_before | (joins << _1) | joins_before)
 
@@ -162,14 +153,9 @@ def _mark_span(
             )
             marks |= blanks_begin & ~refuted
 
-        numbers_begin = numbers & ~((numbers << _1) | numbers_before)
-        two = numbers & (numbers << _1)
-        if digits == 1:
-            numbers_begin = numbers & ~continued
-        elif (two & (two << _2)) | (numbers & (continued | numbers_before)):
-            numbers_begin, in_group = groups_of_three(numbers & ~continued, numbers_begin, in_group)
-        elif numbers >> _63:
-            in_group = leading_zeros(~numbers)
+        numbers_begin, in_group = number_begins(
+            numbers, numbers_before, continued, digits, in_group
+        )
         starts[np.uint64(block) >> _6] |= marks | numbers_begin
 
         words_before = words >> _63
@@ -190,7 +176,7 @@ def _mark_span(
 
 
 @kernel
-def _glued(address: Any, size: Any, apostrophes: Any) -> Any:
+def _glued(address: I64, size: I64, apostrophes: U64) -> tuple[U64, U64]:
     """The bytes of contractions at apostrophes behind words: of this block, and of the next."""
     glued = after = _0
     while apostrophes:
@@ -206,8 +192,8 @@ def _glued(address: Any, size: Any, apostrophes: Any) -> Any:
 
 @kernel
 def mark_o200k(
-    text: Any, size: Any, spans: Any, table: Any, starts: Any, digits: Any, contracts: Any
-) -> Any:
+    text: U8s, size: I64, spans: I64s, table: U8s, starts: U64s, digits: I64, contracts: bool
+) -> bool:
     """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
 
     Args:

@@ -12,15 +12,11 @@ why it is exact for any ranks is said in `lay_tokens`.)
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u8, load_u64, store_u8, store_u64
-
-Integer = Any  # of the width that Numba infers: NumPy's int64 or uint64
+from bpeline.tokenizer_core.kernels.types import Flags, I64s, Int, U8s, U32s, U64s
 
 BYTES = 256  # indices below are bytes
 NOTHING = (1 << 20) - 1  # no token: indices are lower
@@ -39,9 +35,7 @@ LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
 
 
 @kernel
-def fill_pairs(
-    left: NDArray[np.int64], right: NDArray[np.int64], shift: Integer, pairs: NDArray[np.uint64]
-) -> None:
+def fill_pairs(left: I64s, right: I64s, shift: Int, pairs: U64s) -> None:
     """Put merges into an open-addressing table.
 
     Args:
@@ -66,7 +60,20 @@ def fill_pairs(
 
 
 @kernel
-def find_pair(pairs: Integer, shift: Integer, left: Integer, right: Integer) -> Integer:
+def entry_of(table: Int, shift: Int, key: Int, below: Int) -> Int:
+    """Address of the entry that holds a key above so many other bits, or of the empty one."""
+    slot = (key * MIX) >> shift
+    mask = (ONE << (np.uint64(64) - shift)) - ONE
+    while True:
+        entry = table + np.int64(slot << np.uint64(3))
+        found = load_u64(entry)
+        if found == ZERO or found >> below == key:
+            return entry
+        slot = (slot + ONE) & mask
+
+
+@kernel
+def find_pair(pairs: Int, shift: Int, left: Int, right: Int) -> Int:
     """Index of the token that a pair makes, or `NOTHING`."""
     key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
     mixed = key * MIX
@@ -75,19 +82,14 @@ def find_pair(pairs: Integer, shift: Integer, left: Integer, right: Integer) -> 
     sieve = np.uint64(load_u8(pairs + np.int64(((mask + ONE) << np.uint64(3)) + slot)))
     if (sieve >> ((mixed >> (shift - np.uint64(3))) & SEVEN)) & ONE == ZERO:
         return np.int64(NOTHING)
-    while True:
-        found = load_u64(pairs + np.int64(slot << np.uint64(3)))
-        if found == ZERO:  # first, because the key of two zero bytes is zero, too
-            return np.int64(NOTHING)
-        if found >> INDEX_BITS == key:
-            return np.int64(found & INDEX_MASK)
-        slot = (slot + ONE) & mask
+    found = load_u64(entry_of(pairs, shift, key, INDEX_BITS))
+    if found == ZERO:  # first, because the key of two zero bytes is zero, too
+        return np.int64(NOTHING)
+    return np.int64(found & INDEX_MASK)
 
 
 @kernel
-def stand_together(
-    pairs: Integer, shift: Integer, splits: Integer, left: Integer, right: Integer, limit: Integer
-) -> bool:
+def stand_together(pairs: Int, shift: Int, splits: Int, left: Int, right: Int, limit: Int) -> bool:
     """Whether merges of indices below ``limit`` leave two stable tokens side by side.
 
     Each round looks at the time before the later of the two tokens was made. Of equal tokens the
@@ -111,12 +113,7 @@ def stand_together(
 
 @kernel
 def find_stable(
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    pairs: NDArray[np.uint64],
-    shift: Integer,
-    splits: NDArray[np.uint64],
-    stable: NDArray[np.bool_],
+    left: I64s, right: I64s, pairs: U64s, shift: Int, splits: U64s, stable: Flags
 ) -> None:
     """Which tokens are stable: their parts are, and no earlier merge takes the parts asunder.
 
@@ -139,9 +136,7 @@ def find_stable(
 
 
 @kernel
-def measure_tokens(
-    left: NDArray[np.int64], right: NDArray[np.int64], ends: NDArray[np.int64]
-) -> None:
+def measure_tokens(left: I64s, right: I64s, ends: I64s) -> None:
     """Where each token ends when all are joined in order of index: int64 ``[256 + n]``."""
     for byte in range(BYTES):
         ends[byte] = byte + 1
@@ -154,12 +149,7 @@ def measure_tokens(
 
 
 @kernel
-def spell_tokens(
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    text: NDArray[np.uint8],
-) -> None:
+def spell_tokens(left: I64s, right: I64s, ends: I64s, text: U8s) -> None:
     """Join all tokens in order of index: uint8 ``[ends[-1]]``."""
     for byte in range(BYTES):
         text[byte] = byte
@@ -173,29 +163,15 @@ def spell_tokens(
 
 
 @kernel
-def find_child(trie: Integer, shift: Integer, node: Integer, byte: Integer) -> Integer:
+def find_child(trie: Int, shift: Int, node: Int, byte: Int) -> Int:
     """Address of the entry of a node's child, or of the empty entry where it belongs."""
     key = (np.uint64(node) << EIGHT) | np.uint64(byte)
-    slot = (key * MIX) >> shift
-    mask = (ONE << (np.uint64(64) - shift)) - ONE
-    while True:
-        entry = trie + np.int64(slot << np.uint64(3))
-        found = load_u64(entry)
-        if found == ZERO or found >> HALF == key:
-            return entry
-        slot = (slot + ONE) & mask
+    return entry_of(trie, shift, key, HALF)
 
 
 @kernel
 def fill_trie(
-    text: NDArray[np.uint8],
-    ends: NDArray[np.int64],
-    order: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    shift: Integer,
-    trie: NDArray[np.uint64],
-    roots: NDArray[np.uint32],
-    infos: NDArray[np.uint64],
+    text: U8s, ends: I64s, order: I64s, ids: I64s, shift: Int, trie: U64s, roots: U32s, infos: U64s
 ) -> bool:
     """Put stable tokens into a trie.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
@@ -15,6 +13,7 @@ from bpeline.tokenizer_core.kernels.memory import (
     range_mask,
     trailing_zeros,
 )
+from bpeline.tokenizer_core.kernels.types import I64, U64, Int, U8s
 
 _mask_two = range_mask(0xC2, 0x1E)  # first bytes of characters of two, three and four bytes
 _mask_three = range_mask(0xE0, 0x10)
@@ -31,7 +30,7 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @kernel
-def _sequence_length(four: Any) -> Any:
+def _sequence_length(four: Int) -> I64:
     """Bytes of the non-ASCII character that four little-endian bytes begin with, 0 if ill-formed.
 
     Each form is one comparison of the marker bits of all its bytes, and one or two of the bits
@@ -50,7 +49,7 @@ def _sequence_length(four: Any) -> Any:
 
 
 @kernel
-def _first_fault(base: Any, position: Any, size: Any) -> Any:
+def _first_fault(base: I64, position: I64, size: I64) -> I64:
     """Position of the first ill-formed sequence from a character's begin on, or -1."""
     while position < size:
         non_ascii = mask_non_ascii(base + position)
@@ -67,7 +66,7 @@ def _first_fault(base: Any, position: Any, size: Any) -> Any:
 
 
 @kernel
-def _begin_of_character(base: Any, position: Any) -> Any:
+def _begin_of_character(base: I64, position: I64) -> I64:
     """Where the character begins that the byte before ``position`` belongs to."""
     position -= 1
     while position > 0 and load_u8(base + position) & np.uint8(0xC0) == np.uint8(0x80):
@@ -76,7 +75,7 @@ def _begin_of_character(base: Any, position: Any) -> Any:
 
 
 @kernel
-def _forbidden_seconds(address: Any) -> Any:
+def _forbidden_seconds(address: I64) -> U64:
     """Which of 64 bytes begin an overlong form, a surrogate or a code point above U+10FFFF."""
     return (
         (_mask_e0(address) & _mask_below_a0(address + 1))
@@ -87,7 +86,7 @@ def _forbidden_seconds(address: Any) -> Any:
 
 
 @kernel
-def invalid_utf8(text: Any, size: Any) -> Any:
+def invalid_utf8(text: U8s, size: I64) -> I64:
     """Position of the first ill-formed sequence in the first ``size`` bytes, or -1.
 
     64 bytes at a time become masks of first bytes and of continuations: those that stand are

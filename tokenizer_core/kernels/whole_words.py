@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
-from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64
-from bpeline.tokenizer_core.kernels.token_tables import Integer
+from bpeline.tokenizer_core.kernels.memory import load_u64
+from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U64s
 from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
-    LOW,
-    PLACE,
     VALUE,
+    ZERO,
     find_entry,
     mix,
+    put_entry,
     table_shift,
     word_key,
 )
 
 
 @kernel
-def fill_whole_words(
-    words: NDArray[np.uint8],
-    ends: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    table: NDArray[np.uint64],
-) -> Integer:
+def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s) -> Int:
     """Put words into a table; returns its shift.
 
     Args:
@@ -42,22 +36,24 @@ def fill_whole_words(
         low, high = word_key(text + begin, ends[i] - begin)
         mixed = mix(low, high)
         entry = find_entry(table.ctypes.data, shift, low, high, mixed, text, text + begin)
-        store_u64(entry + LOW, low)
-        store_u64(entry + HIGH, high)
-        store_u64(entry + VALUE, np.uint64(ids[i]))
-        store_u64(entry + PLACE, np.uint64(begin))
+        put_entry(entry, low, high, np.uint64(ids[i]), np.uint64(begin))
         begin = ends[i]
     return shift
 
 
 @kernel
+def word_id(table: Int, shift: Int, words: Int, word: Int, length: Int) -> Int:
+    """The id of a word in a table whose words lie at the address ``words``, or −1."""
+    low, high = word_key(word, length)
+    entry = find_entry(table, shift, low, high, mix(low, high), words, word)
+    if load_u64(entry + HIGH) == ZERO:
+        return np.int64(-1)
+    return np.int64(load_u64(entry + VALUE))
+
+
+@kernel
 def find_whole_words(
-    text: NDArray[np.uint8],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    words: NDArray[np.uint8],
-    table: NDArray[np.uint64],
-    ids: NDArray[np.int64],
+    text: U8s, begins: I64s, ends: I64s, words: U8s, table: U64s, ids: I64s
 ) -> None:
     """Look up many words.
 
@@ -70,27 +66,13 @@ def find_whole_words(
     shift = table_shift(table)
     base = text.ctypes.data
     for i in range(len(begins)):
-        word = base + begins[i]
-        low, high = word_key(word, ends[i] - begins[i])
-        mixed = mix(low, high)
-        entry = find_entry(table.ctypes.data, shift, low, high, mixed, words.ctypes.data, word)
-        known = load_u64(entry + HIGH) != np.uint64(0)
-        ids[i] = np.int64(load_u64(entry + VALUE)) if known else np.int64(-1)
+        length = ends[i] - begins[i]
+        ids[i] = word_id(table.ctypes.data, shift, words.ctypes.data, base + begins[i], length)
 
 
 @kernel
-def whole_word(machine: Integer, word: Integer, length: Integer) -> Integer:
+def whole_word(machine: Int, word: Int, length: Int) -> Int:
     """The id of a word that is one token as a whole, or −1."""
-    low, high = word_key(word, length)
-    entry = find_entry(
-        np.int64(load_u64(machine + 8 * WHOLE)),
-        load_u64(machine + 8 * WHOLE_SHIFT),
-        low,
-        high,
-        mix(low, high),
-        np.int64(load_u64(machine + 8 * WHOLE_TEXT)),
-        word,
-    )
-    if load_u64(entry + HIGH) == np.uint64(0):
-        return np.int64(-1)
-    return np.int64(load_u64(entry + VALUE))
+    table, words = load_u64(machine + 8 * WHOLE), load_u64(machine + 8 * WHOLE_TEXT)
+    shift = load_u64(machine + 8 * WHOLE_SHIFT)
+    return word_id(np.int64(table), shift, np.int64(words), word, length)

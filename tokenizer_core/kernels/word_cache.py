@@ -21,7 +21,6 @@ word is encoded, or kept, twice.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.atomics import (
     add_and_tell,
@@ -39,22 +38,19 @@ from bpeline.tokenizer_core.kernels.encode_machine import (
     LIMIT,
 )
 from bpeline.tokenizer_core.kernels.memory import load_u32, load_u64, store_u32, store_u64
-from bpeline.tokenizer_core.kernels.token_tables import Integer
+from bpeline.tokenizer_core.kernels.types import Int
 from bpeline.tokenizer_core.kernels.word_keys import (
-    ALL,
+    ENTRY,
     HIGH,
     INLINE,
     LONG,
     LOW,
-    ONE,
-    mix,
+    TAKEN,
+    ZERO,
     same_bytes,
-    table_shift,
 )
 
-ENTRY = 32  # bytes
 IDS, COUNT = 16, 28  # places in an entry, in bytes
-TAKEN = np.uint64(1)  # a high without a length
 WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
 FEW = 3  # ids that an entry holds
 IN_ARENA = 1 << 31
@@ -64,7 +60,7 @@ LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 
 @kernel
-def is_full(machine: Integer, words: Integer) -> bool:
+def is_full(machine: Int, words: Int) -> bool:
     """Whether it is time for another table before this thread adds as many words.
 
     Others may add theirs meanwhile, so that the table becomes somewhat fuller than its limit:
@@ -75,7 +71,7 @@ def is_full(machine: Integer, words: Integer) -> bool:
 
 
 @kernel
-def copy_ids(source: Integer, target: Integer, count: Integer) -> None:
+def copy_ids(source: Int, target: Int, count: Int) -> None:
     """Copy 4-byte ids four at a time: up to 3 more than ``count`` are written behind."""
     for i in range(0, count, 4):
         store_u64(target + 4 * i, load_u64(source + 4 * i))
@@ -84,8 +80,8 @@ def copy_ids(source: Integer, target: Integer, count: Integer) -> None:
 
 @kernel
 def find_word(
-    machine: Integer, entry: Integer, low: Integer, high: Integer, word: Integer, length: Integer
-) -> tuple[Integer, bool]:
+    machine: Int, entry: Int, low: Int, high: Int, word: Int, length: Int
+) -> tuple[Int, bool]:
     """A word's entry and True, or one that was empty, where the word belongs, and False.
 
     (Another thread may have filled that one meanwhile, so it is not looked at again.)
@@ -96,7 +92,7 @@ def find_word(
     last = np.int64(load_u64(machine + 8 * CACHE_END)) - ENTRY
     while True:
         found = load_acquire(entry + HIGH)
-        if found == np.uint64(0):
+        if found == ZERO:
             return entry, False
         if found == high and load_u64(entry + LOW) == low:
             if high < LONG:
@@ -111,7 +107,7 @@ def find_word(
 
 
 @kernel
-def copy_found(machine: Integer, entry: Integer, target: Integer) -> Integer:
+def copy_found(machine: Int, entry: Int, target: Int) -> Int:
     """Write the ids of an entry in use; returns how many."""
     count = np.int64(load_u32(entry + COUNT))
     if count <= FEW:
@@ -125,14 +121,7 @@ def copy_found(machine: Integer, entry: Integer, target: Integer) -> Integer:
 
 @kernel
 def remember(
-    machine: Integer,
-    entry: Integer,
-    low: Integer,
-    high: Integer,
-    word: Integer,
-    length: Integer,
-    ids: Integer,
-    count: Integer,
+    machine: Int, entry: Int, low: Int, high: Int, word: Int, length: Int, ids: Int, count: Int
 ) -> None:
     """Keep a word in an entry that was empty, if there is room and no other thread takes it."""
     counts = np.int64(load_u64(machine + 8 * COUNTS))
@@ -164,31 +153,3 @@ def remember(
         store_u32(entry + COUNT, np.uint32(count + IN_ARENA))
     store_u64(entry + LOW, low)
     store_release(entry + HIGH, high)
-
-
-@kernel
-def move_kept(table: NDArray[np.uint64], larger: NDArray[np.uint64]) -> Integer:
-    """Enter every complete word of a table into a larger, zeroed one; returns how many.
-
-    Threads may go on adding words to the first one: what they add is lost or moved. Records in the
-    arena are complete when their entries are, so it is copied afterwards.
-    """
-    entry = np.int64(table.ctypes.data)
-    target, shift = np.int64(larger.ctypes.data), table_shift(larger)
-    mask = ALL >> shift
-    number = np.int64(0)
-    for _ in range(table.size >> 2):
-        high = load_acquire(entry + HIGH)
-        if high > TAKEN:
-            low = load_u64(entry + LOW)
-            slot = mix(low, high) >> shift
-            while load_u64(target + np.int64(slot * np.uint64(ENTRY)) + HIGH) != np.uint64(0):
-                slot = (slot + ONE) & mask
-            place = target + np.int64(slot * np.uint64(ENTRY))
-            store_u64(place + LOW, low)
-            store_u64(place + HIGH, high)
-            store_u64(place + IDS, load_u64(entry + IDS))
-            store_u64(place + IDS + 8, load_u64(entry + IDS + 8))
-            number += 1
-        entry += ENTRY
-    return number

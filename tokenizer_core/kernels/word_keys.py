@@ -14,24 +14,22 @@ empty entries alone, because every word has a length.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory import leading_zeros, load_u64
-
-# What arguments are in compiled kernels: an unsigned word, a signed number or address.
-U64 = Any
-I64 = Any
+from bpeline.tokenizer_core.kernels.memory import leading_zeros, load_u64, store_u64
+from bpeline.tokenizer_core.kernels.types import I64, U64, U64s
 
 INLINE = 15  # longest word that is its own key
 LOW, HIGH, VALUE, PLACE = 0, 8, 16, 24  # byte offsets inside an entry
+ENTRY = 32  # bytes
+ENTRY_BITS = np.uint64(5)
 
-ONE = np.uint64(1)
+ZERO, ONE = np.uint64(0), np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-EIGHT, SIXTY_FOUR = np.uint64(8), np.uint64(64)
 TOP_BYTE = np.uint64(56)
+TAKEN = np.uint64(1)  # no word's high: a thread is about to fill the entry, see `word_cache`
 LONG = np.uint64(0xFF << 56)  # the length byte of words above INLINE
 LENGTH_BITS = np.uint64(40)
 LENGTH_MASK = np.uint64((1 << 40) - 1)
@@ -110,7 +108,7 @@ def same_bytes(left: I64, right: I64, length: I64) -> bool:
 
 
 @kernel
-def table_shift(table: np.ndarray) -> U64:
+def table_shift(table: U64s) -> U64:
     """How far to shift a hash so that it numbers the entries of a table."""
     return np.uint64(leading_zeros(np.uint64(table.size >> 2)) + 1)
 
@@ -130,13 +128,50 @@ def find_entry(
     mask = ALL >> shift
     slot = mixed >> shift
     while True:
-        entry = table + np.int64(slot << np.uint64(5))
+        entry = table + np.int64(slot << ENTRY_BITS)
         found = load_u64(entry + HIGH)
         if found == high and load_u64(entry + LOW) == low:
             if high < LONG:
                 return entry
             if same_bytes(text + np.int64(load_u64(entry + PLACE)), address, key_length(high)):
                 return entry
-        elif found == np.uint64(0):
+        elif found == ZERO:
             return entry
         slot = (slot + ONE) & mask
+
+
+@kernel
+def put_entry(entry: I64, low: U64, high: U64, value: U64, place: U64) -> None:
+    store_u64(entry + LOW, low)
+    store_u64(entry + HIGH, high)
+    store_u64(entry + VALUE, value)
+    store_u64(entry + PLACE, place)
+
+
+@kernel
+def copy_entry(source: I64, target: I64) -> None:
+    low, high = load_u64(source + LOW), load_u64(source + HIGH)
+    put_entry(target, low, high, load_u64(source + VALUE), load_u64(source + PLACE))
+
+
+@kernel
+def move_words(table: U64s, larger: U64s) -> I64:
+    """Enter every word of a table into a larger, zeroed one; returns how many.
+
+    Other threads may go on adding words to a `word_cache`: what they add is lost or moved. Records
+    in its arena are complete when their entries are, so the arena is copied afterwards.
+    """
+    entry = np.int64(table.ctypes.data)
+    target, shift = np.int64(larger.ctypes.data), table_shift(larger)
+    mask = ALL >> shift
+    number = np.int64(0)
+    for _ in range(table.size >> 2):
+        high = load_acquire(entry + HIGH)
+        if high > TAKEN:
+            slot = mix(load_u64(entry + LOW), high) >> shift
+            while load_u64(target + np.int64(slot << ENTRY_BITS) + HIGH) != ZERO:
+                slot = (slot + ONE) & mask
+            copy_entry(entry, target + np.int64(slot << ENTRY_BITS))
+            number += 1
+        entry += ENTRY
+    return number

@@ -6,26 +6,25 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u64, prefetch, store_u64
+from bpeline.tokenizer_core.kernels.types import I64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.word_keys import (
     ALL,
     HIGH,
-    I64,
     LONG,
     LOW,
     PLACE,
     VALUE,
+    ZERO,
     key_length,
-    mix,
-    table_shift,
     word_key,
 )
 from bpeline.tokenizer_core.kernels.word_table import (
     AHEAD,
-    FIVE,
     POSITION_BYTES,
-    ZERO,
     add_word,
     copy_eights,
+    expect,
+    table_of,
 )
 
 NO_LENGTH = ALL >> np.uint64(8)  # of the key's upper half: all but the length
@@ -35,13 +34,13 @@ ROOM = 16  # bytes that may be written behind the last word
 
 @kernel
 def add_rows(
-    word_bytes: np.ndarray,
-    offsets: np.ndarray,
-    counts: np.ndarray,
-    first_positions: np.ndarray,
-    table: np.ndarray,
-    arena: np.ndarray,
-    used: np.ndarray,
+    word_bytes: U8s,
+    offsets: I64s,
+    counts: I64s,
+    first_positions: I64s,
+    table: U64s,
+    arena: U8s,
+    used: I64s,
 ) -> None:
     """Add rows to a table that has room for all of them.
 
@@ -51,26 +50,20 @@ def add_rows(
         table, arena, used: see `word_table`.
     """
     source = np.int64(word_bytes.ctypes.data)
-    main, shift, bytes_ = (
-        np.int64(table.ctypes.data),
-        table_shift(table),
-        np.int64(arena.ctypes.data),
-    )
+    words = table_of(table, arena, used)
     for index in range(len(counts)):
         if index + AHEAD < len(counts):
             begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
             low, high = word_key(source + begin, end - begin)
-            prefetch(main + np.int64((mix(low, high) >> shift) << FIVE))
+            expect(words, low, high)
         address = source + offsets[index]
         low, high = word_key(address, offsets[index + 1] - offsets[index])
         count, position = np.uint64(counts[index]), first_positions[index]
-        add_word(main, shift, bytes_, used, low, high, address, count, position)
+        add_word(words, low, high, address, count, position)
 
 
 @kernel
-def list_words(
-    table: np.ndarray, arena: np.ndarray, entries: np.ndarray, positions: np.ndarray
-) -> None:
+def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
     """List what a table holds.
 
     Args:
@@ -99,7 +92,7 @@ def _arena_place(entry: I64) -> I64:
 
 
 @kernel
-def sort_by_digit(numbers: np.ndarray, target: np.ndarray, shift: I64, places: np.ndarray) -> None:
+def sort_by_digit(numbers: I64s, target: I64s, shift: I64, places: I64s) -> None:
     """One pass of a radix sort, stable: order by the `DIGIT_BITS` bits from ``shift`` upwards.
 
     Args:
@@ -121,12 +114,7 @@ def sort_by_digit(numbers: np.ndarray, target: np.ndarray, shift: I64, places: n
 
 @kernel
 def gather_rows(
-    table: np.ndarray,
-    arena: np.ndarray,
-    entries: np.ndarray,
-    word_bytes: np.ndarray,
-    offsets: np.ndarray,
-    counts: np.ndarray,
+    table: U64s, arena: U8s, entries: I64s, word_bytes: U8s, offsets: I64s, counts: I64s
 ) -> None:
     """Write the words of a table out, in the order of ``entries``.
 
@@ -136,11 +124,8 @@ def gather_rows(
         word_bytes: uint8 with `ROOM` bytes behind the last word.
         offsets: int64 ``[words + 1]``. counts: int64 ``[words]``.
     """
-    main, bytes_, target = (
-        np.int64(table.ctypes.data),
-        np.int64(arena.ctypes.data),
-        np.int64(word_bytes.ctypes.data),
-    )
+    main, bytes_ = np.int64(table.ctypes.data), np.int64(arena.ctypes.data)
+    target = np.int64(word_bytes.ctypes.data)
     offset = 0
     offsets[0] = 0
     for row in range(len(entries)):

@@ -8,23 +8,26 @@ that were counted may go.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u64, prefetch, store_u64
+from bpeline.tokenizer_core.kernels.types import I64, U64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.word_keys import (
-    ALL,
+    ENTRY,
+    ENTRY_BITS,
     HIGH,
-    I64,
     LONG,
     LOW,
-    ONE,
     PLACE,
-    U64,
     VALUE,
+    ZERO,
     find_entry,
     key_length,
     mix,
+    put_entry,
     table_shift,
 )
 
@@ -34,27 +37,20 @@ USED = 3
 POSITION_BYTES = 8  # of a long word's first position, before its bytes
 AHEAD = 32  # entries that are on the way from memory while one is looked at
 
-ZERO = np.uint64(0)
-FIVE = np.uint64(5)
+
+class Table(NamedTuple):
+    """A table of words at addresses: entries, their `table_shift`, arena; and what is `USED`."""
+
+    entries: I64
+    shift: U64
+    arena: I64
+    used: I64s
 
 
 @kernel
-def put_entry(entry: I64, low: U64, high: U64, value: U64, place: U64) -> None:
-    store_u64(entry + LOW, low)
-    store_u64(entry + HIGH, high)
-    store_u64(entry + VALUE, value)
-    store_u64(entry + PLACE, place)
-
-
-@kernel
-def copy_entry(source: I64, target: I64) -> None:
-    put_entry(
-        target,
-        load_u64(source + LOW),
-        load_u64(source + HIGH),
-        load_u64(source + VALUE),
-        load_u64(source + PLACE),
-    )
+def table_of(entries: U64s, arena: U8s, used: I64s) -> Table:
+    first, arena_first = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
+    return Table(first, table_shift(entries), arena_first, used)
 
 
 @kernel
@@ -63,10 +59,9 @@ def add_to(entry: I64, amount: U64) -> None:
 
 
 @kernel
-def expect(entry: I64, table: I64, shift: U64) -> None:
-    """Start loading what a table holds where the key of ``entry`` belongs."""
-    mixed = mix(load_u64(entry + LOW), load_u64(entry + HIGH))
-    prefetch(table + np.int64((mixed >> shift) << FIVE))
+def expect(table: Table, low: U64, high: U64) -> None:
+    """Start loading what a table holds where a key belongs."""
+    prefetch(table.entries + np.int64((mix(low, high) >> table.shift) << ENTRY_BITS))
 
 
 @kernel
@@ -83,27 +78,17 @@ def arena_size(length: I64) -> I64:
 
 
 @kernel
-def add_word(
-    table: I64,
-    shift: U64,
-    arena: I64,
-    used: np.ndarray,
-    low: U64,
-    high: U64,
-    address: I64,
-    count: U64,
-    position: I64,
-) -> None:
+def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, position: I64) -> None:
     """Add a count to a word; table and arena must have room for it.
 
     Args:
-        table, shift, arena: addresses of entries and arena, and the table's `table_shift`.
-        used: int64 ``[USED]``.
         low, high: the word's key.
         address: the word itself, with seven readable bytes behind; read only when it is long.
         count, position: how often it occurred, and where first.
     """
-    entry = find_entry(table, shift, low, high, mix(low, high), arena + POSITION_BYTES, address)
+    arena, used = table.arena, table.used
+    long_words = arena + POSITION_BYTES
+    entry = find_entry(table.entries, table.shift, low, high, mix(low, high), long_words, address)
     if load_u64(entry + HIGH) != ZERO:
         add_to(entry, count)
         held = entry + PLACE if high < LONG else arena + np.int64(load_u64(entry + PLACE))
@@ -123,38 +108,12 @@ def add_word(
 
 
 @kernel
-def move_words(table: np.ndarray, larger: np.ndarray) -> None:
-    """Enter every word of a table into a larger, zeroed one, which goes with the same arena."""
-    entry = np.int64(table.ctypes.data)
-    target, shift = np.int64(larger.ctypes.data), table_shift(larger)
-    mask = ALL >> shift
-    for _ in range(table.size >> 2):
-        low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
-        if high != ZERO:
-            slot = mix(low, high) >> shift
-            while load_u64(target + np.int64(slot << FIVE) + HIGH) != ZERO:
-                slot = (slot + ONE) & mask
-            copy_entry(entry, target + np.int64(slot << FIVE))
-        entry += 32
-
-
-@kernel
-def add_table(
-    other: np.ndarray,
-    other_arena: np.ndarray,
-    table: np.ndarray,
-    arena: np.ndarray,
-    used: np.ndarray,
-) -> None:
+def add_table(other: U64s, other_arena: U8s, table: U64s, arena: U8s, used: I64s) -> None:
     """Add every word of another table; there must be room for all of them.
 
     Both tables are in the order of the same hash, so both are walked through, not jumped about in.
     """
-    main, shift, bytes_ = (
-        np.int64(table.ctypes.data),
-        table_shift(table),
-        np.int64(arena.ctypes.data),
-    )
+    words = table_of(table, arena, used)
     entry, others = np.int64(other.ctypes.data), np.int64(other_arena.ctypes.data)
     for _ in range(other.size >> 2):
         low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
@@ -162,6 +121,5 @@ def add_table(
             place = np.int64(load_u64(entry + PLACE))
             position = place if high < LONG else np.int64(load_u64(others + place))
             address = others + place + POSITION_BYTES
-            count = load_u64(entry + VALUE)
-            add_word(main, shift, bytes_, used, low, high, address, count, position)
-        entry += 32
+            add_word(words, low, high, address, load_u64(entry + VALUE), position)
+        entry += ENTRY

@@ -11,34 +11,37 @@ from __future__ import annotations
 
 import numpy as np
 
+from bpeline.tokenizer_core.kernels.bitmaps import is_marked
 from bpeline.tokenizer_core.kernels.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory import load_u64, store_u64, trailing_zeros
+from bpeline.tokenizer_core.kernels.types import I64, U64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.word_keys import (
+    ENTRY,
+    ENTRY_BITS,
     HIGH,
-    I64,
     INLINE,
     LOW,
     ONE,
     PLACE,
-    U64,
     VALUE,
+    ZERO,
+    copy_entry,
     long_word_key,
     mix,
+    put_entry,
     short_word_key,
     table_shift,
 )
 from bpeline.tokenizer_core.kernels.word_table import (
     AHEAD,
     ARENA_BYTES,
-    FIVE,
     WORDS,
-    ZERO,
+    Table,
     add_to,
     add_word,
     arena_size,
-    copy_entry,
     expect,
-    put_entry,
+    table_of,
 )
 
 # Where `count_marked` stopped: int64 [WALK]. The last two tell what waits in the queue: entries,
@@ -50,11 +53,11 @@ NOWHERE = np.uint64(1 << 62)  # a place behind all texts: its word is known from
 QUEUE = 256  # entries; 64 bytes of text can add 64 of them
 
 MINUS_TWO = np.uint64(0xFFFFFFFFFFFFFFFE)
-SIX, LOW_SIX = np.uint64(6), np.int64(63)
+LOW_SIX = np.int64(63)
 
 
 @kernel
-def position_of(place: I64, anchors: np.ndarray, origin: I64) -> I64:
+def position_of(place: I64, anchors: I64s, origin: I64) -> I64:
     """Where byte ``place`` of a text stands in the corpus; see `count_marked`."""
     first, last = 0, len(anchors) - 1
     while first < last:
@@ -67,40 +70,32 @@ def position_of(place: I64, anchors: np.ndarray, origin: I64) -> I64:
 
 
 @kernel
-def drain(
-    entries: I64,
-    number: I64,
-    text: I64,
-    anchors: np.ndarray,
-    origin: I64,
-    table: I64,
-    shift: U64,
-    arena: I64,
-    used: np.ndarray,
-) -> None:
+def drain(entries: I64, number: I64, text: I64, anchors: I64s, origin: I64, table: Table) -> None:
     """Add entries of front or queue to a table that has room for them; their counts become 0.
 
     They may stay where they are: should such a word occur again, the table's position is smaller.
     """
     for index in range(min(number, AHEAD)):
-        expect(entries + (index << 5), table, shift)
+        ahead = entries + (index << 5)
+        expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
     entry = entries
     for index in range(number):
         if index + AHEAD < number:
-            expect(entry + (AHEAD << 5), table, shift)
+            ahead = entry + (AHEAD << 5)
+            expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
         count = load_u64(entry + VALUE)
         if count != ZERO:
             place = np.int64(load_u64(entry + PLACE))
             position = position_of(place, anchors, origin)
             low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
-            add_word(table, shift, arena, used, low, high, text + place, count, position)
+            add_word(table, low, high, text + place, count, position)
             store_u64(entry + VALUE, ZERO)
             store_u64(entry + PLACE, NOWHERE)
-        entry += 32
+        entry += ENTRY
 
 
 @kernel
-def starts_between(starts: np.ndarray, word: I64, begin: I64, end: I64) -> U64:
+def starts_between(starts: U64s, word: I64, begin: I64, end: I64) -> U64:
     """Bits of ``starts[word]`` behind ``begin``, with ``end`` as one more start."""
     bits = starts[word]
     if word == begin >> 6:
@@ -112,24 +107,19 @@ def starts_between(starts: np.ndarray, word: I64, begin: I64, end: I64) -> U64:
 
 
 @kernel
-def is_marked(bitmap: np.ndarray, place: I64) -> bool:
-    return (bitmap[place >> 6] >> np.uint64(place & LOW_SIX)) & ONE != ZERO
-
-
-@kernel
 def count_marked(
-    text: np.ndarray,
-    starts: np.ndarray,
-    dropped: np.ndarray,
-    spans: np.ndarray,
-    anchors: np.ndarray,
+    text: U8s,
+    starts: U64s,
+    dropped: U64s,
+    spans: I64s,
+    anchors: I64s,
     origin: I64,
-    front: np.ndarray,
-    queue: np.ndarray,
-    walk: np.ndarray,
-    table: np.ndarray,
-    arena: np.ndarray,
-    used: np.ndarray,
+    front: U64s,
+    queue: U64s,
+    walk: I64s,
+    table: U64s,
+    arena: U8s,
+    used: I64s,
     limit: I64,
 ) -> bool:
     """Count the pre-tokens of all spans; False when table or arena could become too small.
@@ -153,11 +143,7 @@ def count_marked(
         limit: most words of the table, more than QUEUE.
     """
     address = np.int64(text.ctypes.data)
-    main, shift, bytes_ = (
-        np.int64(table.ctypes.data),
-        table_shift(table),
-        np.int64(arena.ctypes.data),
-    )
+    words = table_of(table, arena, used)
     near, near_shift = np.int64(front.ctypes.data), table_shift(front)
     waiting = np.int64(queue.ctypes.data)
     tail = waiting + (walk[WAITING] << 5)
@@ -181,7 +167,7 @@ def count_marked(
                     walk[SPAN], walk[WORD], walk[BEGIN] = span, word, begin
                     walk[WAITING], walk[WAITING_BYTES] = number, wanted
                     return False
-                drain(waiting, number, address, anchors, origin, main, shift, bytes_, used)
+                drain(waiting, number, address, anchors, origin, words)
                 tail = waiting
                 wanted = np.int64(0)
             bits = starts_between(starts, word, first, end)
@@ -195,16 +181,16 @@ def count_marked(
                 if length > INLINE:  # the front would have to compare the text
                     low, high = long_word_key(address + begin, length)
                     put_entry(tail, low, high, ONE, np.uint64(begin))
-                    tail += 32
+                    tail += ENTRY
                     wanted += arena_size(length)
                 else:
                     low, high = short_word_key(address + begin, length)
-                    hot = near + np.int64((mix(low, high) >> near_shift) << FIVE)
+                    hot = near + np.int64((mix(low, high) >> near_shift) << ENTRY_BITS)
                     if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
                         add_to(hot, ONE)
                     else:
                         copy_entry(hot, tail)
-                        tail += 32
+                        tail += ENTRY
                         put_entry(hot, low, high, ONE, np.uint64(begin))
                 begin = stop
             word += 1
@@ -215,30 +201,23 @@ def count_marked(
 
 @kernel
 def settle(
-    text: np.ndarray,
-    anchors: np.ndarray,
+    text: U8s,
+    anchors: I64s,
     origin: I64,
-    front: np.ndarray,
-    queue: np.ndarray,
-    walk: np.ndarray,
-    table: np.ndarray,
-    arena: np.ndarray,
-    used: np.ndarray,
+    front: U64s,
+    queue: U64s,
+    walk: I64s,
+    table: U64s,
+    arena: U8s,
+    used: I64s,
 ) -> None:
     """Add what waits in the queue and what the front counted to the table, which has room for it.
 
     The queue is empty afterwards. The front keeps its words, with counts of 0.
     """
-    main, shift, bytes_ = (
-        np.int64(table.ctypes.data),
-        table_shift(table),
-        np.int64(arena.ctypes.data),
-    )
-    address, waiting, near = (
-        np.int64(text.ctypes.data),
-        np.int64(queue.ctypes.data),
-        np.int64(front.ctypes.data),
-    )
-    drain(waiting, walk[WAITING], address, anchors, origin, main, shift, bytes_, used)
+    words = table_of(table, arena, used)
+    address = np.int64(text.ctypes.data)
+    waiting, near = np.int64(queue.ctypes.data), np.int64(front.ctypes.data)
+    drain(waiting, walk[WAITING], address, anchors, origin, words)
     walk[WAITING] = walk[WAITING_BYTES] = 0
-    drain(near, front.size >> 2, address, anchors, origin, main, shift, bytes_, used)
+    drain(near, front.size >> 2, address, anchors, origin, words)
