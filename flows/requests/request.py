@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from bpeline.flows.running import interruption_behind
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 
 R = TypeVar("R")
@@ -86,7 +87,13 @@ def asks(model: type[Request]) -> Callable[[Callable[[Any, str | None], R]], Cal
         def flow(*args: Any, **parameters: Any) -> R:
             given = signature.bind(*args, **parameters).arguments
             workspace = given.pop("workspace", None)
-            return function(model.checked(**given), workspace)
+            try:
+                return function(model.checked(**given), workspace)
+            except Exception as error:
+                interruption = interruption_behind(error)
+                if interruption is None:
+                    raise
+                raise interruption from error
 
         flow.__signature__ = signature  # type: ignore[attr-defined]
         flow.__annotations__ = {one.name: one.annotation for one in shown} | {"return": returned}

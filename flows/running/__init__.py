@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .steps import stopped_by as stopped_by
     from .steps import tries as tries
     from .termination import Terminated as Terminated
+    from .termination import interruption_behind as interruption_behind
     from .termination import terminable as terminable
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -39,5 +39,17 @@ def terminable(*numbers: signal.Signals) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption in whose wake an error was raised; None where there was none.
+
+    Python raises it between any two lines: inside of a lock of the standard library, say, which then
+    complains of its own state and hides it.
+    """
+    held: BaseException | None = error
+    while held is not None and not isinstance(held, KeyboardInterrupt):
+        held = held.__context__
+    return held
+
+
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt

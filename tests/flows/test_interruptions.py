@@ -17,6 +17,7 @@ from click.testing import Result
 from bpeline import flows
 from bpeline.flows.cli.main import told_of
 from bpeline.flows.resume import unfinished_run
+from bpeline.flows.sweep_garbage import sweep_garbage
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
@@ -329,3 +330,19 @@ def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: C
     assert resumed.exit_code == 0, resumed.output
     assert "published news/1" in resumed.stdout
     assert open_registry().catalogue.unfinished_runs() == []
+
+
+def test_an_interruption_that_the_standard_library_hides_is_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen in `threading`: Ctrl-C inside of a lock became "release unlocked lock"."""
+
+    def cut_short(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("release unlocked lock")
+
+    monkeypatch.setattr("bpeline.flows.sweep_garbage.open_registry", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        sweep_garbage()
