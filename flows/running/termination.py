@@ -42,8 +42,8 @@ def terminable(*numbers: signal.Signals) -> Iterator[None]:
 def interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
     """The interruption in whose wake an error was raised; None where there was none.
 
-    Python raises it between any two lines: inside of a lock of the standard library, say, which then
-    complains of its own state and hides it.
+    Python raises it between any two lines: inside of a lock of the standard library, say, which
+    then complains of its own state and hides it.
     """
     held: BaseException | None = error
     while held is not None and not isinstance(held, KeyboardInterrupt):
