@@ -192,7 +192,8 @@ def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersio
         RegistryUnreachable: MLflow does not answer.
         StorageError: another MLflow answers than the one that was there.
     """
-    tracked = registry.tracker.version_of_alias(name, alias) if registry.store else None
+    _ = registry.store  # one that has no identity yet may have versions of an earlier release
+    tracked = registry.tracker.version_of_alias(name, alias)
     return None if tracked is None else ResolvedVersion.of(tracked)
 
 

@@ -110,9 +110,12 @@ def move_alias(
 
 
 def look_at(registry: Registry, name: str, alias: str) -> TrackedVersion | None:
-    """The version that an alias points to; a move made in MLflow itself enters the history."""
+    """The version that an alias points to; a move made in MLflow itself enters the history.
+
+    For who is about to move it: what an earlier release did there becomes this MLflow's.
+    """
     present = registry.tracker.version_of_alias(name, alias)
-    store = registry.store
+    store = registry.store if present is None else registry.make_store()
     history = registry.catalogue.alias_history(name, alias, store)
     known = history[0].to_number if history else None
     number = None if present is None else present.number

@@ -85,7 +85,12 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
             StaleAlias,
             stacklevel=2,
         )
-    others = [one for one in catalogue.registrations(name) if one.store != known]
+    shown = {(one.name, one.number, one.digest) for one in tracked}
+    others = [
+        one
+        for one in catalogue.registrations(name)
+        if one.store != known and (one.name, one.number, one.digest) not in shown
+    ]
     if others:
         warnings.warn(
             f"{len(others)} versions were registered in another MLflow than "
