@@ -198,18 +198,27 @@ class Catalogue(CorpusRecords, RunRecords):
     def adopt_registrations(self, store: str, confirmed: Iterable[tuple[str, int, str]]) -> None:
         """Say in which MLflow versions are that were registered before MLflows had an identity.
 
+        Moves to and from numbers that mean another tokenizer there are not of that MLflow.
+
         Args:
             store: the MLflow.
             confirmed: name, number and digest of what it has.
         """
-        found = set(confirmed)
+        there = {(name, number): digest for name, number, digest in confirmed}
 
         def work(session: Session) -> None:
+            others: set[tuple[str, int | None]] = set()
             for row in session.scalars(select(RegistrationRow).filter_by(store="")):
-                if (row.name, row.number, row.digest) in found:
+                digest = there.get((row.name, row.number))
+                if digest == row.digest:
                     row.store = store
+                elif digest is not None:
+                    others.add((row.name, row.number))
             for move in session.scalars(select(AliasMoveRow).filter_by(store="")):
-                move.store = store
+                if (move.name, move.to_number) not in others:
+                    move.store = store
+                    if (move.name, move.from_number) in others:
+                        move.from_number = None
 
         self._database.writing(work)
 

@@ -253,14 +253,20 @@ def m003_steps_of_runs(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE runs ADD COLUMN steps JSON DEFAULT '{}' NOT NULL"))
 
 
+_EXCHANGED = "exchanged"  # instead of an identity: of an MLflow whose numbers another one took
+
+
 def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
     for table in ("identity", "registrations"):
         Base.metadata.tables[table].create(connection)
     _give_identity(connection)
+    # Where MLflow was exchanged, two versions have the same number there: the newer is in this one.
     connection.execute(
         text(
             "INSERT INTO registrations SELECT '', name, CAST(mlflow_version AS INTEGER), digest, "
-            "mlflow_run_id, created_at FROM versions WHERE mlflow_version <> ''"
+            "mlflow_run_id, created_at FROM versions WHERE id IN "
+            "(SELECT max(id) FROM versions WHERE mlflow_version <> '' "
+            "GROUP BY name, mlflow_version)"
         )
     )
     for column, default in (("kind", "promote"), ("store", "")):
@@ -270,8 +276,13 @@ def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
                 f"VARCHAR(64) DEFAULT '{default}' NOT NULL"
             )
         )
-    rows = connection.execute(text("SELECT name, number, mlflow_version FROM versions"))
-    there = {(name, number): int(known) for name, number, known in rows if known}
+    query = (
+        "SELECT name, number, mlflow_version FROM versions WHERE mlflow_version <> '' ORDER BY id"
+    )
+    rows = [(name, number, int(known)) for name, number, known in connection.execute(text(query))]
+    there = {(name, number): known for name, number, known in rows}
+    newest = {(name, known): number for name, number, known in rows}
+    gone = {(name, number) for name, number, known in rows if newest[name, known] != number}
     moves = connection.execute(
         text('SELECT id, name, alias, from_number, to_number, "by", reason FROM alias_history')
     )
@@ -287,16 +298,19 @@ def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
             kinds = {("bpeline", "published"): "publish", ("mlflow", "moved in MLflow"): "seen"}
             kind = kinds.get((by, reason), "promote")
             known_places.append(after)
+        overtaken = (name, after) in gone
+        elsewhere = (name, before) in gone and not overtaken
         connection.execute(
             text(
-                "UPDATE alias_history SET kind = :kind, from_number = :old, to_number = :new "
-                "WHERE id = :id"
+                "UPDATE alias_history SET kind = :kind, from_number = :old, to_number = :new, "
+                "store = :store WHERE id = :id"
             ),
             {
                 "id": key,
                 "kind": kind,
-                "old": there.get((name, before), before),
+                "old": None if elsewhere else there.get((name, before), before),
                 "new": there.get((name, after), after),
+                "store": _EXCHANGED if overtaken else "",
             },
         )
     connection.execute(text("DROP TABLE aliases"))
