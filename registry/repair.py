@@ -96,6 +96,7 @@ def _repair(registry: Registry, write: bool) -> Repair:
         if write:
             registry.catalogue.forget_registrations(registry.known_store)
             registry.forget_mlflow()
+            registry.tracker.ensure_identity()
         waiting = registry.tracker.versions() if is_server(place.tracking_uri) else []
         there = {(one.name, one.digest) for one in waiting}
         for one in kept:
@@ -105,6 +106,8 @@ def _repair(registry: Registry, write: bool) -> Repair:
                     keep_in_outbox(workspace, one)
         if len(told.done) > 1:
             told.done.append("type `bpeline resume` then, which registers what waits")
+        if not write:
+            return told
     tracked = registry.tracker.versions()
     differing = disagreements(registry, tracked)
     if not told.found and not differing:
@@ -190,9 +193,10 @@ def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
 
 def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
     """Let the catalogue say of this MLflow's numbers what MLflow says."""
-    store, catalogue = registry.store, registry.catalogue
+    store, catalogue = registry.make_store() if tracked else registry.store, registry.catalogue
     if not store:
         return
+    catalogue.forget_registrations("")  # by an earlier release, and MLflow has them no more
     there = {(one.name, one.number) for one in tracked}
     for row in catalogue.registrations(store=store):
         if (row.name, row.number) not in there:

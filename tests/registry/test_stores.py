@@ -215,6 +215,7 @@ def test_versions_of_an_mlflow_that_is_gone_are_registered_again(
     for publication in publications:
         publish_version(registry, publication)
     copy_database(empty_mlflow, file_of(registry))
+    assert not repair(open_registry()).written
     told = repair(open_registry(), write=True)
     assert any("not at sqlite" in one for one in told.found)
     assert "numbers and aliases in the MLflow that is gone" in told.lost
