@@ -5,6 +5,7 @@ Turns addresses into things that answer; knows nothing of what is asked of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -97,7 +98,7 @@ class Registry:
             StorageError: it is not the one that was at this address before.
             RegistryUnreachable: it does not answer.
         """
-        return self._as_known(self.tracker.identity())
+        return self._as_known(self.tracker.identity)
 
     def make_store(self) -> str:
         """The same, for those who will write: an MLflow without an identity gets one.
@@ -105,8 +106,8 @@ class Registry:
         Raises:
             StorageError, RegistryUnreachable: as `store`.
         """
-        self._as_known(self.tracker.identity())
-        identity = self._as_known(self.tracker.ensure_identity())
+        self._as_known(self.tracker.identity)
+        identity = self._as_known(self.tracker.ensure_identity)
         if any(one.store == "" for one in self.catalogue.registrations()):
             there = ((v.name, v.number, v.digest) for v in self.tracker.versions())
             self.catalogue.adopt_registrations(identity, there)
@@ -122,9 +123,13 @@ class Registry:
         """Let the MLflow that is at its address now, or will be, be another than before."""
         self._remember_mlflow("")
 
-    def _as_known(self, identity: str) -> str:
+    def _as_known(self, ask: Callable[[], str]) -> str:
         known = self.known_store
-        if known and identity != known:
+        own = self.place.tracking_uri == self.workspace.mlflow_uri
+        # Asking may make one.
+        lost = not known and own and self.workspace.lost_its_mlflow
+        identity = "" if lost else ask()
+        if lost or (known and identity != known):
             raise _lost("MLflow", self.tracker.settings.place, known, identity)
         if identity and not known and self.workspace.manifest.exists():
             with suppress(OSError, StorageError):

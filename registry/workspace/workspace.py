@@ -23,7 +23,7 @@ from bpeline.registry.workspace.store_records import (
     remember_no_store,
     remembers_from_the_beginning,
 )
-from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
@@ -147,6 +147,14 @@ class Workspace:
         return f"sqlite:///{self.root / 'mlflow.sqlite'}"
 
     @property
+    def lost_its_mlflow(self) -> bool:
+        """Whether a release that did not remember stores yet had an MLflow here that is gone."""
+        database = self.root / "mlflow.sqlite"
+        there = database.exists() and database.stat().st_size
+        had = any(True for _ in self.mlflow_artifacts.glob("*"))
+        return had and not there and not remembers_from_the_beginning(self.known_stores)
+
+    @property
     def ui_port_file(self) -> Path:
         return self.root / "mlflow-ui-port"
 
@@ -218,7 +226,10 @@ class Workspace:
         return self.runs / run_id
 
     def checkpoint(self, counts_digest: str, settings_digest: str) -> Path:
-        return self._learning(counts_digest, settings_digest) / "checkpoint"
+        """Where merges are kept while they are learned; where release 0.1 kept them, if it did."""
+        path = self._learning(counts_digest, settings_digest) / "checkpoint"
+        earlier = self.runs / digest_of([counts_digest, settings_digest])[:16] / path.name
+        return earlier if earlier.exists() and not path.exists() else path
 
     def learned(self, counts_digest: str, settings_digest: str) -> Path:
         return self._learning(counts_digest, settings_digest) / "tokenizer"
@@ -230,7 +241,7 @@ class Workspace:
     def learns_from(self, learning: Path, counts_digest: str) -> bool:
         """Whether a directory of `runs` may hold what a run with these counts continues."""
         begin, dash, _ = learning.name.partition("-")
-        # Releases before kept one digest of both, which tells nothing: any run may need it.
+        # Release 0.1 kept one digest of both, which tells nothing: any run may need it.
         return begin == counts_digest[:16] if dash else len(begin) == 16
 
     def version_directory(self, digest: str) -> Path:
