@@ -77,7 +77,7 @@ def translated(reason: Any, place: str, server: bool, password: str) -> BpelineE
             "a PostgreSQL server that accepts this user",
             "start it, or mend BPELINE_CATALOGUE_URL, and run the same command again",
         )
-    return RegistryError(
+    return (RegistryError if server else StorageError)(
         f"the catalogue {place} refuses: {said}",
         "a database that this user may read and write",
         "grant this user the rights of an owner, or mend BPELINE_CATALOGUE_URL"

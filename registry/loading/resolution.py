@@ -97,11 +97,13 @@ def _as_remembered(registry: Registry, reference: ByAlias | ByNumber) -> Resolve
 
 def _by_digest(registry: Registry, reference: ByDigest) -> ResolvedVersion:
     prefix = reference.prefix
-    found = {
-        row.digest: ResolvedVersion("", 0, row.digest, "")
-        for row in registry.catalogue.versions()
-        if row.digest.startswith(prefix)
-    }
+    found: dict[str, ResolvedVersion] = {}
+    with suppress(StorageError):  # one that this process may only read, of an earlier release
+        found = {
+            row.digest: ResolvedVersion("", 0, row.digest, "")
+            for row in registry.catalogue.versions()
+            if row.digest.startswith(prefix)
+        }
     for directory in registry.workspace.versions.glob(f"{prefix}*"):
         if len(directory.name) == DIGEST_LENGTH and directory.name not in found:
             found[directory.name] = ResolvedVersion("", 0, directory.name, "")
