@@ -29,7 +29,6 @@ from bpeline.flows.steps import (
     publish,
     screen_tokens,
     set_up_evaluation,
-    show_begin,
     summarize,
     training_run,
 )  # fmt: skip
@@ -46,11 +45,9 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
     """
     with (
         training_run(request, workspace) as run,
-        prepared(run.registry.tracker, lambda: show_begin(run)) as preparing,
+        prepared(run.registry.tracker, run.show_begin) as preparing,
     ):
         registry = run.registry
-        if remark := request.pattern_remark:
-            run.progress.note(remark)
         setup = set_up_evaluation(request, run.workspace)
         for one in tries(TRAIN_TOKENIZER, run.note):
             with one:

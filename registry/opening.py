@@ -16,7 +16,7 @@ from bpeline.registry.environment import addresses, workspace_of
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
 from bpeline.registry.workspace import Workspace, known_store, remember_store, ui_port
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import InvalidOption, StorageError
+from bpeline.tokenizer_core.errors import InvalidOption, StorageError, StoreLost
 from bpeline.tokenizer_core.urls import is_url, refuse_secrets, without_secrets
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ class Registry:
         return url.replace(str(self.workspace.root), "")
 
 
-def _lost(what: str, place: str, known: str, found: str) -> StorageError:
+def _lost(what: str, place: str, known: str, found: str) -> StoreLost:
     now = f"another one ({found}) is there" if found else "what is there is empty or missing"
     called = f" ({known})" if known else ""
-    return StorageError(
+    return StoreLost(
         f"the {what} of this workspace{called} is not at {without_secrets(place)} any more: {now}",
         "accepted is the store that was there, or its backup put back",
         "put it back; or type `bpeline repair`, which says what can be had without it",

@@ -21,7 +21,7 @@ from bpeline.registry.version_files import FORMAT_FILES
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable, StorageError
+from bpeline.tokenizer_core.errors import BpelineError, StoreLost
 from bpeline.tokenizer_core.formats import read_manifest
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _repair(registry: Registry, write: bool) -> Repair:
     kept = _kept_versions(registry)
     try:
         _ = registry.catalogue
-    except StorageError as error:
+    except StoreLost as error:
         told.found.append(error.happened)
         told.lost += _LOST_WITH_A_CATALOGUE
         told.done += _described(kept, registry)
@@ -87,9 +87,7 @@ def _repair(registry: Registry, write: bool) -> Repair:
         registry.adopt_catalogue()
     try:
         _ = registry.store
-    except RegistryUnreachable:
-        raise
-    except StorageError as error:
+    except StoreLost as error:
         told.found.append(error.happened)
         told.lost.append("numbers and aliases in the MLflow that is gone")
         told.done.append("the MLflow that is there now, or that will be made, is taken instead")

@@ -97,6 +97,10 @@ class CorruptFile(StorageError):
     """A stored file fails its digest."""
 
 
+class StoreLost(StorageError):
+    """A catalogue or an MLflow that was there is missing, empty or another."""
+
+
 class WorkspaceLocked(StorageError):
     """Another run holds the workspace."""
 

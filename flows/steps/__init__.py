@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .remaking import inputs_now as inputs_now
     from .remaking import learned_again as learned_again
     from .remaking import words_kept as words_kept
-    from .runs import show_begin as show_begin
     from .runs import training_run as training_run
     from .source_statistics import SourceStatistics as SourceStatistics
     from .summarizing import Trained as Trained

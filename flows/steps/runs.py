@@ -80,6 +80,19 @@ class TrainingRun:
         """The workspace that is held."""
         return self.registry.workspace
 
+    def show_begin(self) -> None:
+        """Show in MLflow that this run has begun, and how those ended that could not say so.
+
+        Raises:
+            RegistryUnreachable: MLflow does not answer; publishing makes up for it.
+        """
+        name, begun = self.request.name, self.row.started_at
+        self.registry.make_store()
+        self.registry.tracker.open_run(
+            StartedRun(name, self.id, begun, this_user(), asked(self.request))
+        )
+        show_ends(self.registry)
+
     def note(self, text: str) -> None:
         """Remember and say something that is not an error."""
         self.notes.append(text)
@@ -128,6 +141,8 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
             row = catalogue.continue_run(earlier.id)
         run_id = row.id
         run = TrainingRun(row, request, registry, progress.current(), held.doing)
+        if remark := request.pattern_remark:
+            run.progress.note(remark)
         with _heartbeat(catalogue, run_id):
             try:
                 meeting_place = registry.workspace.temporary
@@ -154,20 +169,6 @@ def asked(request: TrainingRequest) -> dict[str, Any]:
     del config["name"]
     config.update(config.pop("options"))
     return {key: value for key, value in config.items() if value is not None}
-
-
-def show_begin(run: TrainingRun) -> None:
-    """Show in MLflow that a run has begun, and how those ended that could not say so.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer; publishing makes up for it.
-    """
-    registry, request = run.registry, run.request
-    registry.make_store()
-    registry.tracker.open_run(
-        StartedRun(request.name, run.id, run.row.started_at, this_user(), asked(request))
-    )
-    show_ends(registry)
 
 
 def _show_end(run: TrainingRun, status: str, error: str) -> None:

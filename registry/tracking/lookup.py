@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.environment import names_mlflow_workspace
-from bpeline.registry.tracking.tracked import IDENTITY_EXPERIMENT, IDENTITY_TAG, TrackedVersion
+from bpeline.registry.tracking.tracked import (
+    IDENTITY_EXPERIMENT,
+    IDENTITY_TAG,
+    MISSING,
+    TrackedVersion,
+)
 from bpeline.registry.tracking.ui_links import is_server
 
 ANSWER_SECONDS = 3.0
@@ -185,7 +190,9 @@ class ServerLookup:
         token = ""
         while True:
             more = {"page_token": token} if token else {}
-            page = self._ask(question, max_results=_PAGE, **asked, **more) or {}
+            page = self._ask(question, max_results=_PAGE, **asked, **more)
+            if page is None:
+                raise Unsure
             yield from page.get(member, [])
             token = page.get("next_page_token", "")
             if not token:
@@ -203,7 +210,7 @@ class ServerLookup:
                     found = json.loads(answer.read(_LARGEST_ANSWER))
             except urllib.error.HTTPError as refusal:
                 code = json.loads(refusal.read(_LARGEST_ANSWER)).get("error_code")
-                if code == "RESOURCE_DOES_NOT_EXIST":
+                if code in MISSING:
                     return None
                 raise Unsure from refusal
             if isinstance(found, dict):

@@ -222,10 +222,13 @@ def insisting(ask: Callable[[], Answer]) -> Answer:
     return ask()
 
 
+# What MLflow says of a thing that is not there; of an alias, that it is an invalid parameter.
+MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
+
+
 def says_missing(error: Any) -> bool:
     """Whether MLflow's answer is that there is no such thing."""
-    # For MLflow an alias that does not exist is an invalid parameter.
-    return error.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
+    return error.error_code in MISSING
 
 
 def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError | DiskFull:
