@@ -151,10 +151,18 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     waiting = len(waiting_records(workspace))
     if waiting:
         yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
-    mlflow = _mlflow(registry.tracker.settings.uri)
-    yield mlflow
-    if mlflow.state == "ok":  # asking another would bring it up to date
+    yield _mlflow(registry.tracker.settings.uri)
+    if _may_be_asked(registry.tracker.settings.uri):
         yield from _versions(registry)
+
+
+def _may_be_asked(uri: str) -> bool:
+    """Whether asking MLflow changes nothing: an older one would be brought up to date."""
+    from bpeline.registry.tracking import DatabaseState, database_of, look_at
+
+    database = database_of(uri)
+    unchanged = (DatabaseState.ABSENT, DatabaseState.EMPTY, DatabaseState.COMPLETE)
+    return database is None or look_at(database).state in unchanged
 
 
 def _versions(registry: Registry) -> Iterator[Finding]:

@@ -150,3 +150,18 @@ def test_what_is_not_compiled_yet_is_compiled_on_request(
     ]
     findings = json.loads(bpeline("doctor", "--compile", "--json").stdout)
     assert [finding["subject"] for finding in findings] == ["compiled", "before this"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_mlflow")
+def test_an_mlflow_that_was_here_and_is_not_is_broken(bpeline: Command) -> None:
+    registry = open_registry()
+    registry.make_store()
+    path = registry.workspace.root / "mlflow.sqlite"
+    for lose in (lambda: path.write_bytes(b""), path.unlink):
+        lose()
+        findings = json.loads(bpeline("doctor", "--json").stdout)
+        (found,) = (one for one in findings if one["subject"] == "versions")
+        assert found["state"] == "broken"
+        assert "is not at sqlite" in found["found"]
+        assert "bpeline repair" in found["advice"]
