@@ -174,9 +174,9 @@ def description_of(publication: Publication) -> str:
     ratio = publication.metrics.get(CURVE_METRIC)
     sources = [one.name for one in publication.inputs if one.context == "training"]
     said = [
+        f"{ratio:.3f} bytes per token" if ratio is not None else "",
         f"{publication.vocab_size:,} ids",
         f"pattern {publication.pattern}" if len(publication.pattern) < 40 else "",
-        f"{ratio:.3f} bytes per token" if ratio is not None else "",
         f"trained on {', '.join(sources[:3])}{' …' if sources[3:] else ''}" if sources else "",
     ]
     line = ", ".join(filter(None, said))
