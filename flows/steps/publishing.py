@@ -7,7 +7,7 @@ import platform
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,13 @@ def _provenance(
     }
 
 
-_version = cache(version)  # that reads files of everything installed
+@cache
+def _version(package: str) -> str:
+    """Looked up once: that reads files of everything installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "unknown"
 
 
 def _params(request: TrainingRequest, learned: Learned, words: CountedWords) -> dict[str, Any]:
