@@ -108,7 +108,7 @@ class Registry:
         """
         self._as_known(self.tracker.identity)
         identity = self._as_known(self.tracker.ensure_identity)
-        if any(one.store == "" for one in self.catalogue.registrations()):
+        if self.catalogue.registrations(store=""):
             there = ((v.name, v.number, v.digest) for v in self.tracker.versions())
             self.catalogue.adopt_registrations(identity, there)
         return identity

@@ -29,6 +29,11 @@ def show_ends(registry: Registry) -> int:
         run = registry.catalogue.find_run(shown.run_id) if shown.run_id else None
         if run is None or run.state == "running" or waits_in_outbox(registry.workspace, run.id):
             continue
+        if run.state == "finished":
+            # It ended in MLflow when it was published: this one was made once more, when a server
+            # that had been stopped did what nobody waited for any longer.
+            registry.tracker.remove_run(shown.id)
+            continue
         status = FAILED if run.state == "failed" else KILLED
         registry.tracker.end_run(shown.id, status, run.error, run.finished_at or run.heartbeat_at)
         ended += 1

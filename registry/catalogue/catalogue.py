@@ -20,7 +20,6 @@ from bpeline.registry.catalogue.records import (
     MoveKind,
     Registration,
     Version,
-    last_values,
     utc_now,
 )
 from bpeline.registry.catalogue.runs import RunRecords
@@ -31,6 +30,7 @@ from bpeline.registry.catalogue.tables import (
     RegistrationRow,
     Session,
     VersionRow,
+    and_,
     delete,
     func,
     select,
@@ -291,14 +291,21 @@ class Catalogue(CorpusRecords, RunRecords):
         Returns:
             By name and digest.
         """
-        query = select(VersionRow.name, VersionRow.digest, MetricRow).join(MetricRow)
+        kind = MetricRow.version_id, MetricRow.key
+        last = select(*kind, func.max(MetricRow.step).label("step")).group_by(*kind).subquery()
+        query = (
+            select(VersionRow.name, VersionRow.digest, MetricRow.key, MetricRow.value)
+            .join(MetricRow)
+            .join(last, and_(*(one == last.c[one.key] for one in (*kind, MetricRow.step))))
+        )
         if name is not None:
             query = query.where(VersionRow.name == name)
-        found: dict[tuple[str, str], list[Metric]] = {}
+        found: dict[tuple[str, str], dict[str, float]] = {}
         with self._database.reading() as session:
-            for row_name, digest, row in session.execute(query):
-                found.setdefault((row_name, digest), []).append(_metric(row))
-        return {key: last_values(metrics) for key, metrics in found.items()}
+            for row_name, digest, key, value in session.execute(query):
+                of_one = found.setdefault((row_name, digest), {})
+                of_one[key] = math.nan if value is None else value
+        return found
 
     def _keep(self, name: str, digest: str, metrics: Sequence[Metric]) -> None:
         def work(session: Session) -> None:

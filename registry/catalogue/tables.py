@@ -28,6 +28,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    and_,
     create_engine,
     delete,
     event,
@@ -62,7 +63,7 @@ from bpeline.tokenizer_core.urls import without_secrets
 
 __all__ = [
     "AliasMoveRow", "CountTableRow", "Database", "FileReadingRow", "MetricRow", "RegistrationRow",
-    "RunRow", "Session", "VersionRow", "delete", "func", "select", "update",
+    "RunRow", "Session", "VersionRow", "and_", "delete", "func", "select", "update",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.catalogue import Registration, utc_now
-from bpeline.registry.moves import move_alias
+from bpeline.registry.catalogue import AliasMove, Registration, utc_now
+from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
 from bpeline.registry.publishing.registration import register_once, registered
 from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.tracking import ui_links
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
 
 CANDIDATE = "candidate"
+_ATTEMPTS = 5  # at moving it while publishers with another catalogue do
 
 
 def publish_version(
@@ -143,11 +144,7 @@ def _deliver(
     before = registry.catalogue.add_registration(
         Registration(store, name, version.number, digest, version.mlflow_run_id, utc_now())
     )
-    move = move_alias(
-        registry, name, alias, version.number, digest,
-        kind="publish", by="bpeline", reason="published",
-        trained=publication.trained, trained_at=publication.created_at,
-    )  # fmt: skip
+    move = _let_alias_point(registry, publication, alias, version.number)
     if publication.run_id in unfinished:
         registry.catalogue.finish_run(publication.run_id)
     DURABLE.remove(record)
@@ -172,6 +169,23 @@ def _deliver(
         ui_command=tracker.settings.ui_command,
         remarks=tuple(remarks),
     )
+
+
+def _let_alias_point(
+    registry: Registry, publication: Publication, alias: str, number: int
+) -> AliasMove:
+    """Unless it points to a later training; judged again when another catalogue moved it."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return move_alias(
+                registry, publication.name, alias, number, publication.digest,
+                kind="publish", by="bpeline", reason="published",
+                trained=publication.trained, trained_at=publication.created_at,
+            )  # fmt: skip
+        except AliasMovedMeanwhile:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _remember(

@@ -23,13 +23,14 @@ from bpeline.registry.tracking.tracked import (
     IDENTITY_EXPERIMENT,
     IDENTITY_TAG,
     MISSING,
+    VERSIONS_AT_ONCE,
     TrackedVersion,
 )
 from bpeline.registry.tracking.ui_links import is_server
 
 ANSWER_SECONDS = 3.0
+LIST_SECONDS = 10.0  # for all versions: a server needs a second for each two thousand
 _LARGEST_ANSWER = 64 << 20  # bytes
-_PAGE = 1000  # versions
 _SQLITE = "sqlite:///"
 
 # Alembic's names of the schemas whose tables mean what is read here: MLflow 3.17 and 3.18.
@@ -171,14 +172,15 @@ class ServerLookup:
     def versions(self, name: str | None) -> list[TrackedVersion]:
         """All versions (of a name), ours or not."""
         chosen = {"filter": f"name = '{name}'"} if name else {}
-        pages = self._pages("model-versions/search", "model_versions", **chosen)
+        pages = self._pages("model-versions/search", "model_versions", VERSIONS_AT_ONCE, **chosen)
         return [_version(one, name) for one in pages]
 
     def aliases(self, name: str | None) -> dict[str, dict[str, int]]:
         """Of every name (or one), where its aliases point."""
         chosen = {"filter": f"name = '{name}'"} if name else {}
         found: dict[str, dict[str, int]] = {}
-        for one in self._pages("registered-models/search", "registered_models", **chosen):
+        models = self._pages("registered-models/search", "registered_models", 1000, **chosen)
+        for one in models:
             try:
                 if listed := one.get("aliases"):
                     found[one["name"]] = {str(a["alias"]): int(a["version"]) for a in listed}
@@ -186,11 +188,11 @@ class ServerLookup:
                 raise Unsure from error
         return found
 
-    def _pages(self, question: str, member: str, **asked: Any) -> Iterator[Any]:
+    def _pages(self, question: str, member: str, most: int, **asked: Any) -> Iterator[Any]:
         token = ""
         while True:
             more = {"page_token": token} if token else {}
-            page = self._ask(question, max_results=_PAGE, **asked, **more)
+            page = self._ask(question, LIST_SECONDS, max_results=most, **asked, **more)
             if page is None:
                 raise Unsure
             yield from page.get(member, [])
@@ -198,7 +200,9 @@ class ServerLookup:
             if not token:
                 return
 
-    def _ask(self, question: str, **asked: Any) -> Mapping[str, Any] | None:
+    def _ask(
+        self, question: str, seconds: float = ANSWER_SECONDS, **asked: Any
+    ) -> Mapping[str, Any] | None:
         """The answer, or None when it is that there is no such thing."""
         address = f"{self.address}/api/2.0/mlflow/{question}?{urllib.parse.urlencode(asked)}"
         local = urllib.parse.urlsplit(self.address).hostname in {"127.0.0.1", "localhost", "::1"}
@@ -206,7 +210,7 @@ class ServerLookup:
         try:
             opener = urllib.request.build_opener(*handlers)
             try:
-                with opener.open(address, timeout=ANSWER_SECONDS) as answer:
+                with opener.open(address, timeout=seconds) as answer:
                     found = json.loads(answer.read(_LARGEST_ANSWER))
             except urllib.error.HTTPError as refusal:
                 code = json.loads(refusal.read(_LARGEST_ANSWER)).get("error_code")

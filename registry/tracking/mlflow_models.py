@@ -25,6 +25,7 @@ from bpeline.registry.tracking.tracked import (
     IDENTITY_EXPERIMENT,
     IDENTITY_TAG,
     OWNER_TAG,
+    VERSIONS_AT_ONCE,
     TrackedModel,
     TrackedRun,
     TrackedVersion,
@@ -266,7 +267,7 @@ class MlflowModels(MlflowConnection):
         page: str | None = None
         while True:
             answer = self._client.search_model_versions(
-                filter_string or None, max_results=1000, page_token=page
+                filter_string or None, max_results=VERSIONS_AT_ONCE, page_token=page
             )
             yield from answer
             page = answer.token

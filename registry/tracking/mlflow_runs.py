@@ -135,19 +135,31 @@ class MlflowRuns(MlflowConnection):
         return shown
 
     def _find_run(self, experiment_id: str, run_id: str) -> TrackedRun | None:
-        found = self._client.search_runs(
-            [experiment_id],
-            filter_string=f"tags.run_id = '{run_id}'",
-            max_results=1,
-            order_by=["attributes.start_time ASC"],
-        )
-        return TrackedRun(found[0].info.run_id, experiment_id) if found else None
+        """The run that shows ours; were several made because replies were lost, one remains."""
+        found = self._client.search_runs([experiment_id], f"tags.run_id = '{run_id}'")
+        # The one that says most: a version may have been made from it. Then the oldest.
+        first, *others = sorted(
+            found,
+            key=lambda run: (-len(run.data.tags), run.info.start_time, run.info.run_id),
+        ) or [None]
+        for other in others:
+            self.remove_run(other.info.run_id)
+        return None if first is None else TrackedRun(first.info.run_id, experiment_id)
 
     def _begin_run(self, experiment_id: str, run: StartedRun) -> TrackedRun:
+        """Make it, once: MLflow's client may repeat what was done, or deny it."""
         tags = {"run_id": run.run_id, "mlflow.source.name": "bpeline"}
         if run.started_by:
             tags["mlflow.user"] = in_utf8(run.started_by)
-        return self._new_run(experiment_id, f"{run.name}-{run.run_id}", tags, run.started_at)
+        failure: Exception | None = None
+        try:
+            made = self._new_run(experiment_id, f"{run.name}-{run.run_id}", tags, run.started_at)
+        except Exception as error:  # the reply may be lost and the run there all the same
+            failure = error
+        shown = self._find_run(experiment_id, run.run_id)
+        if shown is None and failure is not None:
+            raise failure
+        return shown or made
 
     def unended_runs(self) -> list[UnendedRun]:
         """The runs that this workspace began to show and has not ended."""
@@ -176,7 +188,11 @@ class MlflowRuns(MlflowConnection):
     def remove_run(self, mlflow_run_id: str) -> None:
         """Take a run away; MLflow keeps it among its deleted ones."""
         with self._answering("removing a run"):
-            self._client.delete_run(mlflow_run_id)
+            try:
+                self._client.delete_run(mlflow_run_id)
+            except self._exception as error:
+                if not says_missing(error):  # somebody else was faster
+                    raise
 
     def _experiment_of(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)

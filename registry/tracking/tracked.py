@@ -26,6 +26,10 @@ IDENTITY_EXPERIMENT = ".bpeline"
 IDENTITY_TAG = "bpeline.store"
 OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a model
 
+# All versions in one answer: pages are of different moments, and a version that is registered or
+# tagged between two of them is in both or in neither. MLflow allows 200,000.
+VERSIONS_AT_ONCE = 100_000
+
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _ATTEMPTS = 5

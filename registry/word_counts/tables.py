@@ -222,6 +222,9 @@ def _reading(path: Path, limits: _Settings) -> Iterator[Any]:
     try:
         _settle(connection)
         yield connection
+    except (duckdb.Error, RuntimeError) as error:
+        raise_if_interrupted(error)
+        raise
     finally:
         connection.close()
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 from mlflow_tables import copy_database
+from small_publications import publication_of
 
 from bpeline.registry import environment
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.records.publication import CorpusInput, Publication
+from bpeline.registry.records.publication import Publication
 from bpeline.registry.tracking.tracking import MlflowTracker, TrackingSettings
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.workspace.store_records import remember_store
 from bpeline.registry.workspace.workspace import Workspace
-from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
 
@@ -78,43 +78,6 @@ def disconnected(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Registr
     # As if it had been the server that is down now.
     remember_store(registry.workspace.known_stores, "mlflow", DEAD_SERVER, registry.make_store())
     return Registry(place, MlflowTracker(settings))
-
-
-def small_tokenizer(*words: bytes) -> Tokenizer:
-    """The 256 bytes, and the merges that build each word from its left."""
-    vocab = {number: bytes([number]) for number in range(256)}
-    merges = []
-    for word in words:
-        for end in range(2, len(word) + 1):
-            pair = (word[: end - 1], word[end - 1 : end])
-            if pair not in merges:
-                merges.append(pair)
-                vocab[len(vocab)] = word[:end]
-    return Tokenizer(vocab, merges)
-
-
-def publication_of(root: Path, *words: bytes, name: str = "news", run_id: str = "") -> Publication:
-    """The publication of a small tokenizer that knows the given words; its files are below."""
-    tokenizer = small_tokenizer(*words)
-    run_id = run_id or f"run-{tokenizer.digest[:8]}"
-    directory = root / f"{name}-{run_id}"
-    tokenizer.save(directory, format="bpeline")
-    return Publication(
-        name=name,
-        digest=tokenizer.digest,
-        tokenizer_directory=directory,
-        run_id=run_id,
-        corpus_digest="c" * 64,
-        counts_digest="d" * 64,
-        vocab_size=tokenizer.vocab_size,
-        pattern="gpt2",
-        params={"vocab_size": tokenizer.vocab_size, "sources": ["a.txt", "b.txt"]},
-        metrics={"compression/bytes_per_token": 2.5, "train/seconds": 0.25},
-        curve=((256, 1.0), (tokenizer.vocab_size, 2.5)),
-        inputs=(CorpusInput("web", "/corpus/*.txt", "e" * 64),),
-        report="# news\n\nA small tokenizer.\n",
-        created_at="2026-01-02T03:04:05+00:00",
-    )
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kept_registry import KeptRegistry
+from small_publications import publication_of
 
 from bpeline.registry import (
     compare_versions,
@@ -39,8 +40,6 @@ from bpeline.tokenizer_core.errors import (
     UnknownVersion,
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-
-from .conftest import publication_of
 
 ROOT = Path(__file__).parents[2]
 Made = Callable[..., Publication]

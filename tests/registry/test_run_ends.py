@@ -102,6 +102,26 @@ def test_runs_that_are_dead_are_ended_by_the_workspace_that_owns_them(
     assert show_ends(registry) == 0
 
 
+def test_a_run_that_was_made_twice_is_shown_once(registry: Registry, made: Made) -> None:
+    """A server that had stood still did what it was asked, when nobody waited any longer."""
+    row = registry.catalogue.start_run("news", {})
+    tracker = registry.tracker
+    first = tracker.open_run(started(row.id))
+    tracker._begin_run(first.experiment_id, started(row.id))
+    assert len(runs_of(registry)) == 1
+    version = publish_version(registry, made(b"the", run_id=row.id))
+    late = {"run_id": row.id, "mlflow.source.name": "bpeline"}
+    tracker._new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
+    registry.catalogue.finish_run(row.id)
+    assert show_ends(registry) == 0
+    (run,) = runs_of(registry)
+    assert (run.info.run_id, run.info.status) == (version.mlflow_run_id, "FINISHED")
+    # Before it has ended, the one that a version was made from stays.
+    tracker._new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
+    assert publish_version(registry, made(b"the", run_id=row.id)).mlflow_run_id == run.info.run_id
+    assert [one.info.run_id for one in runs_of(registry)] == [run.info.run_id]
+
+
 def test_gc_removes_what_killed_processes_left_in_mlflow(
     registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,18 @@ def test_readers_write_nothing_into_mlflow(registry: Registry, made: Made, tmp_p
     assert database.read_bytes() == before
 
 
+def test_who_only_reads_leaves_no_half_of_a_workspace(
+    registry: Registry, made: Made, tmp_path: Path
+) -> None:
+    """A list of versions left a directory that was no workspace, in which nobody could work."""
+    publish_version(registry, made(b"the"))
+    reader = tmp_path / "reader"
+    configure(workspace=reader, catalogue_url=registry.place.catalogue_url)
+    assert [one.reference for one in list_versions()] == ["news/1"]
+    assert not reader.exists()
+    assert promote("news/1").number == 1
+
+
 # ---- a lost catalogue ----------------------------------------------------------------------------
 
 

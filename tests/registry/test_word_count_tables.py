@@ -201,3 +201,14 @@ def test_a_killed_combination_leaves_only_what_the_next_opening_sweeps(
     handle = store.combine([ref])
     assert not handle.reused
     assert store.open_table(handle).total == sum(TEMPTING.values())
+
+
+def test_an_interruption_while_duckdb_reads_is_one(
+    store: WordCountStore, workspace: Workspace
+) -> None:
+    """DuckDB answers it with a plain RuntimeError, whoever reads."""
+    handle = store.combine([ShardRef(store.put(counted(TEMPTING), READING))])
+    with pytest.raises(KeyboardInterrupt), word_count_tables._reading(handle.path, {"threads": 1}):
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError), word_count_tables._reading(handle.path, {"threads": 1}):
+        raise RuntimeError("a mistake of ours")

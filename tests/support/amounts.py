@@ -30,7 +30,7 @@ class Amounts:
         one_of_damages: ways to damage each stored file.
         one_of_limits: limits on memory and on the size of files.
         one_of_requests: requests to MLflow at which it or the network fails.
-        server_kills: kills of an MLflow server while it registers.
+        server_kills: kills and standstills of an MLflow server while it registers.
         kills: kills at random moments, of each kind of work.
         signals: Ctrl-C and SIGTERM at random moments, of each kind of work.
         races: rounds of each kind of several processes at once.
@@ -75,7 +75,7 @@ EVERY_RUN = Amounts(
     one_of_damages=16,
     one_of_limits=4,
     one_of_requests=40,
-    server_kills=1,
+    server_kills=2,
     kills={
         "training": 20,
         "publication": 10,
@@ -103,7 +103,7 @@ NIGHT = Amounts(
     one_of_damages=1,
     one_of_limits=1,
     one_of_requests=1,
-    server_kills=20,
+    server_kills=100,
     kills={
         "training": 8_000,
         "publication": 1_000,

@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Fault = Literal[
     "refused",  # the connection ends before anything is forwarded
@@ -26,7 +26,9 @@ Fault = Literal[
     "slow",  # carried out, answered a little at a time
     "half a body",  # carried out, the answer ends in its middle
     "no JSON",  # carried out, answered with something else
+    "an empty answer",  # not carried out, answered with {} as if all were well
     "server killed",  # the server dies while it carries it out, and is started again
+    "server stopped",  # it stands still for a while, then does all that it was asked meanwhile
 ]
 
 
@@ -38,16 +40,19 @@ class Proxy(ThreadingHTTPServer):
         faults: number of a request since `reset` → its fault; told by `path` if given, else all.
         path: faults and numbers concern only requests whose path ends so; "" for all.
         down: whether it answers 503 to everything without forwarding.
-        restart: kills the server and starts it again.
-        ready: not set while it does that.
+        server: where it forwards to.
+        after: seconds that a server works at the request at which it is killed or stopped.
+        still: seconds for which it is stopped.
+        ready: not set while it is being started again, or stands still.
     """
 
     daemon_threads = True
 
-    def __init__(self, port: int, restart: Callable[[], None] | None = None) -> None:
+    def __init__(self, server: MlflowServer) -> None:
         super().__init__(("127.0.0.1", 0), _Forwarder)
-        self.target = port
-        self.restart = restart
+        self.server = server
+        self.after = 0.0
+        self.still = 0.0
         self.down = False
         self.lock = threading.Lock()
         self.ready = threading.Event()
@@ -68,6 +73,25 @@ class Proxy(ThreadingHTTPServer):
             self.requests.append((method, path))
             return self.faults.get(len(self.requests) - 1)
 
+    def restart(self) -> None:
+        """Kill the server, and start it again."""
+        self.ready.clear()
+        time.sleep(self.after)
+        self.server.restart()
+        self.ready.set()
+
+    def stop_for_a_while(self) -> None:
+        """Let the server stand still, and go on."""
+        self.ready.clear()
+        time.sleep(self.after)
+        self.server.send(signal.SIGSTOP)
+        time.sleep(self.still)
+        self.server.send(signal.SIGCONT)
+        self.ready.set()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that did not wait for an answer."""
+
     @property
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
@@ -85,12 +109,15 @@ class _Forwarder(BaseHTTPRequestHandler):
         if fault == "refused":
             self.close_connection = True
             return
-        if fault == "server killed" and self.server.restart is not None:
-            self.server.ready.clear()
+        if fault == "server killed":
             threading.Thread(target=self._forwarded, args=(body,), daemon=True).start()
             self.server.restart()
-            self.server.ready.set()
             self.close_connection = True
+            return
+        if fault == "server stopped":
+            threading.Thread(target=self.server.stop_for_a_while).start()
+        if fault == "an empty answer":
+            self._answer(200, "application/json", b"{}")
             return
         status, kind, content = self._forwarded(body)
         if fault == "reply lost":
@@ -101,6 +128,9 @@ class _Forwarder(BaseHTTPRequestHandler):
             return
         if fault == "no JSON":
             content = b"<html>a page of some other server</html>"
+        self._answer(status, kind, content, fault)
+
+    def _answer(self, status: int, kind: str, content: bytes, fault: Fault | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
@@ -117,7 +147,7 @@ class _Forwarder(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _forwarded(self, body: bytes) -> tuple[int, str, bytes]:
-        upstream = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=30)
+        upstream = http.client.HTTPConnection("127.0.0.1", self.server.server.port, timeout=30)
         own = {"Host", "Connection", "Transfer-Encoding", "Content-Length"}
         headers = {key: value for key, value in self.headers.items() if key not in own}
         try:
@@ -149,9 +179,14 @@ class _Forwarder(BaseHTTPRequestHandler):
 
 @dataclass(slots=True)
 class MlflowServer:
-    """A server of a folder; started again after a kill, it serves what it had committed."""
+    """A server of a folder; started again after a kill, it serves what it had committed.
+
+    Attributes:
+        backend: the URL of its database; a SQLite file in the folder when it is empty.
+    """
 
     folder: Path
+    backend: str = field(default="", repr=False)
     port: int = 0
     restarts: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -162,7 +197,7 @@ class MlflowServer:
         command = [
             sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1",
             "--port", str(self.port), "--workers", "1",
-            "--backend-store-uri", f"sqlite:///{self.folder}/mlflow.sqlite",
+            "--backend-store-uri", self.backend or f"sqlite:///{self.folder}/mlflow.sqlite",
             "--artifacts-destination", str(self.folder / "artifacts"),
         ]  # fmt: skip
         surroundings = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -180,10 +215,15 @@ class MlflowServer:
                 time.sleep(0.25)
         raise AssertionError("the server does not answer")
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it and its workers."""
+        if self.process is not None:
+            os.killpg(self.process.pid, number)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it and its workers."""
         if self.process is not None:
-            os.killpg(self.process.pid, number)
+            self.send(number)
             self.process.wait(timeout=30)
 
     def restart(self) -> None:
@@ -194,9 +234,9 @@ class MlflowServer:
 
 
 @contextmanager
-def running_server(folder: Path) -> Iterator[MlflowServer]:
+def running_server(folder: Path, backend: str = "") -> Iterator[MlflowServer]:
     """A server for as long as the block lasts."""
-    server = MlflowServer(folder)
+    server = MlflowServer(folder, backend)
     server.start()
     try:
         yield server
@@ -207,7 +247,7 @@ def running_server(folder: Path) -> Iterator[MlflowServer]:
 @contextmanager
 def running_proxy(server: MlflowServer) -> Iterator[Proxy]:
     """A proxy before a server for as long as the block lasts."""
-    proxy = Proxy(server.port, server.restart)
+    proxy = Proxy(server)
     thread = threading.Thread(target=proxy.serve_forever)
     thread.start()
     try:
