@@ -156,7 +156,7 @@ class _Forwarder(BaseHTTPRequestHandler):
             return (
                 answer.status, answer.headers.get("Content-Type", "text/plain"), answer.read()
             )  # fmt: skip
-        except OSError:
+        except (OSError, http.client.HTTPException):  # killed before or in its answer
             return 502, "text/plain", b""
         finally:
             upstream.close()
