@@ -58,6 +58,7 @@ def result_of(path: Path, theirs: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
     return summary(path, 300, 2, runs)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_independent_libraries_give_our_ids_in_processes_of_their_own(corpus: Path) -> None:
     names = ["bpeline", "bpeline, lists", "HuggingFace", "tiktoken"]
@@ -104,6 +105,7 @@ def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
     assert "failed: out of memory" in plain(result_of(corpus))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

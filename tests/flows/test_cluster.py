@@ -177,13 +177,14 @@ def test_parcels_of_a_worker_that_dies_are_done_by_others(
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
     with pytest.raises(WorkerLost, match="4 workers died one after the other at item 7") as error:
         mapped(engine, cluster_steps.die_always, [7])
     assert "--table-memory" in error.value.next_step
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine) -> None:
     engine._patience = 1.0
@@ -260,6 +261,7 @@ def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -
     return words.table, placed_shards(corpus), words.seen, WordCountStore(workspace), corpus
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     cluster: Any,
@@ -351,7 +353,7 @@ def test_token_shards_are_the_same_byte_for_byte(
 SLOWLY = r"\p{L}+(?=\s)|\p{L}+|\s+|[^\s\p{L}]+"  # without a kernel: looks ahead
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.slow
 def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     tmp_path: Path, english_and_code: str, bpeline: Callable[..., Result]

@@ -327,6 +327,7 @@ def test_the_order_of_sight_is_that_of_the_files(files: Path, training: Training
     assert_the_same(again, scratch)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_other_names_and_sizes_read_nothing(files: Path, training: Training) -> None:
     first, _ = training([files])
@@ -342,6 +343,7 @@ def test_other_names_and_sizes_read_nothing(files: Path, training: Training) -> 
     assert figures(named) == figures(first)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_another_way_of_reading_counts_anew(files: Path, training: Training) -> None:
     training([files])
@@ -351,6 +353,7 @@ def test_another_way_of_reading_counts_anew(files: Path, training: Training) -> 
     assert_the_same(again, scratch)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_going_back_to_an_earlier_state_counts_nothing(files: Path, training: Training) -> None:
     path = files / "part-1.txt"

@@ -128,7 +128,7 @@ def test_every_algorithm_continues_where_it_was_killed(
     assert first.vocab == second.vocab
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 def test_killed_while_merging_resume_continues(
     corpus: Path, tmp_path: Path, bpeline: Command
@@ -153,7 +153,7 @@ def test_killed_while_merging_resume_continues(
     assert "is finished" in finished.stderr
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 def test_killed_while_counting_no_chunk_is_counted_twice(
     corpus: Path, tmp_path: Path, bpeline: Command
@@ -173,6 +173,7 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
     assert load_tokenizer("news/1").digest == expected_digest(corpus, tmp_path)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_killed_while_publishing_there_is_one_version_in_the_end(
     corpus: Path, tmp_path: Path, bpeline: Command
@@ -198,6 +199,7 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
 COUNTED = ("bpeline.flows.steps.counting", "ChunkRecord")
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "number", "code", "said"),
@@ -319,6 +321,7 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
     assert list(workspace.temporary.iterdir()) == []
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("corpus")
 def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: Command) -> None:

@@ -55,7 +55,7 @@ def base(tmp_path: Path) -> Iterator[str]:
             server.wait(30)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_the_pages_show_slices_curves_and_the_champion(
     request: pytest.FixtureRequest,

@@ -58,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
         yield server
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
     server: OwnServer, corpus: Path, tmp_path: Path
 ) -> None:

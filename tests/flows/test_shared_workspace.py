@@ -73,6 +73,7 @@ def trained(result: Result) -> dict[str, Any]:
 TRAIN = ("--name", "news", "--vocab-size", "400", "--json")
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_what_one_machine_made_no_other_makes_again(
     machine: Machine, texts: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,7 @@ def assert_equal(table: TableHandle, scratch: TableHandle, store: WordCountStore
     assert actual.first_positions.tolist() == scratch.counts.first_positions.tolist()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @both_ways
 @settings(

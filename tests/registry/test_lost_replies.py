@@ -75,6 +75,7 @@ def test_a_fault_at_any_request_leaves_one_version(
         publish_at_last(proxy, made(b"the", name=f"{fault.replace(' ', '-').lower()}-{number}"))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("losing", [0, 1, 10])
 def test_however_many_replies_are_lost_one_version_remains(
     proxy: Proxy, made: Callable[..., Publication], losing: int
@@ -92,6 +93,7 @@ def test_however_many_replies_are_lost_one_version_remains(
     assert load_tokenizer(f"lost-{losing}@candidate").digest == publication.digest
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("losing", [1, 10])
 def test_however_many_replies_are_lost_one_run_is_shown(
     proxy: Proxy, made: Made, losing: int

@@ -50,6 +50,7 @@ def placed(
     return made
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("way")
 @settings(

@@ -57,6 +57,7 @@ def far(workspace: Workspace, mapper: Mapped) -> WordCountStore:
     return WordCountStore(workspace, mapper=mapper)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -69,15 +69,15 @@ class Amounts:
 
 
 EVERY_RUN = Amounts(
-    one_of_crash_points=12,
-    one_of_disk_faults=12,
+    one_of_crash_points=16,
+    one_of_disk_faults=16,
     disk_errors=1,
     one_of_damages=16,
     one_of_limits=4,
     one_of_requests=40,
     server_kills=2,
     kills={
-        "training": 20,
+        "training": 16,
         "publication": 10,
         "encoding": 8,
         "first publication": 30,

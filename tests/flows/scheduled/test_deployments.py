@@ -48,6 +48,7 @@ def test_retrain_runs_on_schedule_and_its_gates_make_a_champion(
     assert champion["model_version"]["version"] == "1"
 
 
+@pytest.mark.rotating(3)
 def test_a_champion_that_moves_starts_the_encoding_of_the_dataset(
     served: Served, retrained: Any
 ) -> None:
@@ -59,6 +60,7 @@ def test_a_champion_that_moves_starts_the_encoding_of_the_dataset(
     assert len(TokenShards(served.home / "tokens" / "demo-1")) > 100
 
 
+@pytest.mark.rotating(3)
 def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     served: Served, retrained: Any
 ) -> None:
@@ -104,6 +106,7 @@ def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     )  # it would train the whole demo
 
 
+@pytest.mark.rotating(3)
 def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
     left = list((served.home / "runs").iterdir())
     assert left
@@ -115,6 +118,7 @@ def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
     assert not list((served.home / "runs").iterdir())
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_people_find_the_results_in_both_user_interfaces(
     served: Served, retrained: Any, tmp_path: Path

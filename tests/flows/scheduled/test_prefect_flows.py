@@ -63,6 +63,7 @@ def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     assert json.loads(local.stdout)["digest"] == json.loads(ended.stdout)["digest"]
 
 
+@pytest.mark.rotating(2)
 def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
     assert "| compression/bytes_per_token |" in compared["data"]
 
 
+@pytest.mark.rotating(3)
 def test_a_failure_is_recorded_and_said_without_a_traceback(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_failure_is_recorded_and_said_without_a_traceback(
     assert all(json.loads(path.read_text()) for path in stored), "Prefect keeps JSON, no pickles"
 
 
+@pytest.mark.rotating(2)
 def test_a_flow_is_tried_again_after_its_own_error_alone(
     server: PrefectServer, tmp_path: Path
 ) -> None:
@@ -136,6 +139,7 @@ except EmptyCorpus as error:
     assert second.startswith("EmptyCorpus('broken')")
 
 
+@pytest.mark.rotating(3)
 def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
     server: PrefectServer, tmp_path: Path
 ) -> None:
