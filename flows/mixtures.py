@@ -50,8 +50,8 @@ def compare_mixtures(
     varied = {"sources": [list(one.sources) for one in requests.values()], "mixtures": [*requests]}
     with sweeping(first, varied, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
-            setup = set_up_evaluation(first, run.workspace)
-            plan, counted = count_once(run, first)
+            setup = set_up_evaluation(first, run.registry)
+            plan, counted = count_once(run, first, setup)
             preparing.join()
             choices: list[Choice] = []
             inputs: list[CorpusInput] = []

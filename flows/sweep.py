@@ -8,11 +8,12 @@ workspace, so training the one that was chosen takes no time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest, choices_of
 from bpeline.flows.running import RECORD
-from bpeline.flows.steps import MOST_TRIALS, prepared, sweeping, try_sizes
+from bpeline.flows.steps import MOST_TRIALS, prepared, set_up_evaluation, sweeping, try_sizes
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
 from bpeline.registry.records import CorpusInput
 from bpeline.tokenizer_core.algorithms import ALGORITHMS
@@ -56,18 +57,16 @@ def sweep(
     first = requests[0][0]
     with sweeping(first, {"vocab_size": sizes, "pattern": patterns}, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
-            if len(patterns) > 1 and not first.evaluation:
-                run.note(
-                    "which sections are held out depends on the split pattern a little: name a "
-                    "text with --eval to compare patterns on the very same one"
-                )
+            setup = set_up_evaluation(first, run.registry)
             combinations: list[Combination] = []
             inputs: list[CorpusInput] = []
             for of_pattern in requests:
                 preparing.join()
-                trials, read = try_sizes(run, of_pattern)
+                trials, read = try_sizes(run, of_pattern, setup)
                 combinations += map(Combination.of, trials)
                 inputs = inputs or read
+                # What the first pattern held out is what the others are measured on, too.
+                setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
         done = Sweep(name, run.id, tuple(combinations))
         with run.step(RECORD) as outcome:
             done = record_sweep(done, first, inputs, run.registry)

@@ -48,11 +48,11 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         prepared(run.registry.tracker, run.show_begin) as preparing,
     ):
         registry = run.registry
-        setup = set_up_evaluation(request, run.workspace)
+        setup = set_up_evaluation(request, registry)
         for one in tries(TRAIN_TOKENIZER, run.note):
             with one:
                 with run.step(PLAN_CHUNKS) as outcome:
-                    plan = plan_chunks(request, registry)
+                    plan = plan_chunks(request, registry, setup.left_out)
                     outcome(plan.outcome)
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)

@@ -71,7 +71,7 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
             if gone:
                 inputs = tuple(gone)
                 return verdict("inputs gone")
-            corpus = counted_again(files, request, made_in)
+            corpus = counted_again(files, request, made_in, lineage.left_out)
             inputs = inputs_now(recorded, corpus)
             made.append(Check("corpus", row.corpus_digest, corpus.digest))
             if not made[0].holds:

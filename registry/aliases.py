@@ -80,6 +80,7 @@ def promote(
         UnknownVersion: there is no such version.
         PromotionRefused: a rule is broken; nothing was moved. The refusal stands in the alias's
             history and on the version in MLflow.
+        PromotionNotJudged: no rule is broken, but one could not be judged; likewise.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_alias(alias)
@@ -89,7 +90,7 @@ def promote(
         present = present_version(registry, version.name, alias)
         verdicts: tuple[Verdict, ...] = ()
         if rules:
-            verdicts = judge(rules, evidence_for(registry, version, present))
+            verdicts = judge(rules, evidence_for(registry, version, present, rules))
             try:
                 require(verdicts, f"{version.name}@{alias} cannot move to {version}")
             except PromotionRefused:

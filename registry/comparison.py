@@ -5,19 +5,20 @@ Finds and loads what is to be compared; `tokenizer_core.evaluation.comparison` s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.registry.evaluation_sets import texts_of
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
-from bpeline.registry.measured import metrics_of
+from bpeline.registry.measured import evaluation_set_of, metrics_of
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import Reading, Source, documents_of, find_source_files
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     SHOWN_PER_SLICE,
@@ -26,8 +27,8 @@ from bpeline.tokenizer_core.evaluation import (
     EvaluationText,
     VocabDifference,
     compare_measured,
-    compare_on,
     compare_vocabs,
+    depends_on_text,
     evaluate_texts,
     first_diverging_merge,
 )
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.evaluation import Change, Evaluation, Measured, Opponent
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+GIVEN = "text"  # the slice of files that were given without a name
+GIVEN_TEXT = "the text that was given"
 _FIRST = "first"  # the label of the one that is compared with
 MOST_HELD_OUT = 32 << 20  # bytes; beyond it documents are left out evenly
 
@@ -66,12 +69,14 @@ class VersionComparison:
         first, second: the versions (``news/3``), or the paths of tokenizers outside the registry.
         vocab_sizes: numbers of ids.
         patterns: names or regexes of the split patterns.
-        metrics: every metric either has, sorted by name; they say which is better only where both
-            were measured on the same documents.
+        metrics: every metric either has, sorted by name; those that depend on text are of the same
+            documents.
         vocab: tokens that came, went and moved.
         diverging: where the merges part; None when they are the same.
         documents: what both make of the documents compared on; None when there were none.
         slices: the same in short for every slice, where the documents have any.
+        measured_on: what all figures that depend on text are of, for people; empty when there were
+            no documents.
     """
 
     first: str
@@ -83,6 +88,7 @@ class VersionComparison:
     diverging: DivergingMerge | None
     documents: DocumentComparison | None
     slices: tuple[SliceChange, ...] = ()
+    measured_on: str = ""
 
     def called(self, second: str) -> VersionComparison:
         """The same under another name of the second one, which has its number now."""
@@ -127,8 +133,8 @@ class NamedFiles:
 class _Side:
     title: str
     tokenizer: Tokenizer
+    version: ResolvedVersion | None
     metrics: dict[str, float]
-    held_out: list[bytes]
 
 
 def compare_versions(
@@ -146,8 +152,8 @@ def compare_versions(
         first, second: as for :func:`registry.load_tokenizer`.
         workspace: likewise.
         on: files, directories or globs to encode with both, cut into documents at either's special
-            tokens. Without any, the documents held out when ``second`` was trained, where this
-            workspace has them.
+            tokens. Without any, the evaluation set of ``second``'s name, else of ``first``'s, else
+            the documents held out when ``second`` was trained, as far as they are here.
         text_field: the member of a JSON line that holds its document.
         shown: words of each kind in the result, at most.
 
@@ -157,21 +163,63 @@ def compare_versions(
     """
     registry = open_registry(workspace)
     one, other = (_side(registry, reference) for reference in (first, second))
-    tokenizers = one.tokenizer, other.tokenizer
-    documents = _documents(on, text_field, tokenizers) if on else other.held_out
-    return VersionComparison(
-        first=one.title,
-        second=other.title,
-        vocab_sizes=(tokenizers[0].vocab_size, tokenizers[1].vocab_size),
-        patterns=(_pattern(tokenizers[0]), _pattern(tokenizers[1])),
-        metrics=tuple(
-            MetricPair(key, one.metrics.get(key), other.metrics.get(key))
-            for key in sorted(one.metrics.keys() | other.metrics.keys())
-        ),
-        vocab=compare_vocabs(*tokenizers),
-        diverging=first_diverging_merge(*tokenizers),
-        documents=compare_on(*tokenizers, documents, shown) if documents else None,
+    if on:
+        files = tuple(find_source_files([Source(str(pattern)) for pattern in on]))
+        reading = _reading((one.tokenizer, other.tokenizer), text_field)
+        texts = [EvaluationText(GIVEN, documents_of(files, reading))]
+        return _compared(one, other, texts, GIVEN_TEXT, False, shown)
+    for version in (other.version, one.version):
+        with suppress(UnknownEvaluationSet, CorruptFile):
+            if version is not None and version.name:
+                made = evaluation_set_of(registry, version.name)
+                texts = texts_of(registry.workspace, made)
+                said = f"{made} of {version.name}"
+                return _compared(one, other, texts, said, made.parallel, shown)
+    held_out = [] if other.version is None else _held_out(registry, other.version)
+    texts = [EvaluationText("held-out", held_out)] if held_out else []
+    return _compared(one, other, texts, f"what {other.title} held out", False, shown)
+
+
+def _compared(
+    one: _Side,
+    other: _Side,
+    texts: Sequence[EvaluationText],
+    measured_on: str,
+    parallel: bool,
+    shown: int,
+) -> VersionComparison:
+    """Both on the same texts, with what is known of both whatever the text."""
+    if not texts:
+        tokenizers = one.tokenizer, other.tokenizer
+        return VersionComparison(
+            one.title,
+            other.title,
+            (tokenizers[0].vocab_size, tokenizers[1].vocab_size),
+            (_pattern(tokenizers[0]), _pattern(tokenizers[1])),
+            _pairs(one.metrics, other.metrics),
+            compare_vocabs(*tokenizers),
+            first_diverging_merge(*tokenizers),
+            None,
+        )
+    evaluation, measured = evaluate_texts(other.tokenizer, {_FIRST: one.tokenizer}, texts, parallel)
+    compared = compare_evaluated(
+        (one.title, one.tokenizer, measured[_FIRST]),
+        (other.title, other.tokenizer, measured[""]),
+        evaluation,
+        _FIRST,
+        shown,
     )
+    metrics = (*compared.metrics, *_pairs(one.metrics, other.metrics))
+    return replace(
+        compared,
+        metrics=tuple(sorted(metrics, key=lambda pair: pair.key)),
+        measured_on=measured_on,
+    )
+
+
+def _pairs(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[MetricPair, ...]:
+    keys = sorted(first.keys() | second.keys())
+    return tuple(MetricPair(key, first.get(key), second.get(key)) for key in keys)
 
 
 def compare_evaluated(
@@ -197,10 +245,7 @@ def compare_evaluated(
         second=second[0],
         vocab_sizes=(tokenizers[0].vocab_size, tokenizers[1].vocab_size),
         patterns=(_pattern(tokenizers[0]), _pattern(tokenizers[1])),
-        metrics=tuple(
-            MetricPair(key, before.get(key), after.get(key))
-            for key in sorted(before.keys() | after.keys())
-        ),
+        metrics=_pairs(before, after),
         vocab=compare_vocabs(*tokenizers),
         diverging=first_diverging_merge(*tokenizers),
         documents=compare_measured(*tokenizers, first[2], second[2], shown),
@@ -240,14 +285,7 @@ def compare_on_slices(
         )
         for source in sources
     ]
-    evaluation, measured = evaluate_texts(other.tokenizer, {_FIRST: one.tokenizer}, texts, parallel)
-    return compare_evaluated(
-        (one.title, one.tokenizer, measured[_FIRST]),
-        (other.title, other.tokenizer, measured[""]),
-        evaluation,
-        _FIRST,
-        shown,
-    )
+    return _compared(one, other, texts, GIVEN_TEXT, parallel, shown)
 
 
 def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> SliceChange:
@@ -264,13 +302,14 @@ def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> Slic
 def _side(registry: Registry, reference: str | Path) -> _Side:
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
-        return _Side(str(parsed), load_tokenizer(parsed.path), {}, [])
+        return _Side(str(parsed), load_tokenizer(parsed.path), None, {})
     version = resolve(registry, parsed)
+    known = metrics_of(registry, version)
     return _Side(
         str(version),
         load_version(registry, version),
-        metrics_of(registry, version),
-        _held_out(registry, version),
+        version,
+        {name: value for name, value in known.items() if not depends_on_text(name)},
     )
 
 
@@ -284,13 +323,6 @@ def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
     with suppress(CorruptFile):  # swept away, or made in another workspace
         return store.held_out_documents(store.shards_of(table.key), MOST_HELD_OUT)
     return []
-
-
-def _documents(
-    on: Sequence[str | Path], text_field: str, tokenizers: tuple[Tokenizer, Tokenizer]
-) -> Iterator[bytes]:
-    files = find_source_files([Source(str(pattern)) for pattern in on])
-    return documents_of(files, _reading(tokenizers, text_field))
 
 
 def _reading(tokenizers: tuple[Tokenizer, Tokenizer], text_field: str) -> Reading:

@@ -14,8 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
-from bpeline.tokenizer_core.evaluation import ALL, CONFIDENCES, FEWEST_RESAMPLED, POWER_OF_TOKENS
+from bpeline.tokenizer_core.errors import InvalidOption, PromotionNotJudged, PromotionRefused
+from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    CONFIDENCES,
+    FEWEST_RESAMPLED,
+    POWER_OF_TOKENS,
+    depends_on_text,
+)
 
 LARGEST_FILE = 1 << 20  # bytes
 Direction = Literal["higher", "lower"]
@@ -56,19 +62,25 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a version and of the one it would replace.
+    """What is known of a version and of the one it would replace, measured on the same texts.
 
     Attributes:
         version: slice → metric → value.
-        present: the same of the version in place, on the same documents if it was measured on
-            them; None when there is none, and then only limits bind.
+        present: the same of the version in place, on the same documents; None when there is none,
+            and then only limits bind.
         changes: slice → confidence → interval of T / T_present − 1, T the tokens of the same
-            documents; empty when both were not measured on the same.
+            documents.
+        measured_on: what these are, for people: ``evaluation set 3f2a91c0 (1,992 documents, …)``.
+        provisional: whether that is too little text to tell small differences.
+        missing: why nothing was measured on texts, when that is so; begins in lower case.
     """
 
     version: Mapping[str, Mapping[str, float]]
     present: Mapping[str, Mapping[str, float]] | None = None
     changes: Mapping[str, Mapping[float, tuple[float, float]]] = field(default_factory=dict)
+    measured_on: str = ""
+    provisional: bool = False
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +91,13 @@ class Verdict:
         rule: the rule.
         holds: whether it is kept.
         said: why, with how much is missing.
+        judged: whether it could be told; a rule that could not be judged does not hold.
     """
 
     rule: Rule
     holds: bool
     said: str
+    judged: bool = True
 
     def __str__(self) -> str:
         return self.said
@@ -98,8 +112,8 @@ def read_rules(
     """Read rules from a TOML file.
 
     Args:
-        metrics: the metrics there are; None accepts any, and says of one that was not measured
-            that the rule is broken.
+        metrics: the metrics there are; None accepts any, and a rule on one that was not measured
+            is not judged.
         with_intervals: those that may have a confidence.
 
     Raises:
@@ -144,10 +158,12 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
 
     Raises:
         PromotionRefused: names every rule that is broken, and by how much.
+        PromotionNotJudged: none is broken, but these could not be judged.
     """
     broken = [str(verdict) for verdict in verdicts if not verdict.holds]
     if broken:
-        raise PromotionRefused(
+        judged = any(verdict.judged and not verdict.holds for verdict in verdicts)
+        raise (PromotionRefused if judged else PromotionNotJudged)(
             f"{what}: {'; '.join(broken)}",
             f"for a promotion {every_rule(verdicts)} must hold",
             "compare the versions with `bpeline compare`, or change the rules",
@@ -157,9 +173,10 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
 def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
     value = evidence.version.get(rule.slice, {}).get(rule.metric)
     if value is None or math.isnan(value):
-        return Verdict(rule, False, f"{rule} was not measured")
+        return _not_judged(rule, "was not measured", evidence)
     sign = 1 if rule.direction == "higher" else -1
-    said = f"{rule} is {value:.6g}"
+    on = f" on {evidence.measured_on}" if depends_on_text(rule.metric) else ""
+    said = f"{rule} is {value:.6g}{on}"
     bound = "at least" if sign > 0 else "at most"
     if rule.limit is not None and sign * value < sign * rule.limit:
         short = abs(value - rule.limit)
@@ -169,12 +186,12 @@ def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
     if rule.tolerance is None:
         return Verdict(rule, True, f"{said}, {bound} {rule.limit:.6g} is accepted")
     if evidence.present is None:
-        return Verdict(rule, True, f"{said}; there is nothing to compare it with")
+        return Verdict(rule, True, f"{said}; there is nothing to compare it with: only limits bind")
     if rule.confidence is not None:
         return _with_confidence(rule, rule.tolerance, evidence, sign)
     before = evidence.present.get(rule.slice, {}).get(rule.metric)
     if before is None:
-        return Verdict(rule, False, f"{said}, but was not measured of the version in place")
+        return _not_judged(rule, "was not measured of the version in place", evidence)
     worst = before - sign * rule.tolerance * abs(before)
     said = f"{said}, {bound} {worst:.6g} is accepted"
     if sign * value >= sign * worst:
@@ -182,27 +199,33 @@ def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
     return Verdict(rule, False, f"{said}: {abs(value - worst):.3g} short")
 
 
+def _not_judged(rule: Rule, why: str, evidence: Evidence) -> Verdict:
+    known = f": {evidence.missing}" if evidence.missing and depends_on_text(rule.metric) else ""
+    return Verdict(rule, False, f"not judged: {rule} {why}{known}", judged=False)
+
+
 def _with_confidence(rule: Rule, tolerance: float, evidence: Evidence, sign: int) -> Verdict:
     assert rule.confidence is not None
-    intervals = evidence.changes.get(rule.slice)
-    if intervals is None:
-        said = f"{rule} was not measured on the same documents as the version in place"
-        return Verdict(rule, False, said)
-    tokens = intervals.get(rule.confidence)
+    tokens = evidence.changes.get(rule.slice, {}).get(rule.confidence)
     if tokens is None:
-        said = f"{rule} was measured on fewer than {FEWEST_RESAMPLED} documents: no interval"
-        return Verdict(rule, False, said)
+        why = f"was measured on fewer than {FEWEST_RESAMPLED} documents: no interval"
+        return _not_judged(rule, why, evidence)
     power = POWER_OF_TOKENS[rule.metric]
     low, high = sorted((1 + end) ** power - 1 for end in tokens)
     end = low if sign > 0 else high
     accepted = -sign * tolerance or 0.0  # never −0 %
     said = (
-        f"{rule} changes by {low:+.2%} … {high:+.2%} ({rule.confidence:.0%} interval), "
-        f"{'at least' if sign > 0 else 'at most'} {accepted:+.2%} is accepted"
+        f"{rule} changes by {low:+.2%} … {high:+.2%} ({rule.confidence:.0%} interval) on "
+        f"{evidence.measured_on}, {'at least' if sign > 0 else 'at most'} {accepted:+.2%} "
+        "is accepted"
     )
     if sign * end >= sign * accepted:
         return Verdict(rule, True, said)
-    return Verdict(rule, False, f"{said}: {abs(end - accepted):.2%} short")
+    said = f"{said}: {abs(end - accepted):.2%} short"
+    better = high if sign > 0 else low
+    if evidence.provisional and sign * better >= sign * accepted:
+        return Verdict(rule, False, f"not judged on so little text: {said}", judged=False)
+    return Verdict(rule, False, said)
 
 
 def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:

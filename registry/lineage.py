@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bpeline.registry.evaluation_sets import read_set
 from bpeline.registry.version_files import holds_version
 from bpeline.registry.word_counts import ShardFiles, TableHandle, WordCountStore
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bpeline.registry.catalogue import Version
     from bpeline.registry.loading import ResolvedVersion
     from bpeline.registry.opening import Registry
+    from bpeline.tokenizer_core.corpus import LeftOut
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.splitting import SplitPattern
 
@@ -92,6 +94,16 @@ class Lineage:
             return dict(self.provenance.get("request") or {})
         except BpelineError:
             return {}
+
+    @property
+    def left_out(self) -> LeftOut | None:
+        """What its training did not read, as it is in an evaluation set.
+
+        Raises:
+            CorruptFile: that set is not in this workspace.
+        """
+        digest = self.provenance.get("left_out", "")
+        return read_set(self.registry.workspace, digest).left_out if digest else None
 
     def counts_of_chunks(self, pattern: SplitPattern) -> Iterator[tuple[str, WordCounts]]:
         """Key and words of every chunk, one at a time.

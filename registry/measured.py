@@ -5,6 +5,7 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
 
     format        1
     digest        of the tokenizer
+    set           {digest, provisional} of the evaluation set, or null
     vocab_size
     created_at    UTC, ISO 8601
     held_out      whether training had not seen the texts
@@ -14,6 +15,8 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     slices        {slice: {texts, metrics: {name: value}, curve: [[size, bytes per token]],
                   merge_gain: [[size, tokens saved by one merge, of a million]]}}; "all" is
                   everything; names of metrics: `tokenizer_core.evaluation.metric_names`
+    new           {slice: metrics} on text of this training that is not in the set; {} for none
+    new_compared  {label: {slice: tokens_change}} of it
     compared      {label: {reference, digest, vocab_size, slices: {slice: {metrics, tokens_change:
                   {value, mean_ratio, documents, intervals: {"0.95": [low, high]}}}}}}; the label
                   "champion" is the version that ``champion`` pointed to
@@ -37,12 +40,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import last_values, utc_now
-from bpeline.registry.gates import Evidence
-from bpeline.registry.loading import ResolvedVersion
+from bpeline.registry.evaluation_sets import (
+    EvaluationSet,
+    SetMeasurement,
+    has_set,
+    measured_on,
+    parts_of,
+    read_set,
+)
+from bpeline.registry.gates import Evidence, Rule
+from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.evaluation import ALL
+from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
+from bpeline.tokenizer_core.evaluation import ALL, CHANGED_IDS, depends_on_text
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.evaluation import Change, Evaluation, TokenUsage
@@ -86,26 +98,86 @@ def write_evaluation(record: Mapping[str, Any], directory: Path) -> None:
 
 
 def evidence_for(
-    registry: Registry, version: ResolvedVersion, present: ResolvedVersion | None
+    registry: Registry,
+    version: ResolvedVersion,
+    present: ResolvedVersion | None,
+    rules: Sequence[Rule],
 ) -> Evidence:
-    """What rules can judge a version by.
+    """What rules can judge a version by: figures of both on the evaluation set of their name.
 
-    Figures of both on the same documents where the version's evaluation compared them; else each
-    one's own, measured when it was trained.
+    Whichever of them was not measured on it before is measured now.
 
     Args:
         present: the version it would replace.
+        rules: what will be asked.
+
+    Raises:
+        RegistryUnreachable: a version is to be fetched, and MLflow does not answer.
     """
-    evaluation = evaluation_of(registry, version) or {}
-    own = _by_slice(evaluation, {ALL: metrics_of(registry, version)})
-    if present is None:
-        return Evidence(own)
-    before = metrics_of(registry, present)
-    for other in evaluation.get("compared", {}).values():
-        if other["digest"] == present.digest:
-            return Evidence(own, _by_slice(other, {ALL: before}), _changes(other))
-    theirs = evaluation_of(registry, present) or {}
-    return Evidence(own, _by_slice(theirs, {ALL: before}))
+    own, theirs = _of_no_text(registry, version), None
+    if present is not None:
+        theirs = {ALL: _of_no_text(registry, present)}
+    if any(rule.metric == CHANGED_IDS for rule in rules):
+        own[CHANGED_IDS] = 0.0 if present is None else _changed_ids(registry, version, present)
+    if not any(depends_on_text(rule.metric) for rule in rules):
+        return Evidence({ALL: own}, theirs)
+    try:
+        made = evaluation_set_of(registry, version.name)
+        after = measured_on(registry, version, made)
+        before = None if present is None else measured_on(registry, present, made)
+    except (CorruptFile, UnknownEvaluationSet) as error:
+        return Evidence({ALL: own}, theirs, missing=f"{error.happened}; {error.next_step}")
+    changes = {}
+    if before is not None:
+        theirs = _with_figures(theirs or {}, before)
+        for part in parts_of(made):
+            changes[part.name] = after.change_from(before, part).intervals
+    return Evidence(_with_figures({ALL: own}, after), theirs, changes, str(made), made.provisional)
+
+
+def evaluation_set_of(registry: Registry, name: str) -> EvaluationSet:
+    """The evaluation set that a name has, whose documents are here.
+
+    Raises:
+        UnknownEvaluationSet: it has none.
+        CorruptFile: the set is not in this workspace, or damaged.
+    """
+    named = registry.catalogue.evaluation_set(name)
+    if named is None:
+        raise UnknownEvaluationSet(
+            f"{name} has no evaluation set",
+            "a training makes one of held-out documents, or of those of `--eval`",
+            f"type `bpeline evaluate {name} --set-from FILES`",
+        )
+    if not has_set(registry.workspace, named.digest):
+        raise UnknownEvaluationSet(
+            f"the documents of evaluation set {named.digest[:8]} of {name} are not in this "
+            "workspace",
+            "the workspace that made it has them, or a store that both share",
+            f"type `bpeline evaluate {name} --set-from FILES` for one that is here",
+        )
+    return read_set(registry.workspace, named.digest)
+
+
+def _of_no_text(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
+    known = metrics_of(registry, version)
+    return {name: value for name, value in known.items() if not depends_on_text(name)}
+
+
+def _changed_ids(registry: Registry, version: ResolvedVersion, present: ResolvedVersion) -> float:
+    """How many ids of the present version are another token, or none, in the new one."""
+    after = load_version(registry, version).vocab
+    before = load_version(registry, present).vocab
+    return float(sum(after.get(key) != token for key, token in before.items()))
+
+
+def _with_figures(
+    known: Mapping[str, Mapping[str, float]], measured: SetMeasurement
+) -> dict[str, dict[str, float]]:
+    found = {name: dict(one.metrics) for name, one in measured.slices.items()}
+    for name, metrics in known.items():
+        found[name] = {**metrics, **found.get(name, {})}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +197,8 @@ def evaluation_record(
     evaluation: Evaluation,
     *,
     digest: str,
+    made: EvaluationSet | None,
+    new: Evaluation | None,
     sources: Sequence[MeasuredSource],
     references: Mapping[str, str],
     held_out: bool,
@@ -135,6 +209,8 @@ def evaluation_record(
 
     Args:
         digest: of the tokenizer.
+        made: the evaluation set, if it was measured on one.
+        new: what was measured on other text of the same training.
         references: label → what people call the tokenizer compared with.
         usage: of the words trained on, for byte-level BPE.
     """
@@ -144,6 +220,7 @@ def evaluation_record(
     return {
         "format": FORMAT,
         "digest": digest,
+        "set": None if made is None else {"digest": made.digest, "provisional": made.provisional},
         "vocab_size": evaluation.report.vocab_size,
         "created_at": utc_now(),
         "held_out": held_out,
@@ -173,6 +250,11 @@ def evaluation_record(
                 },
             }
             for label, other in evaluation.opponents.items()
+        },
+        "new": {name: dict(one.metrics) for name, one in new.slices.items()} if new else {},
+        "new_compared": {
+            label: {name: _change_record(one) for name, one in other.changes.items()}
+            for label, other in (new.opponents if new else {}).items()
         },
         "parity": None if evaluation.parity is None else asdict(evaluation.parity),
         "premiums": dict(evaluation.premiums),
@@ -204,22 +286,3 @@ def _change_record(change: Change) -> dict[str, Any]:
 
 def _listed(points: Iterable[tuple[int, float]]) -> list[list[float]]:
     return [list(point) for point in points]
-
-
-def _by_slice(
-    measured: Mapping[str, Any], more: Mapping[str, Mapping[str, float]]
-) -> dict[str, dict[str, float]]:
-    found = {name: dict(one["metrics"]) for name, one in measured.get("slices", {}).items()}
-    for name, metrics in more.items():
-        found[name] = {**metrics, **found.get(name, {})}
-    return found
-
-
-def _changes(other: Mapping[str, Any]) -> dict[str, dict[float, tuple[float, float]]]:
-    return {
-        name: {
-            float(confidence): (low, high)
-            for confidence, (low, high) in one["tokens_change"]["intervals"].items()
-        }
-        for name, one in other["slices"].items()
-    }

@@ -38,6 +38,7 @@ class ListedVersion:
         run_id: the run that made it.
         mlflow_run_id: the same in MLflow.
         metrics: its measured values, without curves.
+        comparable: whether those that depend on text are of the evaluation set that its name has.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ListedVersion:
     run_id: str
     mlflow_run_id: str
     metrics: dict[str, float]
+    comparable: bool = False
 
     @property
     def reference(self) -> str:
@@ -100,6 +102,7 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
         )
     rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
     metrics = catalogue.last_metrics(name)
+    sets = {one.name: one.digest for one in catalogue.evaluation_sets(name)}
     listed = []
     for one in tracked:
         row = rows.get((one.name, one.digest))
@@ -116,6 +119,7 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
                 run_id=one.run_id or (row.run_id if row else ""),
                 mlflow_run_id=one.mlflow_run_id,
                 metrics=metrics.get((one.name, one.digest), {}),
+                comparable=row is not None and row.measured_on == sets.get(one.name, "?"),
             )
         )
     return listed

@@ -1,7 +1,7 @@
 """Every error this project raises on purpose, as one tree; each message has three parts.
 
 `InvalidInput` and `CorpusError` are the caller's to mend (exit code 2); the others are the
-environment's (exit code 1).
+environment's (exit code 1). A rule that is broken has 3, one that could not be judged 4.
 """
 
 from __future__ import annotations
@@ -121,10 +121,20 @@ class UnknownVersion(RegistryError):
     """No such name, alias, number or digest."""
 
 
+class UnknownEvaluationSet(RegistryError):
+    """A name has no evaluation set, or its documents are elsewhere."""
+
+
 class PromotionRefused(RegistryError):
     """A version breaks a rule of promotion."""
 
     exit_code = 3
+
+
+class PromotionNotJudged(PromotionRefused):
+    """No rule of promotion is broken, but one of them could not be judged."""
+
+    exit_code = 4
 
 
 class RegistryUnreachable(RegistryError):

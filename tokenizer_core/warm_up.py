@@ -28,6 +28,14 @@ def _count(pattern: str) -> None:
     compile_counting(SplitPattern.parse(pattern))
 
 
+def _leave_out() -> None:
+    from bpeline.tokenizer_core.corpus import LeftOut
+    from bpeline.tokenizer_core.text import Text
+
+    passage = bytes(range(64))
+    LeftOut.of([passage]).spans_in(Text.of(passage))
+
+
 def _learn() -> None:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.trainers import train_bpe
@@ -96,6 +104,7 @@ def _compress() -> None:
 # The longest first, so that processes that share the work end at about the same time.
 WARM_UPS: tuple[tuple[str, Callable[[], None]], ...] = (
     ("encoding and decoding", _encode),
+    ("leaving out evaluation texts", _leave_out),
     ("learning merges", _learn),
     ("algorithms over characters", _characters),
     ("counting, gpt2", lambda: _count("gpt2")),

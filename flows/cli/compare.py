@@ -25,7 +25,7 @@ from bpeline.flows.cli.options import FILE, PATH, command, echo_json
     metavar="FILES",
     help="Text to encode with both: files, directories or globs; may be repeated. As named "
     "sources (NAME=FILES, or a .toml file, as of `bpeline train --eval`) each is a slice.  "
-    "[default: the documents held out when B was trained, where this workspace has them]",
+    "[default: the evaluation set of B's name, else of A's]",
 )
 @click.option(
     "--words",

@@ -36,6 +36,7 @@ COMMANDS = {
     "doctor": ("doctor",),
     "drift": ("drift",),
     "encode": ("encode",),
+    "evaluate": ("evaluate",),
     "explain": ("explain",),
     "export": ("export",),
     "extend": ("extend",),

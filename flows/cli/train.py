@@ -12,7 +12,7 @@ from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import BYTE_BPE, ENCODINGS, OPTIONS, TrainingRequest, check_options
 from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
-from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -269,8 +269,8 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
 
 
 def print_summary(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
-    """Show what came of it; a refused promotion is the exit code's business too."""
+    """Show what came of it; a promotion that was refused, or not judged, is the exit code's too."""
     answer(as_json, summary.as_dict(), [summary.as_text()])
     promotion = getattr(summary, "promotion", None)  # several languages are promoted by hand
     if promotion is not None and not promotion.promoted:
-        click.get_current_context().exit(PromotionRefused.exit_code)
+        click.get_current_context().exit(promotion.exit_code)

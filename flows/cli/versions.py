@@ -10,6 +10,7 @@ import click
 from bpeline.flows.cli.options import answer, command, echo_json
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
+OTHER_TEXT = "*"
 
 
 @command("bpeline versions", "bpeline versions news --json")
@@ -30,13 +31,18 @@ def versions(name: str | None, as_json: bool) -> None:
         rows.append((
             version.reference,
             f"{version.vocab_size:,}",
-            "" if ratio is None else f"{ratio:.4f}",
+            "" if ratio is None else f"{ratio:.4f}{'' if version.comparable else OTHER_TEXT}",
             version.digest[:12],
             version.created_at[:16].replace("T", " "),
             " ".join(version.aliases),
         ))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    if any(BYTES_PER_TOKEN in one.metrics and not one.comparable for one in found):
+        lines.append(
+            f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
+            "figures do not compare: `bpeline evaluate REF` measures a version on it"
+        )
     answer(as_json, [asdict(version) for version in found], lines)
 
 

@@ -61,6 +61,8 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
     ]
     if compared.patterns[0] != compared.patterns[1]:
         said.append(("patterns", f"{compared.patterns[0]} → {compared.patterns[1]}"))
+    if compared.measured_on:
+        said.append(("on", compared.measured_on))
     if compared.documents is not None:
         said.append(("text", verdict(compared.documents)))
         said.append(("words", _words(compared.documents.segmentation)))

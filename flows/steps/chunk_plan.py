@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest, with_demo
@@ -16,6 +16,7 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
     ChunkGroup,
+    LeftOut,
     Reading,
     Source,
     SourceFile,
@@ -36,12 +37,14 @@ class CorpusPlan:
         known: files that have not changed since an earlier run counted all of their chunks.
         bundles: what is to be read, in parcels of about equal size for the workers.
         bytes_to_read: bytes on disk of these.
+        reading: how all of them are read.
     """
 
     files: tuple[SourceFile, ...]
     known: Mapping[str, FileReading]
     bundles: tuple[Bundle, ...]
     bytes_to_read: int
+    reading: Reading
 
     @property
     def outcome(self) -> str:
@@ -53,26 +56,29 @@ class CorpusPlan:
 
 
 @step(PLAN_CHUNKS)
-def plan_chunks(request: TrainingRequest, registry: Registry) -> CorpusPlan:
+def plan_chunks(
+    request: TrainingRequest, registry: Registry, left_out: LeftOut | None = None
+) -> CorpusPlan:
     """Find the files and recall what is known of them; reads none.
+
+    Args:
+        left_out: passages that are not to be trained on.
 
     Raises:
         MissingSource, UnreadableSource: see `find_source_files`.
     """
     workspace = registry.workspace
     files = find_source_files(sources_of(request, workspace))
-    known = known_readings(files, request, workspace, registry.catalogue)
-    return plan_reading(files, known, engines.current(request.workers))
+    reading = replace(request.reading, left_out=left_out)
+    known = known_readings(files, reading, workspace, registry.catalogue)
+    return plan_reading(files, known, reading, engines.current(request.workers))
 
 
 def known_readings(
-    files: Sequence[SourceFile],
-    request: TrainingRequest,
-    workspace: Workspace,
-    catalogue: Catalogue,
+    files: Sequence[SourceFile], how: Reading, workspace: Workspace, catalogue: Catalogue
 ) -> dict[str, FileReading]:
     """The files that have not changed since they were read, and whose counts are all there."""
-    known = recalled(files, request.reading, catalogue.recall_file_readings)
+    known = recalled(files, how, catalogue.recall_file_readings)
     store = WordCountStore(workspace)
     ShardFiles(workspace).expect(
         shard_key(chunk.digest, reading.reading_digest)
@@ -109,6 +115,7 @@ def recalled(
 def plan_reading(
     files: Sequence[SourceFile],
     known: Mapping[str, FileReading],
+    reading: Reading,
     engine: engines.Engine | None = None,
 ) -> CorpusPlan:
     """How the files that are not known yet are shared out."""
@@ -116,7 +123,7 @@ def plan_reading(
     size = sum(file.size for file in unread)
     most = MOST_TASKS if engine is None else engine.parcels(size)
     groups = plan_chunk_groups(unread, CHUNK_BYTES, most)
-    return CorpusPlan(tuple(files), known, _bundled(groups, most), size)
+    return CorpusPlan(tuple(files), known, _bundled(groups, most), size, reading)
 
 
 def _bundled(groups: Sequence[ChunkGroup], most: int) -> tuple[Bundle, ...]:

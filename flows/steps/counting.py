@@ -86,7 +86,7 @@ def count_words(plan: CorpusPlan, request: TrainingRequest, registry: Registry) 
 
 def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspace) -> CountedCorpus:
     """Count everything that is not counted yet; arguments and errors as `count_words`."""
-    reading = request.reading
+    reading = plan.reading
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
         count_bundle,
         plan.bundles,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.flows.requests import CHAMPION, NamedSource, TrainingRequest, load_baselines
+from bpeline.flows.requests import CHAMPION, TrainingRequest, load_baselines
 from bpeline.flows.running import EVALUATE, progress, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
@@ -15,14 +15,27 @@ from bpeline.flows.steps.learning import Learned
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
+from bpeline.registry.evaluating import measure_anew
+from bpeline.registry.evaluation_sets import (
+    FEWEST_DOCUMENTS,
+    LEAST_BYTES,
+    EvaluationSet,
+    Text,
+    as_set,
+    keep_measurement,
+    keep_set,
+    measurements_of,
+    read_set,
+    texts_of,
+)
 from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, documents_of, read_chunks
+from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, read_chunks
 from bpeline.tokenizer_core.counting import documents_between
-from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, RegistryError
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -37,16 +50,12 @@ from bpeline.tokenizer_core.evaluation import (
     token_usage,
     token_use,
 )
+from bpeline.tokenizer_core.text import Text as ByteText
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
 MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out
 HELD_OUT, TRAINING = "held-out", "training"  # what these are called where no sources were named
-
-# With 50 sections of 4 KiB, bytes per token is off by 3 % (English, C) to 6 % (many languages), one
-# standard deviation over samples of the same corpus; with 10 of them by 7 to 14 %.
-FEWEST_DOCUMENTS = 50
-LEAST_BYTES = FEWEST_DOCUMENTS * 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +64,17 @@ class Evaluated:
 
     Attributes:
         tokenizer: the new one, as learned.
-        evaluation: the figures.
+        evaluation: the figures, on the evaluation set.
+        made: that set; None where there is nothing but training text.
+        set_number: of the set among those the name has had, from 1; 0 for a set of no name yet.
+        new: on text of this training's own that is not in the set; None where there is none.
+        left_out: digest of the set whose passages were left out of training, although nothing
+            else held them out; empty where there was no need.
         sources: what the texts were.
         held_out: whether training had not seen them.
         parallel: whether the texts of all languages say the same.
         references: label → what the tokenizers compared with are called.
-        made: the tokens of the words trained on.
+        made_tokens: those of the words trained on.
         use: how often each occurs in them.
         usage: how the words trained on use the vocab; None for other algorithms.
         comparison: to the present champion; None when there is none.
@@ -72,10 +86,14 @@ class Evaluated:
     held_out: bool
     parallel: bool
     references: Mapping[str, str]
-    made: MadeTokens
+    made_tokens: MadeTokens
     use: TokenUse
     usage: TokenUsage | None
     comparison: VersionComparison | None
+    made: EvaluationSet | None = None
+    set_number: int = 0
+    new: Evaluation | None = None
+    left_out: str = ""
 
     @property
     def report(self) -> CompressionReport:
@@ -87,6 +105,8 @@ class Evaluated:
         return evaluation_record(
             self.evaluation,
             digest=self.tokenizer.digest,
+            made=self.made,
+            new=self.new,
             sources=self.sources,
             references=self.references,
             held_out=self.held_out,
@@ -116,11 +136,22 @@ class Evaluated:
             f"{counted(self.report.documents, f'{self.kind} document')}, "
             f"{megabytes(self.report.bytes)}{', a small sample' if self.is_small else ''}"
         )
-        opponent = self.evaluation.opponents.get(CHAMPION)
+        if self.made is not None:
+            said += f" (evaluation set {self.made.digest[:8]})"
+        said += self._against_champion(self.evaluation)
+        if self.new is not None:
+            said += (
+                f"; of new text of its own, {megabytes(self.new.report.bytes)}: "
+                f"{self.new.report.bytes_per_token:.4f}{self._against_champion(self.new)}"
+            )
+        return said
+
+    def _against_champion(self, evaluation: Evaluation) -> str:
+        opponent = evaluation.opponents.get(CHAMPION)
         if opponent is None:
-            return said
+            return ""
         change = opponent.changes[ALL].value
-        return f"{said}; {change:+.2%} tokens against {self.references[CHAMPION]}"
+        return f", {change:+.2%} tokens against {self.references[CHAMPION]}"
 
     @property
     def warning(self) -> str:
@@ -132,8 +163,9 @@ class Evaluated:
         return (
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
             f"together were evaluated on: below {FEWEST_DOCUMENTS} documents or "
-            f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more; "
-            "hold out more (`--held-out 0.1`) or evaluate on more text (`--eval`)"
+            f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more. The evaluation "
+            "set is provisional: the next training with enough replaces it; hold out more "
+            "(`--held-out 0.1`) or give more text (`--eval`)"
         )
 
 
@@ -145,11 +177,17 @@ def evaluate(
     setup: EvaluationSetup,
     request: TrainingRequest,
     registry: Registry,
+    *,
+    adopts: bool = True,
 ) -> Evaluated:
-    """Measure on the named sources, else on held-out documents, else on training text.
+    """Measure on the evaluation set of the name, which the first training makes.
 
-    The champion and the baselines are measured on the same documents. A champion that cannot be
-    had is noted and left out; rules that compare then find nothing measured together.
+    Held-out documents become it where no text was given; without any of these there is only
+    training text. The champion and the baselines are measured on the same documents. A champion
+    that cannot be had is noted and left out.
+
+    Args:
+        adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
 
     Raises:
         CorpusError: a source that cannot be read as declared.
@@ -164,10 +202,14 @@ def evaluate(
     if champion is not None:
         others = {CHAMPION: champion[1], **others}
         references = {CHAMPION: str(champion[0]), **references}
-    reading, texts = request.evaluation_reading, _Texts(setup, words, plan, request, workspace)
-    evaluation, measured = evaluate_texts(
-        tokenizer, others, list(texts.made(reading)), setup.parallel
-    )
+    own = _own_texts(setup, words, request, workspace)
+    made, number = _the_set(setup, own, plan, request, registry, adopts)
+    held_out = made is not None or bool(own)
+    if made is not None:
+        texts = texts_of(workspace, made)
+    else:
+        texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
+    evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
     if evaluation.report.roundtrip_failures and request.over_bytes:
         raise InvalidTokenizer(
             f"{evaluation.report.roundtrip_failures} documents are not what they were after "
@@ -175,17 +217,23 @@ def evaluate(
             "every document survives: this is a defect of bpeline",
             "report it; nothing was published",
         )
+    if made is not None and adopts:
+        which = {"": (tokenizer.digest, tokenizer.vocab_size)}
+        if champion is not None:
+            which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
+        for found in measurements_of(evaluation, measured, made, which):
+            keep_measurement(workspace, found)
     trained_on = WordCountStore(workspace).open_table(words.table)
-    made = MadeTokens.of(tokenizer, trained_on)
-    use = token_use(tokenizer, trained_on, made)
+    made_tokens = MadeTokens.of(tokenizer, trained_on)
+    use = token_use(tokenizer, trained_on, made_tokens)
     return Evaluated(
         tokenizer,
         evaluation,
-        texts.sources(evaluation),
-        texts.held_out,
+        _sources(texts, made),
+        held_out,
         setup.parallel,
         references,
-        made,
+        made_tokens,
         use,
         token_usage(tokenizer, use) if has_curve(tokenizer) else None,
         None
@@ -196,58 +244,112 @@ def evaluate(
             evaluation,
             CHAMPION,
         ),
+        made,
+        number,
+        _on_new_text(tokenizer, champion, own, made),
+        setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
     )
 
 
-class _Texts:
-    """The texts to evaluate on, and what was read of each."""
+def _own_texts(
+    setup: EvaluationSetup, words: CountedWords, request: TrainingRequest, workspace: Workspace
+) -> list[Text]:
+    """Texts of this training's own: those that were given beside a set, else what is held out."""
+    return list(setup.given) or list(_held_out(words, request, WordCountStore(workspace)))
 
-    def __init__(
-        self,
-        setup: EvaluationSetup,
-        words: CountedWords,
-        plan: CorpusPlan,
-        request: TrainingRequest,
-        workspace: Workspace,
-    ) -> None:
-        self.setup = setup
-        self.held_out = True
-        self._digests: dict[str, list[str]] = {}
-        self._kept: list[EvaluationText] = []
-        if not setup.files:
-            self._kept = list(_held_out(words, request, WordCountStore(workspace)))
-            self.held_out = bool(self._kept)
-            if not self.held_out:
-                first = list(_first_documents(plan.files, request.reading))
-                self._kept = [EvaluationText(TRAINING, first)]
 
-    def made(self, reading: Reading) -> Iterator[EvaluationText]:
-        """Each text; its documents are read when they are asked for."""
-        yield from self._kept
-        for source, files in self.setup.files:
-            digests = self._digests.setdefault(source.name, [])
-            documents = documents_of(files, reading, digests)
-            yield EvaluationText(source.name, documents, source.language, source.domain)
+def _the_set(
+    setup: EvaluationSetup,
+    own: Sequence[Text],
+    plan: CorpusPlan,
+    request: TrainingRequest,
+    registry: Registry,
+    adopts: bool,
+) -> tuple[EvaluationSet | None, int]:
+    """The evaluation set, and its number; held-out text becomes it where it may and suffices."""
+    made, number = setup.made, setup.number
+    if setup.replaceable and own:
+        held_out, documents = as_set(own, plan.reading, parallel=setup.parallel)
+        if held_out.texts and (made is None or not held_out.provisional):
+            keep_set(registry.workspace, held_out, documents)
+            made = held_out
+    if made is None or not adopts:
+        return made, number
+    named = registry.catalogue.give_evaluation_set(
+        request.name, made.digest, instead_of=number, by="bpeline train",
+        reason="the first" if not number else "the one before was provisional",
+    )  # fmt: skip
+    if named.digest != made.digest:  # another training of the name was faster
+        made = read_set(registry.workspace, named.digest)
+    if number and named.number != number:
+        _measure_others_anew(registry, request.name)
+    return made, named.number
 
-    def sources(self, evaluation: Evaluation) -> tuple[MeasuredSource, ...]:
-        """What was read, once it was."""
-        found: list[tuple[EvaluationText | NamedSource, tuple[str, ...], str]] = []
-        for text in self._kept:
-            sized = (len(one).to_bytes(8, "little") + one for one in text.documents)
-            found.append((text, (), digest_of_bytes(*sized)))
-        for source, _ in self.setup.files:
-            found.append((source, source.files, digest_of(self._digests[source.name])))
-        return tuple(
-            MeasuredSource(
-                one.name, files, one.language, one.domain, digest, *_sizes(evaluation, one.name)
-            )
-            for one, files, digest in found
+
+def _measure_others_anew(registry: Registry, name: str) -> None:
+    """The versions that an alias points to, on the set that replaced a provisional one."""
+    try:
+        anew = measure_anew(registry, name)
+    except (RegistryError, CorruptFile) as error:
+        progress.current().note(
+            f"the versions of {name} were not measured on its new evaluation set: "
+            f"{error.happened}; type `bpeline evaluate {name}`"
         )
+    else:
+        said = ", ".join(str(one.version) for one in anew)
+        progress.current().note(f"{name} has another evaluation set now; measured on it: {said}")
+
+
+def _as_evaluated(text: Text) -> EvaluationText:
+    return EvaluationText(text.name, text.documents, text.language, text.domain)
+
+
+def _on_new_text(
+    tokenizer: Tokenizer,
+    champion: tuple[ResolvedVersion, Tokenizer] | None,
+    own: Sequence[Text],
+    made: EvaluationSet | None,
+) -> Evaluation | None:
+    """The new tokenizer, and the champion, on text of this training that is not in the set."""
+    if made is None:
+        return None
+    known = made.left_out
+    new = []
+    for text in own:
+        documents = [one for one in text.documents if not len(known.spans_in(ByteText.of(one)))]
+        if documents:
+            new.append(EvaluationText(text.name, documents, text.language, text.domain))
+    others = {} if champion is None else {CHAMPION: champion[1]}
+    return evaluate_texts(tokenizer, others, new)[0] if new else None
+
+
+def _training_text(plan: CorpusPlan) -> Text:
+    return Text(TRAINING, list(_first_documents(plan.files, plan.reading)))
+
+
+def _sources(
+    texts: Sequence[EvaluationText], made: EvaluationSet | None
+) -> tuple[MeasuredSource, ...]:
+    if made is not None:
+        return tuple(
+            MeasuredSource(one.name, one.files, one.language, one.domain, one.digest,
+                           one.documents, one.bytes)
+            for one in made.texts
+        )  # fmt: skip
+    found = []
+    for text in texts:
+        documents = list(text.documents)
+        digest = digest_of_bytes(*(len(one).to_bytes(8, "little") + one for one in documents))
+        found.append(
+            MeasuredSource(text.name, (), text.language, text.domain, digest, len(documents),
+                           sum(map(len, documents)))
+        )  # fmt: skip
+    return tuple(found)
 
 
 def _held_out(
     words: CountedWords, request: TrainingRequest, store: WordCountStore
-) -> Iterator[EvaluationText]:
+) -> Iterator[Text]:
     """What was held out: of all the corpus, or of each named source that holds any.
 
     Sources are evaluated on about the same amount of text each where there is enough of it,
@@ -256,17 +358,12 @@ def _held_out(
     if not request.sources:
         documents = store.held_out_documents(words.shards, MOST_HELD_OUT)
         if documents:
-            yield EvaluationText(HELD_OUT, documents)
+            yield Text(HELD_OUT, documents)
     for source in request.named_sources:
         room = MOST_HELD_OUT // len(words.shards_of)
         documents = store.held_out_documents(words.shards_of[source.name], room)
         if documents:
-            yield EvaluationText(source.name, documents, source.language, source.domain)
-
-
-def _sizes(evaluation: Evaluation, name: str) -> tuple[int, int]:
-    metrics = evaluation.slices[name].metrics
-    return int(metrics["evaluated/documents"]), int(metrics["evaluated/bytes"])
+            yield Text(source.name, documents, source.language, source.domain)
 
 
 def _champion(registry: Registry, name: str) -> tuple[ResolvedVersion, Tokenizer] | None:

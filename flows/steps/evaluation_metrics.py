@@ -15,6 +15,7 @@ from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
     MERGE_GAIN,
+    NEW_TEXT,
     SHOWN_PER_SLICE,
     Change,
     Evaluation,
@@ -40,6 +41,7 @@ def metrics_of(evaluated: Evaluated) -> dict[str, float]:
                 _percent(f"vs_{label}_percent/{part.name}", opponent.changes[part.name])
             )
     metrics |= dict(_between_languages(evaluation))
+    metrics |= dict(_on_new_text(evaluated))
     metrics |= dict(_of_training(evaluated))
     if evaluated.comparison is not None and evaluated.comparison.documents is not None:
         stability = evaluated.comparison.documents.segmentation.stability
@@ -69,6 +71,17 @@ def _percent(name: str, change: Change) -> Iterator[tuple[str, float]]:
         low, high = change.intervals[SHOWN_CONFIDENCE]
         yield f"{name}_low", 100 * low
         yield f"{name}_high", 100 * high
+
+
+def _on_new_text(evaluated: Evaluated) -> Iterator[tuple[str, float]]:
+    new = evaluated.new
+    if new is None:
+        return
+    yield f"{NEW_TEXT}bytes_per_token", new.report.bytes_per_token
+    yield f"{NEW_TEXT}documents", float(new.report.documents)
+    yield f"{NEW_TEXT}bytes", float(new.report.bytes)
+    for label, opponent in new.opponents.items():
+        yield from _percent(f"{NEW_TEXT}vs_{label}_percent", opponent.changes[ALL])
 
 
 def _between_languages(evaluation: Evaluation) -> Iterator[tuple[str, float]]:

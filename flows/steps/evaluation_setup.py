@@ -1,15 +1,30 @@
-"""What an evaluation needs, looked at before hours of training: files, baselines, rules."""
+"""What an evaluation needs, looked at before hours of training: texts, baselines, rules.
+
+A name has an evaluation set, on which all of its versions are measured. Its first training makes it
+of the texts that were given, else of what is held out; one that is too small is replaced by the
+first that is not. Afterwards only `bpeline evaluate NAME --set-from` changes it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bpeline.flows.requests import NamedSource, TrainingRequest, evaluation_sources, load_baselines
+from bpeline.registry.catalogue import Catalogue
+from bpeline.registry.evaluation_sets import (
+    EvaluationSet,
+    Text,
+    as_set,
+    has_set,
+    keep_set,
+    read_set,
+)
 from bpeline.registry.gates import Rule, read_rules
+from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import SourceFile
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.corpus import LeftOut, SourceFile, documents_of
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS
 
 
@@ -18,35 +33,97 @@ class EvaluationSetup:
     """What was asked for and is there.
 
     Attributes:
-        files: the sources to evaluate on with their files; none to evaluate on held-out text.
+        made: the evaluation set to measure on; None where it is made of what will be held out.
+        number: of the set the name has, 0 when it has none; ``made`` takes its place when that is
+            another one.
+        given: texts of ``--eval`` that are not the set: measured apart from it.
         parallel: whether the texts of all languages say the same.
         rules: what must hold before ``champion`` moves; None when nobody asked.
+        replaceable: whether held-out documents may become the set.
+        note: what people should know; empty as a rule.
     """
 
-    files: tuple[tuple[NamedSource, tuple[SourceFile, ...]], ...]
+    made: EvaluationSet | None
+    number: int
+    given: tuple[Text, ...]
     parallel: bool
     rules: tuple[Rule, ...] | None
+    replaceable: bool
+    note: str = ""
+
+    @property
+    def left_out(self) -> LeftOut | None:
+        """What this training must not read."""
+        return None if self.made is None else self.made.left_out
 
 
-def set_up_evaluation(request: TrainingRequest, workspace: Workspace) -> EvaluationSetup:
-    """Find the files, load every baseline once, read the rules.
+def set_up_evaluation(request: TrainingRequest, registry: Registry) -> EvaluationSetup:
+    """Read the texts that were given, recall the set of the name, load every baseline once.
 
     Raises:
         MissingSource, UnreadableSource: see `find_source_files`.
+        EmptyCorpus: an evaluation source without a document.
         UnknownVersion, CorruptFile, InvalidTokenizer: a baseline cannot be loaded.
         InvalidOption: rules that cannot be read, or of a slice that nothing is measured on.
     """
+    workspace = registry.workspace
     asked = evaluation_sources(request.evaluation)
-    files = tuple((source, tuple(source.found())) for source in asked.sources)
+    files = [(source, tuple(source.found())) for source in asked.sources]
     load_baselines(request.baselines, workspace.root)
     rules = None if request.rules is None else read_rules(Path(request.rules))
-    _check_slices(rules or (), asked.sources or request.named_sources, request)
-    return EvaluationSetup(files, asked.parallel, rules)
+    texts = tuple(_text(source, found, request) for source, found in files)
+    named = registry.catalogue.evaluation_set(request.name)
+    setup = EvaluationSetup(None, 0, texts, asked.parallel, rules, replaceable=not texts)
+    if named is not None and not has_set(workspace, named.digest):
+        note = (
+            f"the documents of evaluation set {named.digest[:8]} of {request.name} are not in this "
+            "workspace: this version is measured on texts of its own, which no rule judges it by"
+        )
+        setup = replace(setup, number=named.number, note=note, replaceable=False)
+    elif named is not None:
+        kept = read_set(workspace, named.digest)
+        setup = replace(setup, made=kept, number=named.number, parallel=kept.parallel,
+                        replaceable=kept.provisional and not texts)  # fmt: skip
+    if texts and not setup.note:
+        setup = _with_given(setup, texts, asked.parallel, request, registry)
+    _check_slices(setup, request)
+    return setup
 
 
-def _check_slices(
-    rules: tuple[Rule, ...], sources: tuple[NamedSource, ...], request: TrainingRequest
-) -> None:
+def _with_given(
+    setup: EvaluationSetup,
+    texts: tuple[Text, ...],
+    parallel: bool,
+    request: TrainingRequest,
+    registry: Registry,
+) -> EvaluationSetup:
+    """Texts that were given become the set of a name that has none, or a provisional one."""
+    given, documents = as_set(texts, request.evaluation_reading, parallel=parallel)
+    if setup.made is not None and given.digest == setup.made.digest:
+        return replace(setup, given=())
+    if setup.made is not None and not (setup.made.provisional and not given.provisional):
+        note = (
+            f"the texts of --eval are not those of {request.name}'s {setup.made}: they are "
+            f"measured apart; `bpeline evaluate {request.name} --set-from FILES` changes the set"
+        )
+        return replace(setup, note=note)
+    keep_set(registry.workspace, given, documents)
+    return replace(setup, made=given, given=(), parallel=parallel)
+
+
+def _text(source: NamedSource, files: tuple[SourceFile, ...], request: TrainingRequest) -> Text:
+    documents = list(documents_of(files, request.evaluation_reading))
+    if not documents:
+        raise EmptyCorpus(
+            f"the evaluation source {source.name} has no document",
+            "each has at least one",
+            "name files that hold text",
+        )
+    return Text(source.name, documents, source.language, source.domain, source.files)
+
+
+def _check_slices(setup: EvaluationSetup, request: TrainingRequest) -> None:
+    sources = setup.made.texts if setup.made is not None else request.named_sources
     slices = {ALL, *(source.name for source in sources)}
     slices |= {
         f"{kind}:{label}"
@@ -54,10 +131,19 @@ def _check_slices(
         for kind in LABELS
         if (label := getattr(source, kind)) is not None
     }
-    for rule in rules:
+    for rule in setup.rules or ():
         if rule.slice not in slices:
             raise InvalidOption(
                 f"{request.rules} has a rule for the slice {rule.slice}, which is not evaluated",
-                f"slices of this training are {', '.join(sorted(slices))}",
-                "name its text: `--eval 'NAME=FILES'`",
+                f"slices of the evaluation set are {', '.join(sorted(slices))}",
+                "name its text: `--eval 'NAME=FILES'`, or for a name that has a set "
+                f"`bpeline evaluate {request.name} --set-from 'NAME=FILES'`",
             )
+
+
+def left_out_for(name: str, catalogue: Catalogue, workspace: Workspace) -> LeftOut | None:
+    """What trainings of a name must not read, as far as it is known without reading any text."""
+    named = catalogue.evaluation_set(name)
+    if named is None or not has_set(workspace, named.digest):
+        return None
+    return read_set(workspace, named.digest).left_out

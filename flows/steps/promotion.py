@@ -22,12 +22,17 @@ class Promotion:
         version: the version it was to move to (``news/4``).
         refusal: which rules were broken and by how much; empty when it moved.
         verdicts: what the rules said, when it moved.
+        first: whether nothing was there to compare it with.
+        exit_code: of a command that trains: 0, 3 for a rule that is broken, 4 for one that could
+            not be judged.
     """
 
     alias: str
     version: str
     refusal: str = ""
     verdicts: tuple[str, ...] = ()
+    first: bool = False
+    exit_code: int = 0
 
     @property
     def promoted(self) -> bool:
@@ -36,8 +41,10 @@ class Promotion:
     @property
     def outcome(self) -> str:
         if self.refusal:
-            return f"refused: {self.refusal}"
-        return f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
+            refused = self.exit_code == PromotionRefused.exit_code
+            return f"{'refused' if refused else 'not judged'}: {self.refusal}"
+        said = f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
+        return f"{said}; it is the first, so only limits bind" if self.first else said
 
 
 @step(PROMOTE)
@@ -54,5 +61,8 @@ def promote_if_better(
         note = progress.current().note
         change = promote(version.reference, CHAMPION, by, reason, note, workspace, rules)
     except PromotionRefused as error:
-        return Promotion(CHAMPION, version.reference, refusal=error.happened)
-    return Promotion(CHAMPION, version.reference, verdicts=tuple(map(str, change.verdicts)))
+        return Promotion(
+            CHAMPION, version.reference, refusal=error.happened, exit_code=error.exit_code
+        )
+    verdicts = tuple(map(str, change.verdicts))
+    return Promotion(CHAMPION, version.reference, verdicts=verdicts, first=change.before is None)

@@ -67,6 +67,8 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
     with workspace.temporary_directory("publish") as directory:
         figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
         provenance = _provenance(summary, learned, words, request)
+        if evaluated.left_out:
+            provenance["left_out"] = evaluated.left_out
         files = _files(tokenizer, provenance, words, request, workspace, directory)
         measured = evaluated.record()
         write_evaluation({**measured, "screening": trained.screened.screening.as_record()}, files)
@@ -101,6 +103,8 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             started_at=run.row.started_at,
             started_by=this_user(),
+            evaluation_set="" if evaluated.made is None else evaluated.made.digest,
+            set_number=evaluated.set_number,
         )
         version = publish_version(registry, publication)
         for remark in version.remarks:
@@ -205,6 +209,11 @@ def corpus_inputs(
 def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
     """What was evaluated on, with digests."""
     inputs = []
+    if evaluated.made is not None:
+        whole = CorpusInput(
+            "evaluation set", str(evaluated.made), evaluated.made.digest, "evaluation"
+        )
+        inputs.append(whole)
     for one in evaluated.sources:
         of_a_source = not one.files and one.name not in (HELD_OUT, TRAINING)
         name = f"{HELD_OUT}-{one.name}" if of_a_source else one.name
@@ -215,6 +224,8 @@ def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
 def _tags(evaluated: Evaluated, words: CountedWords, request: TrainingRequest) -> dict[str, str]:
     """What was compared with, so that a list of runs tells; and which file is a table."""
     tags = {f"compared_with.{label}": said for label, said in evaluated.references.items()}
+    if evaluated.made is not None:
+        tags["measured_on"] = str(evaluated.made)
     if request.extends:
         tags["extends"] = request.extends
     if words.sources:

@@ -17,7 +17,7 @@ from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.version_files import holds_version
 from bpeline.registry.word_counts import RecordedFile, ShardStatistics
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.corpus import LeftOut, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import MissingSource
 from bpeline.tokenizer_core.formats import bpeline
@@ -70,10 +70,13 @@ def files_now(
 
 
 def counted_again(
-    files: Sequence[SourceFile], request: TrainingRequest, made_in: Workspace
+    files: Sequence[SourceFile],
+    request: TrainingRequest,
+    made_in: Workspace,
+    left_out: LeftOut | None,
 ) -> CountedCorpus:
     """Every chunk counted, whatever is remembered of the files."""
-    plan = plan_reading(files, {})
+    plan = plan_reading(files, {}, replace(request.reading, left_out=left_out))
     with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
         corpus = count_chunks(plan, request, made_in)
         said.append(corpus.outcome)

@@ -50,8 +50,8 @@ def screen_tokens(
     weighted = store.open_table(words.table)
     files = corpus_record(workspace, words.corpus_digest) or ()
     unchanged = {file.path: file for file in plan.files}
-    use, made = evaluated.use, evaluated.made
-    trained = TrainedOn(weighted, use, files, request.reading, unchanged=unchanged, made=made)
+    use, made = evaluated.use, evaluated.made_tokens
+    trained = TrainedOn(weighted, use, files, plan.reading, unchanged=unchanged, made=made)
     if any(one.weight != 1 for one in words.sources):
         # Chunks hold what occurs in them: with what was counted they can be compared.
         counted = as_counted(store, [one.table_key for one in words.sources if one.weight])

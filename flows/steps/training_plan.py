@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from bpeline.flows.running import (
 from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.evaluation_setup import left_out_for
 from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
@@ -166,8 +167,11 @@ class _Planner:
         self.catalogue: Catalogue | None = None
         if Workspace.is_at(home):
             self.catalogue = open_registry(home, make=False).catalogue
+        self.reading = request.reading
         runs: list[Run] = []
         if self.catalogue is not None:
+            left_out = left_out_for(request.name, self.catalogue, self.workspace)
+            self.reading = replace(self.reading, left_out=left_out)
             own = self.workspace.id
             runs = [run for run in self.catalogue.runs(limit=100) if run.workspace == own]
         self.seconds = StepSeconds(request, runs)
@@ -176,7 +180,7 @@ class _Planner:
         files = self._files()
         known: Mapping[str, FileReading] = {}
         if self.catalogue is not None:
-            known = known_readings(files, self.request, self.workspace, self.catalogue)
+            known = known_readings(files, self.reading, self.workspace, self.catalogue)
         unread = self._unread([file for file in files if file.path not in known])
         chunks = sum(len(reading.chunks) for reading in known.values())
         table = None if unread else self._table(files, known)
@@ -218,7 +222,7 @@ class _Planner:
     def _unread(self, files: Sequence[SourceFile]) -> list[UnreadFile]:
         earlier: Mapping[str, FileReading] = {}
         if self.catalogue is not None:
-            earlier = recalled(files, self.request.reading, self.catalogue.earlier_file_readings)
+            earlier = recalled(files, self.reading, self.catalogue.earlier_file_readings)
         return [self._unread_file(file, earlier.get(file.path)) for file in files]
 
     def _unread_file(self, file: SourceFile, before: FileReading | None) -> UnreadFile:

@@ -22,7 +22,7 @@ from bpeline.flows.steps.combining import CountedWords, combine_counts
 from bpeline.flows.steps.counting import CountedCorpus, count_words
 from bpeline.flows.steps.evaluating import Evaluated, evaluate
 from bpeline.flows.steps.evaluation_metrics import Curve, curves_of, metrics_of
-from bpeline.flows.steps.evaluation_setup import EvaluationSetup, set_up_evaluation
+from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import learn
 from bpeline.flows.steps.publishing import corpus_inputs, evaluation_inputs
 from bpeline.flows.steps.runs import TrainingRun
@@ -88,11 +88,11 @@ def sweeping(
 
 
 def count_once(
-    run: TrainingRun, request: TrainingRequest, title: str = ""
+    run: TrainingRun, request: TrainingRequest, setup: EvaluationSetup, title: str = ""
 ) -> tuple[CorpusPlan, CountedCorpus]:
     """Count the corpus that several trainings have in common."""
     with run.step(PLAN_CHUNKS) as outcome:
-        plan = plan_chunks(request, run.registry)
+        plan = plan_chunks(request, run.registry, setup.left_out)
         outcome(title + plan.outcome)
     with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = count_words(plan, request, run.registry)
@@ -114,14 +114,14 @@ def try_out(
         learned = learn(words, request, run.workspace)
         outcome(learned.outcome)
     with run.step(EVALUATE) as outcome:
-        evaluated = evaluate(learned, words, plan, setup, request, run.registry)
+        evaluated = evaluate(learned, words, plan, setup, request, run.registry, adopts=False)
         size = f"{evaluated.report.vocab_size:,} ids: " if say_size else ""
         outcome(size + evaluated.outcome)
     return Trial(request, words, evaluated)
 
 
 def try_sizes(
-    run: TrainingRun, requests: Sequence[TrainingRequest]
+    run: TrainingRun, requests: Sequence[TrainingRequest], setup: EvaluationSetup
 ) -> tuple[list[Trial], list[CorpusInput]]:
     """All sizes of one pattern, the largest first: it is trained and serves the others.
 
@@ -129,8 +129,7 @@ def try_sizes(
         One for each size that came of it, the smallest first; and what was read.
     """
     largest = requests[0]
-    setup = set_up_evaluation(largest, run.workspace)
-    plan, corpus = count_once(run, largest, f"{largest.pattern}: ")
+    plan, corpus = count_once(run, largest, setup, f"{largest.pattern}: ")
     with run.step(COMBINE_COUNTS) as outcome:
         words = combine_counts(corpus, largest, run.registry, run.id)
         outcome(words.outcome)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bpeline.registry.catalogue import Version
 from bpeline.registry.exports import certificates_of
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import Registry, open_registry
@@ -43,6 +44,7 @@ def version_details(reference: str) -> dict[str, Any]:
         curve = [one for one in metrics if one.key == "compression/bytes_per_token"]
         details["metrics"] = {one.key: one.value for one in metrics}
         details["curve"] = {str(one.step): one.value for one in curve}
+        details["measured_on"] = _measured_on(registry, row)
         details["lineage"] = {
             "corpus_digest": row.corpus_digest,
             "counts_digest": row.counts_digest,
@@ -65,6 +67,19 @@ def version_details(reference: str) -> dict[str, Any]:
         base = registry.tracker.settings.ui
         details["link"] = model_link(base, found.name, found.number)
     return details
+
+
+def _measured_on(registry: Registry, row: Version) -> str:
+    """What the metrics of a version that depend on text are of."""
+    if not row.measured_on:
+        return "text of its own training: compare with `bpeline compare`, not by these figures"
+    named = registry.catalogue.evaluation_set(row.name)
+    if named is not None and named.digest == row.measured_on:
+        return f"evaluation set {row.measured_on[:8]} of {row.name}"
+    return (
+        f"evaluation set {row.measured_on[:8]}, which {row.name} has no more: "
+        f"type `bpeline evaluate {row.name}/N`"
+    )
 
 
 def _parameters(registry: Registry, run_id: str) -> dict[str, Any]:

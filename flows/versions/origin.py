@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bpeline.flows.requests import TrainingRequest
@@ -104,7 +104,8 @@ def _places(lineage: Lineage) -> dict[str, list[tuple[str, int, int]]]:
     """Shard → the files that held its chunk when they were last read."""
     if not lineage.request:
         return {}
-    how = TrainingRequest.checked(**lineage.request).reading
+    reading = TrainingRequest.checked(**lineage.request).reading
+    how = replace(reading, left_out=lineage.left_out)
     digests = {how.digest, *(how.of_source(name).digest for name, _ in how.text_fields)}
     places: dict[str, list[tuple[str, int, int]]] = {}
     for digest in sorted(digests):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,10 @@ def _screening(
     counted_once = not lineage.request.get("sources")  # else weights may have changed the counts
     if counted_once and words is not None and use and lineage.row and lineage.shards_kept:
         files = corpus_record(registry.workspace, lineage.row.corpus_digest) or ()
-        reading = TrainingRequest.checked(**lineage.request).reading if lineage.request else None
-        trained = TrainedOn(words, use, files, reading) if reading else None
+        if lineage.request:
+            reading = TrainingRequest.checked(**lineage.request).reading
+            reading = replace(reading, left_out=lineage.left_out)
+            trained = TrainedOn(words, use, files, reading)
     return screen(tokenizer, registry.workspace, trained)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .records import CountTable as CountTable
     from .records import FileReading as FileReading
     from .records import MoveKind as MoveKind
+    from .records import NamedSet as NamedSet
     from .records import Registration as Registration
     from .records import Run as Run
     from .records import Version as Version

@@ -8,7 +8,7 @@ values. Knows no file but through the URL it is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import cast
@@ -18,6 +18,7 @@ from bpeline.registry.catalogue.records import (
     AliasMove,
     Metric,
     MoveKind,
+    NamedSet,
     Registration,
     Version,
     utc_now,
@@ -26,6 +27,7 @@ from bpeline.registry.catalogue.runs import RunRecords
 from bpeline.registry.catalogue.tables import (
     AliasMoveRow,
     Database,
+    EvaluationSetRow,
     MetricRow,
     RegistrationRow,
     Session,
@@ -34,6 +36,7 @@ from bpeline.registry.catalogue.tables import (
     delete,
     func,
     select,
+    update,
 )
 from bpeline.tokenizer_core.errors import UnknownVersion
 
@@ -256,7 +259,58 @@ class Catalogue(CorpusRecords, RunRecords):
                 for row in session.scalars(query)
             ]  # fmt: skip
 
+    # ---- evaluation sets -------------------------------------------------------------------
+
+    def evaluation_sets(self, name: str | None = None) -> list[NamedSet]:
+        """The sets that names (or one) have and had, by name and number."""
+        query = select(EvaluationSetRow).order_by(EvaluationSetRow.name, EvaluationSetRow.number)
+        if name is not None:
+            query = query.filter_by(name=name)
+        with self._database.reading() as session:
+            return [_named_set(row) for row in session.scalars(query)]
+
+    def evaluation_set(self, name: str) -> NamedSet | None:
+        """The set that a name has now."""
+        found = self.evaluation_sets(name)
+        return found[-1] if found else None
+
+    def give_evaluation_set(
+        self, name: str, digest: str, *, instead_of: int = 0, by: str = "", reason: str = ""
+    ) -> NamedSet:
+        """Let a name have a set from now on, unless somebody gave it another one meanwhile.
+
+        Args:
+            name, digest, by, reason: see `NamedSet`.
+            instead_of: the number of the set it has; 0 when it has none.
+
+        Returns:
+            The set it has then: this one, or the other.
+        """
+
+        def work(session: Session) -> NamedSet:
+            query = select(EvaluationSetRow).filter_by(name=name)
+            row = session.scalars(query.order_by(EvaluationSetRow.number.desc())).first()
+            if row is None or (row.number == instead_of and row.digest != digest):
+                row = EvaluationSetRow(
+                    name=name, number=(row.number if row else 0) + 1, digest=digest, by=by,
+                    reason=reason, at=utc_now(),
+                )  # fmt: skip
+                session.add(row)
+                session.flush()
+            return _named_set(row)
+
+        return self._database.writing(work)
+
     # ---- metrics ---------------------------------------------------------------------------
+
+    def measured_on(self, name: str, digest: str, set_digest: str) -> None:
+        """Remember which evaluation set the metrics of a version are of."""
+
+        def work(session: Session) -> None:
+            query = update(VersionRow).filter_by(name=name, digest=digest)
+            session.execute(query.values(measured_on=set_digest))
+
+        self._database.writing(work)
 
     def add_metrics(
         self, name: str, digest: str, metrics: Mapping[str, float], step: int = 0
@@ -277,6 +331,17 @@ class Catalogue(CorpusRecords, RunRecords):
             UnknownVersion: no such version.
         """
         self._keep(name, digest, [Metric(key, step, value) for step, value in curve])
+
+    def forget_metrics(self, name: str, digest: str, which: Callable[[str], bool]) -> None:
+        """Forget the metrics of a version whose keys are so."""
+
+        def work(session: Session) -> None:
+            query = select(MetricRow).join(VersionRow).filter_by(name=name, digest=digest)
+            for row in session.scalars(query):
+                if which(row.key):
+                    session.delete(row)
+
+        self._database.writing(work)
 
     def metrics(self, name: str, digest: str) -> list[Metric]:
         """What was measured of a version, by key and step; empty for one that is not known."""
@@ -337,8 +402,12 @@ def _metric(row: MetricRow) -> Metric:
 def _version(row: VersionRow) -> Version:
     return Version(
         row.name, row.digest, row.run_id, row.corpus_digest, row.counts_digest, row.vocab_size,
-        row.pattern, row.created_at, row.trained,
+        row.pattern, row.created_at, row.trained, row.measured_on,
     )  # fmt: skip
+
+
+def _named_set(row: EvaluationSetRow) -> NamedSet:
+    return NamedSet(row.name, row.number, row.digest, row.by, row.reason, row.at)
 
 
 def _registration(row: RegistrationRow) -> Registration:

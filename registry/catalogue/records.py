@@ -153,6 +153,8 @@ class Version:
         created_at: when it was finished.
         trained: grows from each finished training to the next that makes it, whatever clocks
             say; 0 where no training here made it.
+        measured_on: digest of the evaluation set that its metrics are of; empty for texts of its
+            own.
     """
 
     name: str
@@ -164,6 +166,27 @@ class Version:
     pattern: str = ""
     created_at: str = ""
     trained: int = 0
+    measured_on: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSet:
+    """The evaluation set that a name has or had.
+
+    Attributes:
+        name: the tokenizers'.
+        number: 1 for its first set; the greatest is the one it has now.
+        digest: which set.
+        by, reason: who set it, and why.
+        at: since when, UTC, ISO 8601.
+    """
+
+    name: str
+    number: int
+    digest: str
+    by: str = ""
+    reason: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

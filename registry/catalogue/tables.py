@@ -62,8 +62,9 @@ from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, Workspace
 from bpeline.tokenizer_core.urls import without_secrets
 
 __all__ = [
-    "AliasMoveRow", "CountTableRow", "Database", "FileReadingRow", "MetricRow", "RegistrationRow",
-    "RunRow", "Session", "VersionRow", "and_", "delete", "func", "select", "update",
+    "AliasMoveRow", "CountTableRow", "Database", "EvaluationSetRow", "FileReadingRow", "MetricRow",
+    "RegistrationRow", "RunRow", "Session", "VersionRow", "and_", "delete", "func", "select",
+    "update",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -203,6 +204,7 @@ class VersionRow(Base):
     created_at: Mapped[Time]
     # Grows from each finished training to the next that makes it, whatever clocks say.
     trained: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    measured_on: Mapped[Digest] = mapped_column(server_default="")  # an evaluation set
 
 
 class RegistrationRow(Base):
@@ -227,6 +229,16 @@ class AliasMoveRow(Base):
     at: Mapped[Time]
     kind: Mapped[Name] = mapped_column(server_default="promote")
     store: Mapped[Name] = mapped_column(server_default="")
+
+
+class EvaluationSetRow(Base):
+    __tablename__ = "evaluation_sets"
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    digest: Mapped[Digest]
+    by: Mapped[str] = mapped_column(Sentence)
+    reason: Mapped[str] = mapped_column(Sentence)
+    at: Mapped[Time]
 
 
 class MetricRow(Base):
@@ -321,6 +333,14 @@ def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE versions DROP COLUMN {column}"))
 
 
+def m005_evaluation_sets(connection: Connection) -> None:
+    Base.metadata.tables["evaluation_sets"].create(connection)
+    # What was measured before is of texts that nothing named.
+    connection.execute(
+        text("ALTER TABLE versions ADD COLUMN measured_on VARCHAR(64) DEFAULT '' NOT NULL")
+    )
+
+
 def _give_identity(connection: Connection) -> None:
     connection.execute(insert(IdentityRow).values(id=secrets.token_hex(8)))
 
@@ -332,6 +352,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m002_workspace_of_runs,
     m003_steps_of_runs,
     m004_mlflow_says_which_versions_there_are,
+    m005_evaluation_sets,
 )
 
 _ATTEMPTS = 8

@@ -211,6 +211,7 @@ def _remember(
         for key, curve in {**publication.curves, CURVE_METRIC: publication.curve}.items():
             catalogue.add_curve(name, digest, key, curve)
         catalogue.add_metrics(name, digest, publication.metrics, step=publication.vocab_size)
+        catalogue.measured_on(name, digest, publication.evaluation_set)
 
 
 def _without_files(publication: Publication, record: Path, error: Exception) -> CorruptFile:

@@ -72,6 +72,8 @@ class Publication:
         started_at, started_by: when its run was started, likewise, and by whom.
         kept: file name → digest of the exports, once they are kept in the workspace.
         trained: its place in the order of this workspace's trainings, once it is kept.
+        evaluation_set: digest of what was measured on; empty for texts of its own.
+        set_number: of that set among those of the name.
     """
 
     name: str
@@ -96,6 +98,8 @@ class Publication:
     started_by: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
     trained: int = 0
+    evaluation_set: str = ""
+    set_number: int = 1
 
     def __post_init__(self) -> None:
         validate_name(self.name)
@@ -143,6 +147,8 @@ class Publication:
                     "started_by": self.started_by,
                     "kept": dict(self.kept),
                     "trained": self.trained,
+                    "evaluation_set": self.evaluation_set,
+                    "set_number": self.set_number,
                 }
             )
         )

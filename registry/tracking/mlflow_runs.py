@@ -31,8 +31,10 @@ from bpeline.registry.tracking.tracked import (
     in_utf8,
     insisting,
     milliseconds,
+    plain_metrics,
     says_missing,
     shortened,
+    shown_metric,
     version_tags,
 )
 
@@ -115,7 +117,7 @@ class MlflowRuns(MlflowConnection):
         """The last value of every metric of a run; empty when the run is gone."""
         with self._answering(f"reading the run {mlflow_run_id}"):
             try:
-                return dict(self._client.get_run(mlflow_run_id).data.metrics)
+                return plain_metrics(self._client.get_run(mlflow_run_id).data.metrics)
             except self._exception as error:
                 if says_missing(error):
                     return {}
@@ -293,7 +295,19 @@ class MlflowRuns(MlflowConnection):
     def _log_values(self, run: TrackedRun, publication: Publication) -> None:
         curves = {CURVE_METRIC: publication.curve, **publication.curves}
         points = _points(publication.metrics, curves, publication.vocab_size)
-        self._log(run, publication.params, points)
+        number = publication.set_number
+        shown = {(shown_metric(name, number), step): one for (name, step), one in points.items()}
+        self._log(run, publication.params, shown)
+
+    def add_metrics(
+        self, mlflow_run_id: str, metrics: Mapping[str, float], step: int, set_number: int
+    ) -> None:
+        """Show what was measured of a version later, on another evaluation set of its name."""
+        with self._answering(f"adding metrics to the run {mlflow_run_id}"):
+            shown = self._client.get_run(mlflow_run_id)
+            run = TrackedRun(mlflow_run_id, shown.info.experiment_id)
+            named = {shown_metric(name, set_number): value for name, value in metrics.items()}
+            self._log(run, {}, _points(named, {}, step))
 
     def _log(self, run: TrackedRun, params: Mapping[str, Any], points: Points) -> None:
         # A fixed time makes repeating harmless: MLflow keeps one point per key, time and step.

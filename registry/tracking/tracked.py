@@ -5,6 +5,7 @@ They let the rest of this room speak of MLflow without importing it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,7 @@ from bpeline.registry.records import CURVE_METRIC, Publication
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
+from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.splitting import SEGMENTERS
 from bpeline.tokenizer_core.urls import without_secrets
 
@@ -33,6 +35,7 @@ VERSIONS_AT_ONCE = 100_000
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _ATTEMPTS = 5
+_OF_A_SET = re.compile(r"\.(?:set(\d+)|own_text)$")  # what `shown_metric` appends
 _LOST_RACE = ("IntegrityError", "UniqueViolation")
 
 
@@ -163,7 +166,30 @@ def version_tags(publication: Publication) -> dict[str, str]:
         "pattern": shortened(publication.pattern),
         "run_id": publication.run_id,
         "trained_at": publication.created_at,
+        "evaluation_set": publication.evaluation_set[:8] or "none",
     }
+
+
+def shown_metric(name: str, set_number: int) -> str:
+    """What a metric is called in MLflow, where figures of different texts share no column.
+
+    Those of the first evaluation set of a name have their plain names, those of the second end in
+    ``.set2``; those of a training that had no set in ``.own_text``.
+    """
+    if set_number == 1 or not depends_on_text(name) or name.startswith(NEW_TEXT):
+        return name
+    return f"{name}.set{set_number}" if set_number else f"{name}.own_text"
+
+
+def plain_metrics(shown: Mapping[str, float]) -> dict[str, float]:
+    """Metrics by their plain names, those of the latest set."""
+
+    def set_number(name: str) -> int:
+        found = _OF_A_SET.search(name)
+        return int(found[1] or 0) if found else 1
+
+    ordered = sorted(shown.items(), key=lambda one: set_number(one[0]))
+    return {_OF_A_SET.sub("", name): value for name, value in ordered}
 
 
 def requirements_of(publication: Publication) -> list[str]:
@@ -178,13 +204,19 @@ def description_of(publication: Publication) -> str:
     ratio = publication.metrics.get(CURVE_METRIC)
     sources = [one.name for one in publication.inputs if one.context == "training"]
     said = [
-        f"{ratio:.3f} bytes per token" if ratio is not None else "",
+        f"{ratio:.3f} bytes per token{_measured_on(publication)}" if ratio is not None else "",
         f"{publication.vocab_size:,} ids",
         f"pattern {publication.pattern}" if len(publication.pattern) < 40 else "",
         f"trained on {', '.join(sources[:3])}{' …' if sources[3:] else ''}" if sources else "",
     ]
     line = ", ".join(filter(None, said))
     return shortened(f"{line}\n\n{publication.report}".rstrip(), LONGEST_DESCRIPTION)
+
+
+def _measured_on(publication: Publication) -> str:
+    if not publication.evaluation_set:
+        return " of its own text"
+    return f" on evaluation set {publication.evaluation_set[:8]}"
 
 
 def milliseconds(time: str) -> int:

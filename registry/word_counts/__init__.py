@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .arrow_columns import documents_as_file as documents_as_file
+    from .arrow_columns import documents_from_file as documents_from_file
     from .corpus_records import RecordedFile as RecordedFile
     from .corpus_records import corpus_record as corpus_record
     from .corpus_records import digest_of_corpus as digest_of_corpus

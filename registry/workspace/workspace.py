@@ -33,6 +33,7 @@ _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
 _WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
+_SETS = "evaluation-sets"  # made with the first of them: an older workspace may be read-only
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,15 @@ class Workspace:
 
     def resolved(self, reference: str) -> Path:
         return self.resolved_references / f"{reference.replace('/', '.')}.json"
+
+    def evaluation_set(self, digest: str) -> Path:
+        return self.root / _SETS / digest / "set.json"
+
+    def evaluation_set_text(self, digest: str, number: int) -> Path:
+        return self.root / _SETS / digest / f"{number}.arrow"
+
+    def measured_on(self, set_digest: str, digest: str) -> Path:
+        return self.root / _SETS / set_digest / "measured" / f"{digest}.json"
 
     @property
     def outbox(self) -> Path:
@@ -355,7 +365,7 @@ class Workspace:
         for directory, names, files in os.walk(self.root):
             here = Path(directory)
             if here == self.root:
-                names[:] = [name for name in names if name in _WORK_DIRECTORIES]
+                names[:] = [name for name in names if name in (*_WORK_DIRECTORIES, _SETS)]
             leftovers += [
                 here / name
                 for name in names + files

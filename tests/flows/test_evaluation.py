@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bpeline.flows.steps.evaluating import FEWEST_DOCUMENTS, LEAST_BYTES, Evaluated
+from bpeline.flows.steps.evaluating import Evaluated
+from bpeline.registry.evaluation_sets import FEWEST_DOCUMENTS, LEAST_BYTES
 from bpeline.registry.measured import MeasuredSource
 from bpeline.tokenizer_core import Tokenizer, WordCounts
 from bpeline.tokenizer_core.evaluation.made_tokens import MadeTokens

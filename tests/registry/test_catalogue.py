@@ -46,7 +46,7 @@ def test_the_unique_constraints_are_in_the_database_itself(catalogue: Catalogue,
             connection.execute(
                 text(
                     "INSERT INTO versions SELECT 99, name, :number, :digest, run_id, "
-                    "corpus_digest, counts_digest, vocab_size, pattern, created_at, 0 FROM versions"
+                    "corpus_digest, counts_digest, vocab_size, pattern, created_at, 0, '' FROM versions"
                 ),
                 {"number": number, "digest": content},
             )
@@ -65,7 +65,7 @@ def test_the_tables_compile_for_postgresql() -> None:
     names = {table.name for table in Base.metadata.sorted_tables}
     assert names == {
         "schema_version", "identity", "file_readings", "count_tables", "runs", "versions",
-        "registrations", "alias_history", "metrics",
+        "registrations", "alias_history", "evaluation_sets", "metrics",
     }  # fmt: skip
     assert any("UNIQUE (name, digest)" in statement for statement in statements)
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
@@ -102,7 +102,7 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) 
     assert there.start_run("news", {}).workspace == "a workspace with an id"
     with sqlite3.connect(path) as connection:
         applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
-        assert applied.fetchall() == [(1,), (2,), (3,), (4,)]
+        assert applied.fetchall() == [(1,), (2,), (3,), (4,), (5,)]
         old = columns_of(connection)
     connection.close()
     new = Path(path).with_name("new.sqlite")

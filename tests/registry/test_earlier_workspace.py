@@ -39,14 +39,23 @@ from bpeline.registry import (
     publish_outbox,
     rollback,
 )
+from bpeline.registry.evaluating import change_set
+from bpeline.registry.evaluation_sets import Text, as_set
 from bpeline.registry.gates import Rule
 from bpeline.registry.opening import open_registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import PublishedVersion
 from bpeline.registry.repair import repair
 from bpeline.registry.retention import Leftover, remove_leftovers
+from bpeline.tokenizer_core.corpus import Reading
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
-from bpeline.tokenizer_core.errors import PromotionRefused, StorageError, UnknownVersion
+from bpeline.tokenizer_core.errors import (
+    PromotionNotJudged,
+    PromotionRefused,
+    StorageError,
+    UnknownVersion,
+)
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("workspace_0_1.tar.xz")
@@ -197,6 +206,11 @@ def test_rollback_goes_where_the_earlier_history_says(earlier: Path) -> None:
 def test_the_champion_is_compared_with_and_promoted_over(earlier: Path) -> None:
     """It was taken for none until something had been published."""
     longer = Rule("compression/bytes_per_token", "higher", 0.0)
+    with pytest.raises(PromotionNotJudged, match="news has no evaluation set"):
+        promote("news/3", rules=[longer])
+    text = Text("text", [b"Is this what was trained? This is what was trained."] * 60)
+    made, documents = as_set([text], Reading(SplitPattern.named("gpt2")))
+    change_set(open_registry(), "news", made, documents, by="ada", reason="the first")
     with pytest.raises(PromotionRefused):
         promote("news/1", rules=[longer])
     change = promote("news/3", by="ada", rules=[longer])

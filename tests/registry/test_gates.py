@@ -12,10 +12,11 @@ from bpeline.registry import alias_history, promote, publish_version, rollback
 from bpeline.registry.gates import Evidence, Rule, every_rule_holds, judge, read_rules, require
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
-from bpeline.tokenizer_core.errors import InvalidOption, PromotionRefused
+from bpeline.tokenizer_core.errors import InvalidOption, PromotionNotJudged, PromotionRefused
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 
 RATIO = "compression/bytes_per_token"
+SCORE = "training/score"  # depends on no text
 
 
 @pytest.mark.parametrize(
@@ -71,24 +72,27 @@ def test_with_a_confidence_the_whole_interval_must_be_good(
 ) -> None:
     rule = replace(rule, slice="language:de")
     changes = {"language:de": {0.95: interval}}
-    (verdict,) = judge([rule], Evidence(GERMAN, GERMAN, changes))
+    (verdict,) = judge([rule], Evidence(GERMAN, GERMAN, changes, "the same text"))
     assert verdict.holds is holds
+    assert verdict.judged is ("no interval" not in str(verdict))
+    if rule.limit is None and verdict.judged:
+        assert "on the same text" in str(verdict)
     assert said in str(verdict)
     assert "of language:de" in str(verdict)
     if rule.limit is None:
         (first,) = judge([rule], Evidence(GERMAN))
         assert first.holds
         (apart,) = judge([rule], Evidence(GERMAN, GERMAN))
-        assert not apart.holds
-        assert "on the same documents" in str(apart)
+        assert (apart.holds, apart.judged) == (False, False)
 
 
 def test_a_slice_that_was_not_measured_does_not_pass() -> None:
     (verdict,) = judge([Rule(RATIO, "higher", slice="french")], Evidence(GERMAN, GERMAN))
-    assert (verdict.holds, str(verdict)) == (False, f"{RATIO} of french was not measured")
+    assert (verdict.holds, verdict.judged) == (False, False)
+    assert str(verdict) == f"not judged: {RATIO} of french was not measured"
     rule = Rule("words/fertility", "lower", slice="language:de")
     (verdict,) = judge([rule], Evidence(GERMAN, {ALL: {}}))
-    assert not verdict.holds
+    assert (verdict.holds, verdict.judged) == (False, False)
 
 
 def test_a_rule_of_a_slice_looks_at_this_slice_of_both_versions() -> None:
@@ -96,17 +100,51 @@ def test_a_rule_of_a_slice_looks_at_this_slice_of_both_versions() -> None:
     version = {ALL: {RATIO: 4.0}, "language:de": {RATIO: 3.0}}
     for all_before, german_before, holds in ((2.0, 3.5, False), (5.0, 2.5, True)):
         present = {ALL: {RATIO: all_before}, "language:de": {RATIO: german_before}}
-        (verdict,) = judge([rule], Evidence(version, present))
+        evidence = Evidence(version, present, measured_on="the same text")
+        (verdict,) = judge([rule], evidence)
         assert verdict.holds is holds
-        assert f"is 3, at least {german_before} is accepted" in str(verdict)
+        assert f"is 3 on the same text, at least {german_before} is accepted" in str(verdict)
 
 
 def test_what_was_not_measured_does_not_pass() -> None:
     rules = [Rule(RATIO, "higher"), Rule("x", "lower")]
     verdicts = judge(rules, Evidence({ALL: {"x": float("nan")}}))
-    assert [verdict.holds for verdict in verdicts] == [False, False]
-    with pytest.raises(PromotionRefused, match=f"{RATIO} was not measured; x was not measured"):
+    assert [(verdict.holds, verdict.judged) for verdict in verdicts] == [(False, False)] * 2
+    said = f"not judged: {RATIO} was not measured; not judged: x was not measured"
+    with pytest.raises(PromotionNotJudged, match=said) as refusal:
         require(verdicts, "it cannot be")
+    assert refusal.value.exit_code == 4
+
+
+def test_of_a_rule_that_is_broken_and_one_that_was_not_judged_the_broken_one_decides() -> None:
+    rules = [Rule("x", "lower", None, 1.0), Rule("y", "lower")]
+    with pytest.raises(PromotionRefused) as refusal:
+        require(judge(rules, Evidence({ALL: {"x": 2.0}})), "it cannot be")
+    assert refusal.value.exit_code == 3
+    assert "not judged: y" in refusal.value.happened
+
+
+@pytest.mark.parametrize(
+    ("interval", "judged", "holds"),
+    [((-0.01, 0.02), False, False), ((0.02, 0.05), True, False), ((-0.03, -0.01), True, True)],
+)
+def test_too_little_text_refuses_only_what_it_shows_to_be_worse(
+    interval: tuple[float, float], judged: bool, holds: bool
+) -> None:
+    rule = Rule("words/fertility", "lower", 0.0, confidence=0.95)
+    figures = {ALL: {rule.metric: 1.5}}
+    for provisional in (True, False):
+        evidence = Evidence(figures, figures, {ALL: {0.95: interval}}, "a set", provisional)
+        (verdict,) = judge([rule], evidence)
+        assert (verdict.judged, verdict.holds) == (judged or not provisional, holds)
+
+
+def test_what_depends_on_text_is_not_judged_where_there_is_none() -> None:
+    evidence = Evidence({ALL: {"privacy/key_tokens": 0.0}}, missing="there is no set")
+    rules = [Rule(RATIO, "higher"), Rule("privacy/key_tokens", "lower", None, 0)]
+    text, other = judge(rules, evidence)
+    assert (text.judged, str(text).endswith("there is no set")) == (False, True)
+    assert other.holds
 
 
 def test_rules_are_read_from_toml(tmp_path: Path) -> None:
@@ -192,9 +230,9 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
     for word, ratio in ((b"the", 2.5), (b"and", 2.4), (b"there", 2.49)):
-        publication = replace(made(word), metrics={RATIO: ratio})
+        publication = replace(made(word), metrics={SCORE: ratio})
         publish_version(registry, publication)
-    rules = [Rule(RATIO, "higher", 0.01)]
+    rules = [Rule(SCORE, "higher", 0.01)]
     assert promote("news/1", rules=rules).number == 1  # nobody was there
     tags = registry.tracker.version("news", 1).tags  # type: ignore[union-attr]
     assert tags["promotion"] == "champion: the rule held"
@@ -203,12 +241,12 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     assert registry.tracker.aliases("news").get("news", {})["champion"] == 1
     refusal, first = alias_history("news", "champion")
     assert (refusal.from_number, refusal.to_number, first.to_number) == (1, 1, 1)
-    assert refusal.reason.startswith(f"refused news/2: {RATIO} is 2.4, at least 2.475")
+    assert refusal.reason.startswith(f"refused news/2: {SCORE} is 2.4, at least 2.475")
     tags = registry.tracker.version("news", 2).tags  # type: ignore[union-attr]
-    assert tags["promotion"].startswith(f"champion refused: {RATIO} is 2.4")
+    assert tags["promotion"].startswith(f"champion refused: {SCORE} is 2.4")
     assert promote("news/3", rules=rules).number == 3
     with pytest.raises(PromotionRefused):
-        promote("news/2", rules=[Rule(RATIO, "higher")])
+        promote("news/2", rules=[Rule(SCORE, "higher")])
     assert rollback("news").number == 1, "a refusal is no place to go back to"
 
 
@@ -217,11 +255,11 @@ def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
     for word, ratio in ((b"the", 2.5), (b"and", 2.3), (b"there", 2.4)):
-        publication = replace(made(word), metrics={RATIO: ratio})
+        publication = replace(made(word), metrics={SCORE: ratio})
         publish_version(registry, publication)
     promote("news/1", "staging")
     promote("news/2")
-    rules = [Rule(RATIO, "higher")]
+    rules = [Rule(SCORE, "higher")]
     with pytest.raises(PromotionRefused, match=r"news@staging cannot move .* at least 2\.5 "):
         promote("news/3", "staging", rules=rules)
     assert registry.tracker.aliases("news").get("news", {})["staging"] == 1

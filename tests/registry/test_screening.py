@@ -206,7 +206,7 @@ def test_of_few_documents_each_has_tokens_of_its_own_which_says_nothing(
     assert (found.chunks, found.one_chunk, found.one_document, found.unread) == (0, (), (), ())
     assert not {ONE_CHUNK, ONE_DOCUMENT} & found.metrics.keys()
     verdicts = judge([Rule(ONE_DOCUMENT, "lower", None, 999)], Evidence({ALL: found.metrics}))
-    assert [str(one) for one in verdicts] == [f"{ONE_DOCUMENT} was not measured"]
+    assert [str(one) for one in verdicts] == [f"not judged: {ONE_DOCUMENT} was not measured"]
     corpus.add("one-more.txt", documents[-1:])
     again = corpus.screened(tokenizer)
     assert set(again.one_document) == alone(tokenizer, documents)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .documents import read_documents as read_documents
     from .held_out import hold_out as hold_out
     from .held_out import sections_of as sections_of
+    from .left_out import LeftOut as LeftOut
     from .reading import Reading as Reading
     from .rereading import SingleDocuments as SingleDocuments
     from .rereading import has_single_documents as has_single_documents
@@ -34,5 +35,7 @@ if TYPE_CHECKING:
     from .sources import SourceFile as SourceFile
     from .sources import find_source_files as find_source_files
     from .sources import sources_of as sources_of
+    from .special_looking import count_special_looking as count_special_looking
+    from .special_looking import without_special_looking as without_special_looking
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -68,3 +68,19 @@ def hold_out(
     fingerprint_spans(text.data, sections, fingerprints)
     held_out = fingerprints < np.uint64(below)
     return np.ascontiguousarray(sections[~held_out]), np.ascontiguousarray(sections[held_out])
+
+
+def without(spans: NDArray[np.int64], left_out: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of some spans that no other one touches.
+
+    Args:
+        spans: int64 ``[n, 2]``, ascending, apart from each other.
+        left_out: int64 ``[m, 2]``, ascending by their begins; they may overlap.
+    """
+    if not len(left_out):
+        return spans
+    ends = np.maximum.accumulate(left_out[:, 1])
+    # The last passage that begins before a span ends touches it, or one before it that is longer.
+    before = np.searchsorted(left_out[:, 0], spans[:, 1], "left")
+    touched = (before > 0) & (ends[before - 1] > spans[:, 0])
+    return np.ascontiguousarray(spans[~touched])

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bpeline.tokenizer_core.corpus.cuts import Cuts
+from bpeline.tokenizer_core.corpus.held_out import hold_out, sections_of, without
+from bpeline.tokenizer_core.corpus.left_out import LeftOut
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.model import validate_special_tokens
 from bpeline.tokenizer_core.splitting import SpacesFirst, SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 
@@ -27,6 +33,7 @@ class Reading:
         held_out: share of the text (0 ≤ share < 1) kept from counting, for evaluation. The choice
             is made by content, section by section, so it stays as it is when a corpus grows.
         text_fields: (source, text field) of sources with a field of their own, see `of_source`.
+        left_out: passages that are neither counted nor held out: those of the evaluation set.
 
     Raises:
         InvalidOption: a share or a policy that is not among these.
@@ -39,6 +46,7 @@ class Reading:
     text_field: str = "text"
     held_out: float = 0.0
     text_fields: tuple[tuple[str, str], ...] = ()
+    left_out: LeftOut | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "special_tokens", validate_special_tokens(self.special_tokens))
@@ -84,16 +92,53 @@ class Reading:
         """Sections whose 64-bit fingerprint is below this number are held out."""
         return int(self.held_out * 2.0**64)
 
+    def share_out(
+        self, text: Text, documents: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sections of documents that are trained on, and those that are held out.
+
+        Sections of about 4 KiB that touch a passage which is left out are neither; whole documents
+        where nothing is held out or left out.
+
+        Args:
+            documents: int64 ``[n, 2]`` spans of the text, without special tokens.
+        """
+        pairs = self.pattern.cut_pairs
+        training, held_out = hold_out(text, documents, self.held_out_below, pairs)
+        if self.left_out is None or not self.leaves_out:
+            return training, held_out
+        found = self.left_out.spans_in(text)
+        if not len(found):
+            return training, held_out
+        if not self.held_out_below:
+            training = sections_of(text, documents, pairs)
+        return without(training, found), without(held_out, found)
+
+    @property
+    def cut_by(self) -> str:
+        """Digest of what decides where a text is cut into sections."""
+        return digest_of([self.pattern.digest, list(self.special_tokens)])
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether anything is left out that is not held out anyway."""
+        one = self.left_out
+        if one is None or not one.passages:
+            return False
+        as_held_out = one.cut_by == self.cut_by and 0 < one.held_out_below <= self.held_out_below
+        return not as_held_out
+
     @property
     def digest(self) -> str:
         """Digest of the settings of `of_source`: with a chunk's digest, the key of its counts."""
-        return digest_of(
-            {
-                "counting": _COUNTING,
-                "pattern": self.pattern.digest,
-                "special_tokens": list(self.special_tokens),
-                "invalid_utf8": self.invalid_utf8,
-                "text_field": self.text_field,
-                "held_out": f"{self.held_out_below:016x}",
-            }
-        )
+        settings = {
+            "counting": _COUNTING,
+            "pattern": self.pattern.digest,
+            "special_tokens": list(self.special_tokens),
+            "invalid_utf8": self.invalid_utf8,
+            "text_field": self.text_field,
+            "held_out": f"{self.held_out_below:016x}",
+        }
+        if self.left_out is not None and self.leaves_out:
+            settings["left_out"] = self.left_out.digest
+        return digest_of(settings)

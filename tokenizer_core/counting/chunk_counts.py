@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import Chunk, ChunkText, Reading, hold_out
+from bpeline.tokenizer_core.corpus import Chunk, ChunkText, Reading
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
 from bpeline.tokenizer_core.counting.word_tables import WordTable
@@ -58,9 +58,7 @@ def count_chunk(
         table_bytes: see `count_spans`.
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
-    training, held_out = hold_out(
-        text.text, documents, reading.held_out_below, reading.pattern.cut_pairs
-    )
+    training, held_out = reading.share_out(text.text, documents)
     parts = _count_in_parts(text.text, training, reading.pattern, table_bytes, text.anchors)
     return ChunkCounts(
         chunk=chunk,

@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from .measuring import Measured as Measured
     from .metric_names import ALL as ALL
     from .metric_names import BYTES_PER_TOKEN as BYTES_PER_TOKEN
+    from .metric_names import CHANGED_IDS as CHANGED_IDS
     from .metric_names import CONFIDENCES as CONFIDENCES
     from .metric_names import FEWEST_RESAMPLED as FEWEST_RESAMPLED
     from .metric_names import LABELS as LABELS
     from .metric_names import MERGE_GAIN as MERGE_GAIN
+    from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
+    from .metric_names import depends_on_text as depends_on_text
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS
     from .metrics import CompressionReport as CompressionReport
@@ -55,9 +58,13 @@ if TYPE_CHECKING:
     from .suite import Change as Change
     from .suite import Evaluation as Evaluation
     from .suite import EvaluationText as EvaluationText
+    from .suite import Measurement as Measurement
     from .suite import Opponent as Opponent
     from .suite import Slice as Slice
+    from .suite import distinct_parts as distinct_parts
     from .suite import evaluate_texts as evaluate_texts
+    from .suite import slices_of as slices_of
+    from .suite import token_change as token_change
     from .token_documents import TrainingDocuments as TrainingDocuments
     from .token_documents import made_in_one_document as made_in_one_document
     from .token_words import MakingWord as MakingWord

@@ -83,6 +83,17 @@ SHOWN_PER_SLICE = (
 )
 
 
+# What a version is, or what its training read: the same whatever text it is measured on.
+_OF_NO_TEXT = ("corpus/", "ids/", "privacy/", "seconds/", "training/")
+NEW_TEXT = "own_new_text/"  # on text of one training that no other version was measured on
+CHANGED_IDS = "ids/changed_meaning"  # ids that are another token, or none, in the newer version
+
+
+def depends_on_text(name: str) -> bool:
+    """Whether a metric says something only together with the texts it was measured on."""
+    return not name.startswith(_OF_NO_TEXT)
+
+
 def figures_of(report: CompressionReport) -> dict[str, float]:
     """Every figure by its name; those that mean something."""
     figures = {name: attrgetter(key)(report) for key, name in NAMES.items()}

@@ -129,8 +129,7 @@ class Evaluation:
     @property
     def distinct_parts(self) -> list[Slice]:
         """The slices without those that are another one again, ``all`` first."""
-        first = {frozenset(part.texts): part for part in reversed(self.parts)}
-        return [part for part in self.parts if first[frozenset(part.texts)] is part]
+        return distinct_parts(self.parts)
 
 
 def evaluate_texts(
@@ -166,7 +165,11 @@ def evaluate_texts(
     by_slice = {part.name: on_texts[part.texts] for part in parts}
     slices = {label: _measurements(by_slice, label) for label in contestants}
     changes = {
-        names: {label: change(one[0], found[""][0]) for label, one in found.items() if label}
+        names: {
+            label: token_change(one[0].document_tokens, found[""][0].document_tokens)
+            for label, one in found.items()
+            if label
+        }
         for names, found in on_texts.items()
     }
     opponents = {
@@ -211,9 +214,18 @@ def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
     return tuple(found)
 
 
-def change(before: Measured, after: Measured) -> Change:
-    """From what one tokenizer made of some documents to what another made of them."""
-    first, second = before.document_tokens, after.document_tokens
+def distinct_parts(parts: Sequence[Slice]) -> list[Slice]:
+    """Slices without those that are another one again, ``all`` first."""
+    first = {frozenset(part.texts): part for part in reversed(parts)}
+    return [part for part in parts if first[frozenset(part.texts)] is part]
+
+
+def token_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> Change:
+    """From the tokens that one tokenizer makes of some documents to those of another.
+
+    Args:
+        first, second: int64 ``[documents]``, of the same documents.
+    """
     filled = first > 0
     resampled = resampled_change(first, second)
     enough = int(filled.sum()) >= FEWEST_RESAMPLED

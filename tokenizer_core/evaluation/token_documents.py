@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Reading, hold_out, sections_of
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, sections_of
 from bpeline.tokenizer_core.counting import WordCounts, count_spans, documents_between
 from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MergeTree
 from bpeline.tokenizer_core.text import Text
@@ -48,7 +48,7 @@ class TrainingDocuments:
         begin, end = self.spans[number].tolist()
         text = Text.of(self.text.text.bytes(begin, end))
         whole, pattern = np.array([[0, text.size]], np.int64), self.reading.pattern
-        training, _ = hold_out(text, whole, self.reading.held_out_below, pattern.cut_pairs)
+        training, _ = self.reading.share_out(text, whole)
         return count_spans(text, training, pattern, anchors=self.text.anchors - [begin, 0])
 
 
@@ -96,10 +96,9 @@ def _encoded(
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
     """Ids of the text that was trained on, a few megabytes at a time, and each one's document."""
     documents, _ = documents_between(text, reading.special_bytes)
-    pairs = reading.pattern.cut_pairs
-    spans, _ = hold_out(text.text, documents, reading.held_out_below, pairs)
+    spans, _ = reading.share_out(text.text, documents)
     if not reading.held_out_below:
-        spans = sections_of(text.text, documents, pairs)
+        spans = sections_of(text.text, spans, reading.pattern.cut_pairs)
     numbers = np.searchsorted(documents[:, 0], spans[:, 0], "right") - 1
     done = 0
     while done < len(spans):

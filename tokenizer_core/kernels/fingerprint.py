@@ -40,6 +40,12 @@ def _finished(state: U64, address: I64, end: I64) -> U64:
 
 
 @kernel
+def fingerprint(begin: I64, end: I64) -> U64:
+    """That of the bytes between two addresses of a padded text, see `fingerprint_spans`."""
+    return _finished(np.uint64(end - begin) * GOLDEN, begin, end)
+
+
+@kernel
 def fingerprint_spans(text: U8s, spans: I64s, fingerprints: U64s) -> None:
     """``fingerprints[i]`` (uint64) of the bytes ``spans[i]`` (int64 ``[n, 2]``) of a padded text.
 

@@ -1,0 +1,126 @@
+"""``bpeline evaluate``: evaluation sets, and what versions make of them."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+import click
+
+from bpeline.flows.cli.options import answer, command
+
+
+@command(
+    "bpeline evaluate --sets                       # which texts versions are measured on",
+    "bpeline evaluate news@champion",
+    "bpeline evaluate news                         # every version that an alias points to",
+    "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
+)
+@click.argument("reference", metavar="[REF]", required=False)
+@click.option("--sets", is_flag=True, help="List the evaluation sets (of a name).")
+@click.option(
+    "--set-from",
+    "sources",
+    multiple=True,
+    metavar="[NAME=]FILES",
+    help="Give the name another evaluation set: files, or named sources as of `bpeline train "
+    "--eval`; may be repeated. Versions with an alias are measured on it at once.",
+)
+@click.option("--reason", default="", show_default=False, help="Why, for the record.")
+@click.option("--text-field", default="text", help="Field of .jsonl lines.")
+def evaluate(
+    reference: str | None,
+    sets: bool,
+    sources: tuple[str, ...],
+    reason: str,
+    text_field: str,
+    as_json: bool,
+) -> None:
+    """Measure a version on the evaluation set of its name.
+
+    A name has one set of texts, on which all of its versions are measured: its first training makes
+    it of what was held out, or of `--eval`. Its documents are left out of every later training. One
+    below 50 documents or 200 kB is provisional: the next training with enough text replaces it.
+    """
+    from bpeline.flows import evaluation
+
+    if sets:
+        listed = evaluation.list_sets(reference)
+        answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
+        return
+    if reference is None:
+        raise click.UsageError("name a version (news@champion) or type `bpeline evaluate --sets`")
+    if sources:
+        by = getpass.getuser()
+        named, measured = evaluation.set_from(
+            reference, sources, by=by, reason=reason, text_field=text_field
+        )
+        first = [
+            f"{reference} has the evaluation set {named.digest[:8]} now (number {named.number})"
+        ]
+    else:
+        first, measured = [], evaluation.evaluate(reference)
+    lines = [*first, *(line for one in measured for line in _lines(one))]
+    told = [
+        {
+            "reference": str(one.version),
+            "digest": one.version.digest,
+            "set": one.made.digest,
+            "slices": {name: dict(part.metrics) for name, part in one.found.slices.items()},
+        }
+        for one in measured
+    ]
+    answer(as_json, told, lines)
+
+
+def _lines(one: Any) -> list[str]:
+    from bpeline.flows.wording import aligned, megabytes
+    from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+
+    rows = [("", "text", "bytes/token", "tokens/word")]
+    for name, part in one.found.slices.items():
+        metrics = part.metrics
+        rows.append((
+            name,
+            megabytes(metrics["evaluated/bytes"]),
+            f"{metrics[BYTES_PER_TOKEN]:.4f}",
+            f"{metrics['words/fertility']:.4f}",
+        ))  # fmt: skip
+    return [f"{one.version} on {one.made}", *(f"  {line}" for line in aligned(rows))]
+
+
+def _set_lines(listed: list[Any]) -> list[str]:
+    from bpeline.flows.wording import aligned, megabytes
+
+    if not listed:
+        return ["no name has an evaluation set yet: the first training of a name makes it"]
+    rows = [("name", "set", "text", "documents", "size", "since (UTC)", "why")]
+    for one in listed:
+        named, when = one.named, one.named.at[:16].replace("T", " ")
+        which = f"{named.digest[:8]}{'' if one.current else ' (before)'}"
+        why = f"{named.by}: {named.reason}".strip(": ")
+        if one.made is None:
+            rows.append((named.name, which, "not in this workspace", "", "", when, why))
+            continue
+        provisional = ", provisional" if one.made.provisional else ""
+        for text in one.made.texts:
+            labels = "".join(f" {label}" for label in (text.language, text.domain) if label)
+            rows.append((
+                named.name, which, f"{text.name}{labels}", f"{text.documents:,}",
+                f"{megabytes(text.bytes)}{provisional}", when, why,
+            ))  # fmt: skip
+    return aligned(rows)
+
+
+def _set_json(one: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    texts = [] if one.made is None else [asdict(text) for text in one.made.texts]
+    return {
+        **asdict(one.named),
+        "current": one.current,
+        "here": one.made is not None,
+        "provisional": None if one.made is None else one.made.provisional,
+        "parallel": None if one.made is None else one.made.parallel,
+        "texts": texts,
+    }

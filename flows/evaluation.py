@@ -1,0 +1,121 @@
+"""Versions measured on the evaluation set of their name, and the sets of names: shown, changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bpeline.flows.requests import evaluation_sources
+from bpeline.registry.catalogue import NamedSet
+from bpeline.registry.evaluating import (
+    Measured,
+    change_set,
+    evaluate_version,
+    measure_anew,
+    versions_with_aliases,
+)
+from bpeline.registry.evaluation_sets import EvaluationSet, Text, as_set, has_set, read_set
+from bpeline.registry.loading import load_version, resolve
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import parse_registered, validate_name
+from bpeline.tokenizer_core.corpus import Reading, documents_of
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.splitting import SplitPattern
+
+UNNAMED = "text"  # the slice of files that were given without a name
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSet:
+    """A set that a name has or had.
+
+    Attributes:
+        named: since when, by whom, why.
+        made: what it is; None where its documents are not in this workspace.
+        current: whether the name has it now.
+    """
+
+    named: NamedSet
+    made: EvaluationSet | None
+    current: bool
+
+
+def list_sets(name: str | None = None) -> list[ListedSet]:
+    """The evaluation sets of all names, or of one, by name and number.
+
+    Raises:
+        StorageError: there is no workspace.
+    """
+    registry = open_registry(make=False)
+    found = registry.catalogue.evaluation_sets(name)
+    latest = {one.name: one.number for one in found}
+    return [
+        ListedSet(one, _known(registry, one.digest), one.number == latest[one.name])
+        for one in found
+    ]
+
+
+def evaluate(reference: str) -> list[Measured]:
+    """Measure a version, or of a name alone all versions that an alias points to.
+
+    Raises:
+        UnknownVersion: there is none.
+        UnknownEvaluationSet: the name has no set, or not here.
+        RegistryUnreachable: MLflow does not answer.
+    """
+    registry = open_registry(make=False)
+    if "/" not in reference and "@" not in reference:
+        validate_name(reference)
+        found = measure_anew(registry, reference)
+        if found:
+            return found
+    return [evaluate_version(registry, resolve(registry, parse_registered(reference)))]
+
+
+def set_from(
+    name: str, sources: Sequence[str], *, by: str, reason: str, text_field: str = "text"
+) -> tuple[NamedSet, list[Measured]]:
+    """Give a name another evaluation set, and measure its versions that have an alias on it.
+
+    Args:
+        name: the tokenizers'.
+        sources: files, directories and globs, or named sources as of ``--eval``.
+        by, reason: for the record.
+        text_field: the member of a JSON line that holds its document.
+
+    Raises:
+        InvalidOption: a misspelt source.
+        CorpusError: files that cannot be read, or hold nothing.
+        RegistryUnreachable: MLflow does not answer.
+    """
+    validate_name(name)
+    registry = open_registry(make=False)
+    versions = versions_with_aliases(registry, name)
+    tokenizers = [load_version(registry, one) for one in versions]
+    separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
+    pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
+    reading = Reading(pattern, tuple(separators), text_field=text_field)
+    asked = evaluation_sources(one if _is_named(one) else f"{UNNAMED}={one}" for one in sources)
+    texts = [
+        Text(one.name, list(documents_of(one.found(), reading)), one.language, one.domain,
+             one.files)
+        for one in asked.sources
+    ]  # fmt: skip
+    made, documents = as_set(texts, reading, parallel=asked.parallel)
+    if len(made.texts) < len(texts):
+        raise EmptyCorpus(
+            "a source of the evaluation set has no document",
+            "each has at least one",
+            "name files that hold text",
+        )
+    named = change_set(registry, name, made, documents, by=by, reason=reason)
+    return named, measure_anew(registry, name)
+
+
+def _known(registry: Registry, digest: str) -> EvaluationSet | None:
+    return read_set(registry.workspace, digest) if has_set(registry.workspace, digest) else None
+
+
+def _is_named(spelling: str) -> bool:
+    return spelling.endswith(".toml") or ("=" in spelling and not os.path.lexists(spelling))

@@ -1,0 +1,112 @@
+"""Versions measured after their training, and the evaluation set of a name changed by command.
+
+A set that changes leaves no version with an alias behind: these are measured anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bpeline.registry.catalogue import NamedSet
+from bpeline.registry.evaluation_sets import (
+    EvaluationSet,
+    SetMeasurement,
+    keep_set,
+    measured_on,
+    metrics_on,
+)
+from bpeline.registry.loading import ResolvedVersion
+from bpeline.registry.measured import evaluation_set_of
+from bpeline.registry.opening import Registry
+from bpeline.tokenizer_core.evaluation import depends_on_text
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A version that was measured on the evaluation set of its name.
+
+    Attributes:
+        version: which.
+        made: the set.
+        found: what the version made of it.
+    """
+
+    version: ResolvedVersion
+    made: EvaluationSet
+    found: SetMeasurement
+
+
+def evaluate_version(registry: Registry, version: ResolvedVersion) -> Measured:
+    """Measure a version on the evaluation set of its name; its metrics are of this set afterwards.
+
+    Raises:
+        UnknownEvaluationSet: the name has none, or not here.
+        CorruptFile: the set's documents or the version's files are damaged.
+        RegistryUnreachable: MLflow does not answer.
+    """
+    made = evaluation_set_of(registry, version.name)
+    named = registry.catalogue.evaluation_set(version.name)
+    assert named is not None
+    return _measure(registry, version, made, named)
+
+
+def versions_with_aliases(registry: Registry, name: str) -> list[ResolvedVersion]:
+    """The versions of a name that an alias points to, by number.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer.
+    """
+    numbers = set(registry.tracker.aliases(name).get(name, {}).values())
+    return [
+        ResolvedVersion.of(one) for one in registry.tracker.versions(name) if one.number in numbers
+    ]
+
+
+def measure_anew(registry: Registry, name: str) -> list[Measured]:
+    """Measure every version of a name that an alias points to on the set that it has now.
+
+    Raises:
+        UnknownEvaluationSet, CorruptFile, RegistryUnreachable: see `evaluate_version`.
+    """
+    return [evaluate_version(registry, one) for one in versions_with_aliases(registry, name)]
+
+
+def change_set(
+    registry: Registry,
+    name: str,
+    made: EvaluationSet,
+    documents: dict[str, list[bytes]],
+    *,
+    by: str,
+    reason: str,
+) -> NamedSet:
+    """Give a name another evaluation set.
+
+    Returns:
+        The set it has now; another one than ``made`` when somebody else changed it just now.
+    """
+    keep_set(registry.workspace, made, documents)
+    before = registry.catalogue.evaluation_set(name)
+    return registry.catalogue.give_evaluation_set(
+        name, made.digest, instead_of=before.number if before else 0, by=by, reason=reason
+    )
+
+
+def _measure(
+    registry: Registry, version: ResolvedVersion, made: EvaluationSet, named: NamedSet
+) -> Measured:
+    found = measured_on(registry, version, made)
+    row = registry.catalogue.find_version(version.name, version.digest)
+    if row is not None and row.measured_on != made.digest:
+        metrics = metrics_on(found, made)
+        if version.mlflow_run_id:
+            registry.tracker.add_metrics(
+                version.mlflow_run_id, metrics, found.vocab_size, named.number
+            )
+            tag = {"evaluation_set": made.digest[:8]}
+            registry.tracker.tag_version(version.name, version.number, tag)
+        catalogue = registry.catalogue
+        catalogue.forget_metrics(version.name, version.digest, depends_on_text)
+        catalogue.add_metrics(version.name, version.digest, metrics, step=found.vocab_size)
+        catalogue.measured_on(version.name, version.digest, made.digest)
+    return Measured(version, made, found)
