@@ -46,7 +46,8 @@ def test_the_unique_constraints_are_in_the_database_itself(catalogue: Catalogue,
             connection.execute(
                 text(
                     "INSERT INTO versions SELECT 99, name, :number, :digest, run_id, "
-                    "corpus_digest, counts_digest, vocab_size, pattern, created_at, 0, '' FROM versions"
+                    "corpus_digest, counts_digest, vocab_size, pattern, created_at, 0, '' "
+                    "FROM versions"
                 ),
                 {"number": number, "digest": content},
             )

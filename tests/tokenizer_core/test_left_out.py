@@ -1,4 +1,4 @@
-"""Passages of an evaluation set: found wherever they occur, and what touches them not trained on."""
+"""Passages of an evaluation set: found wherever they occur, and not trained on."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import random
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.corpus import Chunk, ChunkText, LeftOut, Reading
+from bpeline.tokenizer_core.corpus import Chunk, ChunkText, LeftOut, Reading, SourceFile
 from bpeline.tokenizer_core.corpus.held_out import without
 from bpeline.tokenizer_core.corpus.special_looking import (
     count_special_looking,
     without_special_looking,
 )
-from bpeline.tokenizer_core.counting import count_chunk
+from bpeline.tokenizer_core.counting import ChunkCounts, count_chunk
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 
 GPT2, CL100K = SplitPattern.named("gpt2"), SplitPattern.named("cl100k")
+FILE = SourceFile("a.txt", "a.txt", "text", None, 0, 0, 0, 0)
 WINDOW = 32
 
 
@@ -51,9 +52,12 @@ def test_passages_are_found_wherever_they_occur(alphabet: bytes) -> None:
         assert without(spans, found).tolist() == kept
 
 
+def chunk_counts(data: bytes, reading: Reading) -> ChunkCounts:
+    return count_chunk(Chunk(FILE, 0, 0, len(data), ""), ChunkText.of(Text.of(data)), reading)
+
+
 def counted(data: bytes, reading: Reading) -> dict[bytes, int]:
-    chunk = Chunk("", 0, len(data), 0)
-    counts = count_chunk(chunk, ChunkText.of(Text.of(data)), reading).counts
+    counts = chunk_counts(data, reading).counts
     return dict(zip(counts.words, counts.counts.tolist(), strict=True))
 
 
@@ -66,9 +70,7 @@ def prose(seed: int, size: int) -> bytes:
 def test_a_training_with_another_pattern_does_not_read_the_set() -> None:
     secret = b" zebra quagga" * 40
     data = prose(1, 50_000) + secret + prose(2, 50_000)
-    sections = count_chunk(
-        Chunk("", 0, len(data), 0), ChunkText.of(Text.of(data)), Reading(GPT2, held_out=0.3)
-    ).held_out
+    sections = chunk_counts(data, Reading(GPT2, held_out=0.3)).held_out
     left_out = LeftOut.of([*sections, secret])
     assert b" zebra" in counted(data, Reading(CL100K))
     words = counted(data, Reading(CL100K, left_out=left_out))
@@ -81,9 +83,7 @@ def test_a_training_with_another_pattern_does_not_read_the_set() -> None:
 def test_what_is_held_out_anyway_changes_no_counts_and_no_digest() -> None:
     data = prose(3, 100_000)
     reading = Reading(GPT2, held_out=0.1)
-    held_out = count_chunk(
-        Chunk("", 0, len(data), 0), ChunkText.of(Text.of(data)), reading
-    ).held_out
+    held_out = chunk_counts(data, reading).held_out
     left_out = LeftOut.of(held_out, sections=True, cut_by=reading.cut_by)
     again = Reading(GPT2, held_out=0.1, left_out=left_out)
     assert (again.leaves_out, again.digest) == (False, reading.digest)
