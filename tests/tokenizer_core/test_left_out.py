@@ -58,7 +58,7 @@ def chunk_counts(data: bytes, reading: Reading) -> ChunkCounts:
 
 def counted(data: bytes, reading: Reading) -> dict[bytes, int]:
     counts = chunk_counts(data, reading).counts
-    return dict(zip(counts.words, counts.counts.tolist(), strict=True))
+    return counts.to_mapping()
 
 
 def prose(seed: int, size: int) -> bytes:
