@@ -161,7 +161,8 @@ class BytePairEncoder(Encoder):
             workspace = Workspace(self._machine, self._words.table)
         # On any exception the workspace is lost, not the text of another call in it.
         mark = self._mark_short
-        while (ids := workspace.short.encode(content, mark, workspace.machine)) is None:
+        ids, full = workspace.short.encode(content, mark, workspace.machine)
+        if full:
             self._make_room(workspace)
         self._idle.append(workspace)
         return ids

@@ -54,8 +54,10 @@ class ShortBuffers:
         self._marks = self.marks.data.cast("B")
         self._ids = self.ids.data
 
-    def encode(self, content: bytes, mark: Mark, machine: NDArray[np.int64]) -> list[int] | None:
-        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; None when the cache is full.
+    def encode(
+        self, content: bytes, mark: Mark, machine: NDArray[np.int64]
+    ) -> tuple[list[int], bool]:
+        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; and whether the cache is full.
 
         Args:
             mark: from `marking`.
@@ -65,7 +67,8 @@ class ShortBuffers:
         self._text[: size + PADDING] = content + _BLANK
         self._span[1] = size
         count = encode_span(self.text, mark(self, size), size, machine, self.ids)
-        return self._ids[:count].tolist() if count >= 0 else None
+        full = count < 0
+        return self._ids[: -1 - count if full else count].tolist(), full
 
     def clear_marks(self, size: int) -> None:
         """Unmark the text up to ``size`` bytes and the block behind it."""

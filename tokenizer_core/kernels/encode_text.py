@@ -212,13 +212,14 @@ def encode_spans(
     here = np.int64(machine.ctypes.data)
     first = np.int64(ids.ctypes.data)
     target = first + 4 * state[WRITTEN]
+    begun = False
     for span in range(state[SPAN], len(spans)):
         start = state[POSITION]
         if start < 0:
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
-            full = is_full(here, MOST)
+            full = begun and is_full(here)
             number, after = np.int64(0), start
             if not full:
                 number, after = queue_words(base, marks, start, end, here)
@@ -231,6 +232,7 @@ def encode_spans(
                 return np.int64(NEEDS_SCRATCH)
             target = write_ids(number, here, target)
             start = after
+            begun = True  # each call gets on, however full other threads make each new table
         if behind[span] >= 0:
             store_u32(target, np.uint32(behind[span]))
             target += 4
@@ -259,7 +261,7 @@ def encode_span(text: U8s, marks: U64s, size: Int, machine: I64s, ids: U32s) -> 
     """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
 
     Returns:
-        How many ids there are, or −1 when the cache is full.
+        How many ids there are; −1 − so many when the cache was found full, for the next text.
     """
     base = np.int64(text.ctypes.data)
     here = np.int64(machine.ctypes.data)
@@ -267,8 +269,7 @@ def encode_span(text: U8s, marks: U64s, size: Int, machine: I64s, ids: U32s) -> 
     target = first
     start = np.int64(0)
     while start < size:
-        if is_full(here, MOST):
-            return np.int64(-1)
         number, start = queue_words(base, marks, start, size, here)
         target = write_ids(number, here, target)
-    return (target - first) >> 2
+    count = (target - first) >> 2
+    return -1 - count if is_full(here) else count

@@ -60,14 +60,14 @@ LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 
 @kernel
-def is_full(machine: Int, words: Int) -> bool:
-    """Whether it is time for another table before this thread adds as many words.
+def is_full(machine: Int) -> bool:
+    """Whether it is time for another table.
 
-    Others may add theirs meanwhile, so that the table becomes somewhat fuller than its limit:
-    `remember` keeps a quarter of it empty.
+    Nobody has to go and get one: a fuller table remembers less, and `remember` keeps a quarter of
+    it empty, so that every search in it ends.
     """
     used = np.int64(load_u64(np.int64(load_u64(machine + 8 * COUNTS)) + WORDS))
-    return used + words > np.int64(load_u64(machine + 8 * LIMIT))
+    return used >= np.int64(load_u64(machine + 8 * LIMIT))
 
 
 @kernel
