@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe, OfWords, WordPiece
-from bpeline.tokenizer_core.encoding import Decoder, DecodeStream, OnInvalid, check_errors
+from bpeline.tokenizer_core.encoding import (
+    Decoder,
+    DecodeStream,
+    OnInvalid,
+    check_errors,
+    list_of,
+    refuse_other_arrays,
+)
 
 _LINE_BREAKS = re.compile(rb" ?\n+")
 _GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it
@@ -41,9 +48,11 @@ class WordDecoder(Decoder):
         """As `decode`, with the spaces before the first and behind the last word."""
         if self._silent:
             if isinstance(ids, np.ndarray):
+                refuse_other_arrays(ids)
+            if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
                 ids = ids[~np.isin(ids, list(self._silent))]
             else:
-                ids = [id_ for id_ in ids if id_ not in self._silent]
+                ids = [id_ for id_ in self.known(list_of(ids)) if id_ not in self._silent]
         return bytes(super()._joined(ids))
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .decoding import DecodeStream as DecodeStream
     from .decoding import OnInvalid as OnInvalid
     from .decoding import check_errors as check_errors
+    from .decoding import list_of as list_of
+    from .decoding import refuse_other_arrays as refuse_other_arrays
     from .encoder import Encoder as Encoder
     from .encoding_memory import WordTable as WordTable
     from .explanation import ExplainedPreToken as ExplainedPreToken

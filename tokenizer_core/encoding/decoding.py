@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
+from operator import index, itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from bpeline.tokenizer_core.kernels.python_lists import int_facts
 _FEW = 24  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing
 _LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
+_ZERO_OR_ONE = "\udfff"  # stands in no text; before the tokens that False and True would find
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
 
 _spare = list[tuple[NDArray[np.uint8], memoryview]]()  # memory to decode into, for any thread
@@ -33,8 +35,49 @@ def check_errors(errors: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tables:
+    """What kernels read of a vocab without large gaps, and its address, in one piece.
+
+    Who decodes holds it as long as a kernel looks at it, so no address outlives its array, however
+    many threads make the tables of one decoder at once.
+
+    Attributes:
+        lengths: int64: bytes of each token by id; 0 in gaps.
+        slots, long_tokens: see `join_tokens`.
+        facts: uint64, what `join_listed` must know; None when lists cannot be read.
+        address: of the facts.
+    """
+
+    lengths: NDArray[np.int64]
+    slots: NDArray[np.uint64]
+    long_tokens: NDArray[np.uint8]
+    facts: NDArray[np.uint64] | None
+    address: int
+
+    @classmethod
+    def of(cls, vocab: Mapping[int, bytes]) -> _Tables:
+        lengths = np.zeros(max(vocab) + 1, np.int64)
+        lengths[list(vocab)] = list(map(len, vocab.values()))
+        short = np.zeros(len(lengths), f"S{SLOT}")
+        short[list(vocab)] = list(vocab.values())  # cuts what is longer
+        slots = short.view(np.uint64).reshape(-1, 2)
+        slots.view(np.uint8)[:, -1] = np.minimum(lengths, LONG)
+        long = np.flatnonzero(lengths >= SLOT)
+        slots[long, 0] = np.cumsum(lengths[long]) - lengths[long]
+        slots[long, 1] = lengths[long].astype(np.uint64) | np.uint64(LONG << 56)
+        joined = b"".join([vocab[id_] for id_ in long.tolist()])
+        long_tokens = np.frombuffer(bytearray(joined + bytes(8)), np.uint8)
+        of_ints = int_facts()
+        if of_ints is None:
+            return cls(lengths, slots, long_tokens, None, 0)
+        addresses = slots.ctypes.data, len(slots), long_tokens.ctypes.data
+        facts = np.array([*of_ints, *addresses], np.uint64)
+        return cls(lengths, slots, long_tokens, facts, facts.ctypes.data)
+
+
 class Decoder:
-    """Joins the bytes of tokens.
+    """Joins the bytes of tokens. An id is a whole number that the vocab holds; no bool is one.
 
     Args:
         vocab: id → bytes; ids not negative, tokens not empty.
@@ -47,7 +90,7 @@ class Decoder:
         """The text of token ids.
 
         Raises:
-            UnknownToken: an id that the vocab does not hold.
+            UnknownToken: something that is no id of the vocab.
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
             InvalidOption: another way of handling errors.
         """
@@ -56,13 +99,18 @@ class Decoder:
         if type(ids) is list:
             if len(ids) <= _FEW:
                 try:
-                    text = "".join(itemgetter(*ids)(self._texts))
+                    found = itemgetter(*ids)(self._texts)
+                    # One slice alone finds a list of texts, which must not be joined.
+                    text = "".join(found if type(found) is not list else [None])
                 except (IndexError, TypeError, OverflowError):
-                    pass  # the slow way takes what equals an id, and says which one does not
+                    pass  # slower ways take what is as good as an id, and name what is none
                 else:
+                    if not text.isascii() and _ZERO_OR_ONE in text and bool not in map(type, ids):
+                        text = text.replace(_ZERO_OR_ONE, "")
                     if text.isascii():
                         return text
-                    return text.encode("utf-8", "surrogateescape").decode("utf-8", errors)
+                    if _ZERO_OR_ONE not in text:
+                        return text.encode("utf-8", "surrogateescape").decode("utf-8", errors)
             elif len(ids) <= _MANY and (some := self._text_of_some(ids, errors)) is not None:
                 return some
         return str(self._joined(ids), "utf-8", errors)
@@ -71,23 +119,38 @@ class Decoder:
         """The bytes of token ids, joined.
 
         Raises:
-            UnknownToken: an id that the vocab does not hold.
+            UnknownToken: something that is no id of the vocab.
         """
         return bytes(self._joined(ids))
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
         if isinstance(ids, np.ndarray):
-            if ids.dtype == np.uint32 and self._is_dense:
-                return self._join_array(np.require(ids, requirements=["C", "W"]))
-            ids = ids.tolist()
-        listed = ids if type(ids) is list else list(ids)
+            tables = self._tables
+            if tables is not None and ids.ndim == 1 and ids.dtype == np.uint32:
+                return self._join_array(tables, np.require(ids, requirements=["C", "W"]))
+            if ids.ndim != 1:
+                refuse_other_arrays(ids)
+        listed = ids if type(ids) is list else list_of(ids)
         joined = self._join_listed(listed)
         if joined is not None:
             return joined
-        try:  # the slow way takes what equals an id, and says which one does not
-            return b"".join(map(self._vocab.__getitem__, listed))
-        except (KeyError, TypeError):
-            raise self._unknown(listed) from None
+        if isinstance(ids, np.ndarray):
+            refuse_other_arrays(ids)
+        return b"".join(map(self._vocab.__getitem__, self.known(listed)))
+
+    def known(self, ids: list[Any]) -> list[int]:
+        """The same ids as plain ints.
+
+        Raises:
+            UnknownToken: something that is no id of the vocab.
+        """
+        try:
+            plain = list(map(index, ids))
+        except TypeError:
+            raise self._unknown(ids) from None
+        if bool in map(type, ids) or not all(map(self._vocab.__contains__, plain)):
+            raise self._unknown(ids)
+        return plain
 
     @cached_property
     def longest(self) -> int:
@@ -96,50 +159,50 @@ class Decoder:
 
     def lengths(self, ids: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Bytes of each token, int64 ``[n]``; all ids are known."""
-        if not self._is_dense:
+        tables = self._tables
+        if tables is None:
             found = (len(self._vocab[id_]) for id_ in ids.tolist())
             return np.fromiter(found, np.int64, len(ids))
-        lengths: NDArray[np.int64] = self._lengths[ids]
+        lengths: NDArray[np.int64] = tables.lengths[ids]
         return lengths
 
     def _text_of_some(self, ids: list[int], errors: OnInvalid) -> str | None:
         """The text by way of memory that is used again; None also where that is too small."""
-        facts = self._facts
-        if facts is None:
+        tables = self._tables
+        if tables is None or tables.facts is None:
             return None
         try:
             spare = _spare.pop()
         except IndexError:
             content = np.empty(_LIKELY * _MANY + SLOT, np.uint8)
             spare = content, content.data
-        size = join_listed(id(ids), facts, spare[0])
+        size = join_listed(id(ids), tables.address, spare[0])
         try:
             fits = 0 <= size <= _LIKELY * _MANY
             return str(spare[1][:size], "utf-8", errors) if fits else None
         finally:
             _spare.append(spare)
 
-    def _join_array(self, ids: NDArray[np.uint32]) -> memoryview:
-        slots, long_tokens = self._table
+    def _join_array(self, tables: _Tables, ids: NDArray[np.uint32]) -> memoryview:
         content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
-        size = join_tokens(ids, slots, long_tokens, content)
+        size = join_tokens(ids, tables.slots, tables.long_tokens, content)
         if size < 0:
             raise self._unknown([int(ids[-1 - size])])
         if size + SLOT > len(content):
             content = np.empty(size + SLOT, np.uint8)
-            join_tokens(ids, slots, long_tokens, content)
+            join_tokens(ids, tables.slots, tables.long_tokens, content)
         return content.data[:size]
 
     def _join_listed(self, ids: list[int]) -> memoryview | None:
         """None where something else than small, known ints is listed, or lists cannot be read."""
-        facts = self._facts
-        if facts is None:
+        tables = self._tables
+        if tables is None or tables.facts is None:
             return None
         content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
-        size = join_listed(id(ids), facts, content)
+        size = join_listed(id(ids), tables.address, content)
         if size + SLOT > len(content):
             content = np.empty(size + SLOT, np.uint8)
-            if join_listed(id(ids), facts, content) != size:
+            if join_listed(id(ids), tables.address, content) != size:
                 return None  # another thread changes the list
         return None if size < 0 else content.data[:size]
 
@@ -147,62 +210,64 @@ class Decoder:
     def _texts(self) -> list[str | None]:
         """Tokens as text by id, surrogates where it is not UTF-8; none when ids are sparse.
 
-        Gaps are None, which cannot be joined, and so is what negative ids find.
+        Gaps are None, which cannot be joined, and so is what negative ids find. What bools find is
+        marked.
         """
-        if not self._is_dense:
+        if self._tables is None:
             return []
-        texts: list[str | None] = [None] * (2 * (self._highest + 1))
+        texts: list[str | None] = [None] * (2 * len(self._tables.lengths))
         for id_, token in self._vocab.items():
             texts[id_] = token.decode("utf-8", "surrogateescape")
+        texts[:2] = [text and _ZERO_OR_ONE + text for text in texts[:2]]
         return texts
 
     @cached_property
-    def _facts(self) -> int | None:
-        """Address of what `join_listed` must know; None when it cannot be used."""
-        of_ints = int_facts()
-        if of_ints is None or not self._is_dense:
-            return None
-        slots, long_tokens = self._table
-        addresses = slots.ctypes.data, len(slots), long_tokens.ctypes.data
-        self._kept = np.array([*of_ints, *addresses], np.uint64)
-        return self._kept.ctypes.data
-
-    @cached_property
-    def _is_dense(self) -> bool:
-        return max(self._highest, len(self._vocab)) < max(_SPARSE, 4 * len(self._vocab))
-
-    @cached_property
-    def _highest(self) -> int:
-        return max(self._vocab)
-
-    @cached_property
-    def _lengths(self) -> NDArray[np.int64]:
-        """Bytes of each token by id; 0 in gaps."""
-        lengths = np.zeros(self._highest + 1, np.int64)
-        lengths[list(self._vocab)] = list(map(len, self._vocab.values()))
-        return lengths
-
-    @cached_property
-    def _table(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-        """Slots by id, and the long tokens: see `join_tokens`."""
-        lengths = self._lengths
-        short = np.zeros(len(lengths), f"S{SLOT}")
-        short[list(self._vocab)] = list(self._vocab.values())  # cuts what is longer
-        slots = short.view(np.uint64).reshape(-1, 2)
-        slots.view(np.uint8)[:, -1] = np.minimum(lengths, LONG)
-        long = np.flatnonzero(lengths >= SLOT)
-        slots[long, 0] = np.cumsum(lengths[long]) - lengths[long]
-        slots[long, 1] = lengths[long].astype(np.uint64) | np.uint64(LONG << 56)
-        joined = b"".join([self._vocab[id_] for id_ in long.tolist()])
-        return slots, np.frombuffer(bytearray(joined + bytes(8)), np.uint8)
+    def _tables(self) -> _Tables | None:
+        """None where a table over all ids would be mostly empty."""
+        size = max(max(self._vocab), len(self._vocab))
+        return _Tables.of(self._vocab) if size < max(_SPARSE, 4 * len(self._vocab)) else None
 
     def _unknown(self, ids: list[Any]) -> UnknownToken:
         known = self._vocab.keys()
-        unknown = next(id_ for id_ in ids if not isinstance(id_, Hashable) or id_ not in known)
+        unknown = next(id_ for id_ in ids if not _is_whole(id_) or index(id_) not in known)
+        happened = f"the vocab does not hold the id {repr(unknown)[:40]}"
+        if not _is_whole(unknown):
+            return UnknownToken(
+                f"{happened}, which is no whole number but {type(unknown).__name__}",
+                "ids are ints, or NumPy's integers",
+                "give ids as `encode` returns them: tokenizer.decode([65, 66])",
+            )
         return UnknownToken(
-            f"the vocab does not hold the id {repr(unknown)[:40]}",
-            f"ids of this tokenizer lie between {min(known)} and {self._highest}",
+            happened,
+            f"ids of this tokenizer lie between {min(known)} and {max(known)}",
             "was the text encoded with another tokenizer? compare their digests",
+        )
+
+
+def _is_whole(id_: Any) -> bool:
+    try:
+        index(id_)
+    except TypeError:
+        return False
+    return not isinstance(id_, bool)
+
+
+def list_of(ids: Iterable[int] | NDArray[Any]) -> list[Any]:
+    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+
+
+def refuse_other_arrays(ids: NDArray[Any]) -> None:
+    """Refuse arrays that hold no ids, such as masks.
+
+    Raises:
+        UnknownToken: not one row of whole numbers. (An empty array holds none of another kind.)
+    """
+    if ids.ndim != 1 or (ids.dtype.kind not in "iuO" and ids.size):
+        shape = "×".join(map(str, ids.shape)) or "no"
+        raise UnknownToken(
+            f"an array of {shape} values of type {ids.dtype} holds no ids",
+            "an array of ids has one dimension and an integer type",
+            "decode it row by row with `decode_batch`, or make it one of np.uint32",
         )
 
 
@@ -229,7 +294,7 @@ class DecodeStream:
         """The characters that this id completes; often one token's, sometimes none.
 
         Raises:
-            UnknownToken: an id that the vocab does not hold; the stream goes on as if it had not
+            UnknownToken: no id of the vocab; the stream goes on as if it had not
                 been fed.
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
         """
