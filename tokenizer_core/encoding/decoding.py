@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.kernels.python_lists import int_facts
 _FEW = 24  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing
 _LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
-_ZERO_OR_ONE = "\udfff"  # stands in no text; before the tokens that False and True would find
+_ZERO_OR_ONE = "\x80"  # stands before the tokens that False and True find, and in few texts
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
 
 _spare = list[tuple[NDArray[np.uint8], memoryview]]()  # memory to decode into, for any thread
@@ -105,13 +105,11 @@ class Decoder:
                 except (IndexError, TypeError, OverflowError):
                     pass  # slower ways take what is as good as an id, and name what is none
                 else:
-                    if not text.isascii() and _ZERO_OR_ONE in text and bool not in map(type, ids):
-                        text = text.replace(_ZERO_OR_ONE, "")
                     if text.isascii():
                         return text
                     if _ZERO_OR_ONE not in text:
                         return text.encode("utf-8", "surrogateescape").decode("utf-8", errors)
-            elif len(ids) <= _MANY and (some := self._text_of_some(ids, errors)) is not None:
+            if len(ids) <= _MANY and (some := self._text_of_some(ids, errors)) is not None:
                 return some
         return str(self._joined(ids), "utf-8", errors)
 
