@@ -17,7 +17,6 @@ from bpeline.tokenizer_core.encoding import (
     AllowedSpecial,
     OnSpecial,
     Side,
-    SpecialPolicy,
     TextEncoding,
     cut_stream,
     encode_batch,
@@ -166,7 +165,7 @@ class Tokenizer(TextEncoding):
             InvalidOption: less than one thread.
             TypeError, InvalidSpecialToken: as `encode`; nothing is returned then.
         """
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        policy = self._policies.of(allowed_special, on_special)
         return encode_batch(self.encoder, texts, policy, threads)
 
     def encode_padded(
@@ -214,7 +213,7 @@ class Tokenizer(TextEncoding):
         """
         if isinstance(chunks_of_text, str | bytes):
             raise TypeError("encode_iterable takes an iterable of str, not one string")
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        policy = self._policies.of(allowed_special, on_special)
         return (
             id_
             for text in cut_stream(chunks_of_text, policy, self._cutting)

@@ -317,7 +317,7 @@ def test_many_ids_decode_as_few_do(highest: int) -> None:
     ours = Tokenizer(vocab, [])
     ids = [0, 257, 255, highest, 299, 7, 257] * 500
     expected = b"".join(vocab[id_] for id_ in ids)
-    arrays = (np.array(ids), np.array(ids, np.uint32), np.array(ids, float))
+    arrays = (np.array(ids), np.array(ids, np.uint32), np.array(ids, object))
     for many in (ids, tuple(ids), iter(ids), *arrays):
         assert ours.decode_bytes(many) == expected
     read_only = np.array(ids, np.uint32)

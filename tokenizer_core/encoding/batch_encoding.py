@@ -56,7 +56,7 @@ def encode_contents(
     behind = np.full(len(spans), -1, np.int64)
     last_span = np.arange(len(spans))
     if policy.allowed and contents:
-        cut = [spans_between(text, begin, end, policy.allowed) for begin, end in spans.tolist()]
+        cut = [spans_between(text, begin, end, policy) for begin, end in spans.tolist()]
         last_span = np.cumsum([len(part) for part, _ in cut]) - 1
         spans = np.concatenate([part for part, _ in cut])
         behind = np.concatenate([ids for _, ids in cut])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.model import find_special_tokens
+from bpeline.tokenizer_core.model import SpecialTokenMatcher
 from bpeline.tokenizer_core.text import Text
 
+_KEPT_POLICIES = 32
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class SpecialPolicy:
     """The decision of one call.
 
@@ -49,7 +52,17 @@ class SpecialPolicy:
             return cls(allowed)
         return cls(allowed, tuple(token for token in special_tokens if token not in allowed))
 
-    @property
+    @cached_property
+    def matcher(self) -> SpecialTokenMatcher:
+        """Finds what is allowed."""
+        return SpecialTokenMatcher([token.encode() for token in self.allowed])
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """int64 ``[n]``: the ids of what is allowed, in the order of the matcher."""
+        return np.fromiter(self.allowed.values(), np.int64, len(self.allowed))
+
+    @cached_property
     def longest(self) -> int:
         """Characters of the longest special token that matters to this call, or 0."""
         return max(map(len, (*self.allowed, *self.forbidden)), default=0)
@@ -97,8 +110,43 @@ def _allowed(
     return {token: special_tokens[token] for token in allowed_special}
 
 
+class SpecialPolicies:
+    """The policies of one tokenizer, each of them made once.
+
+    Args:
+        special_tokens: token → id.
+    """
+
+    __slots__ = ("_made", "_named", "_special_tokens")
+
+    def __init__(self, special_tokens: Mapping[str, int]) -> None:
+        self._special_tokens = special_tokens
+        self._named = {"none": frozenset[str](), "all": frozenset(special_tokens)}
+        self._made = dict[tuple[str | frozenset[str], str], SpecialPolicy]()
+
+    def of(self, allowed_special: str | Collection[str], on_special: str) -> SpecialPolicy:
+        """The policy of two parameters.
+
+        Raises:
+            InvalidOption, InvalidSpecialToken: as `SpecialPolicy.of`.
+        """
+        allowed: str | frozenset[str]
+        if isinstance(allowed_special, str):
+            allowed = self._named.get(allowed_special, allowed_special)
+        else:
+            allowed = frozenset(allowed_special)
+        key = allowed, on_special
+        policy = self._made.get(key)
+        if policy is None:
+            policy = SpecialPolicy.of(self._special_tokens, allowed, on_special)
+            if len(self._made) >= _KEPT_POLICIES:
+                self._made.clear()  # so many sets are made for single texts
+            self._made[key] = policy
+        return policy
+
+
 def spans_between(
-    text: Text, begin: int, end: int, allowed: Mapping[str, int]
+    text: Text, begin: int, end: int, policy: SpecialPolicy
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut [begin, end) at allowed special tokens: leftmost first, the longest at one place.
 
@@ -106,12 +154,12 @@ def spans_between(
         spans, int64 ``[n, 2]``: the text before each special token and behind the last one (some
         may be empty); and int64 ``[n]``: the id of the special token behind each span, or −1.
     """
-    found = find_special_tokens(text, begin, end, [token.encode() for token in allowed])
+    found = policy.matcher.find(text, begin, end)
     spans = np.empty((len(found) + 1, 2), np.int64)
     spans[0, 0] = begin
     spans[1:, 0] = found[:, 1]
     spans[:-1, 1] = found[:, 0]
     spans[-1, 1] = end
     behind = np.full(len(spans), -1, np.int64)
-    behind[:-1] = np.fromiter(allowed.values(), np.int64, len(allowed))[found[:, 2]]
+    behind[:-1] = policy.ids[found[:, 2]]
     return spans, behind

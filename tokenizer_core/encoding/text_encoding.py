@@ -21,7 +21,11 @@ from bpeline.tokenizer_core.encoding.offsets import (
     beginning_of,
     encoding_with_offsets,
 )
-from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
+from bpeline.tokenizer_core.encoding.special_policy import (
+    SpecialPolicies,
+    SpecialPolicy,
+    spans_between,
+)
 from bpeline.tokenizer_core.encoding.text_input import refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.encoding.truncation import longest_prefix
 from bpeline.tokenizer_core.model import TokenizerModel
@@ -52,7 +56,7 @@ class TextEncoding(TokenizerModel):
         """
         if self.words is not None:
             content = utf8_of(text)
-            policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+            policy = self._policies.of(allowed_special, on_special)
             policy.refuse_forbidden(content.decode())
             placed = _placed(self.words, content, policy)
             return encoding_with_offsets(text, placed.ids, placed.places)
@@ -81,7 +85,7 @@ class TextEncoding(TokenizerModel):
             InvalidOption: ``max_tokens`` is negative.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        policy = self._policies.of(allowed_special, on_special)
         content = utf8_of(text)
         policy.refuse_forbidden(text)
         recognized = tuple(policy.allowed)
@@ -127,10 +131,14 @@ class TextEncoding(TokenizerModel):
         whole = Text.of(content)
         if unchecked:
             refuse_invalid_utf8(whole)
-        policy = SpecialPolicy.of(self._special_tokens, allowed_special, on_special)
+        policy = self._policies.of(allowed_special, on_special)
         policy.refuse_forbidden(content.decode() if policy.forbidden else "")
-        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy.allowed))
+        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy))
         return ids.copy()  # the array it is cut from is much larger
+
+    @cached_property
+    def _policies(self) -> SpecialPolicies:
+        return SpecialPolicies(self._special_tokens)
 
     @property
     def _cutting(self) -> SplitPattern | None:
@@ -156,4 +164,4 @@ class TextEncoding(TokenizerModel):
 
 def _placed(words: WordEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
     whole = Text.of(content)
-    return words.placed(whole, *spans_between(whole, 0, whole.size, policy.allowed))
+    return words.placed(whole, *spans_between(whole, 0, whole.size, policy))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .reachability import undecodable_tokens as undecodable_tokens
     from .reachability import unreachable_tokens as unreachable_tokens
     from .smaller_sizes import of_size as of_size
+    from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
     from .special_tokens import find_special_tokens as find_special_tokens
     from .special_tokens import validate_special_tokens as validate_special_tokens
     from .tokenizer_model import TokenizerModel as TokenizerModel

@@ -11,7 +11,7 @@ from bpeline.tokenizer_core.errors import InvalidSpecialToken
 from bpeline.tokenizer_core.kernels.find_specials import find_specials
 from bpeline.tokenizer_core.text import Text
 
-_MOST_AT_ONCE = 1 << 16
+_FEW_AT_ONCE, _MOST_AT_ONCE = 64, 1 << 16  # occurrences
 
 
 def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
@@ -53,35 +53,51 @@ def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def find_special_tokens(
-    text: Text, begin: int, end: int, tokens: Sequence[bytes]
-) -> NDArray[np.int64]:
-    """Where special tokens stand in [begin, end): leftmost first, the longest at one place.
-
-    Occurrences never overlap: the search goes on behind each one, so ``<|a|><|a|>`` is two.
+class SpecialTokenMatcher:
+    """Finds the same special tokens in any number of texts; any number of threads may use it.
 
     Args:
         tokens: non-empty byte strings.
-
-    Returns:
-        int64 of shape [n, 3]: begin, end (byte positions in ``text``), index in ``tokens``.
     """
-    if not tokens:
-        return np.empty((0, 3), np.int64)
-    longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
-    in_order = [tokens[index] for index in longest_first]
-    # bytes of a frozen array would be read-only, and kernels are compiled for writable arrays
-    sought = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
-    offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
-    first_two = {(token[0], token[1] if len(token) > 1 else -1) for token in in_order}
-    openings = np.array(sorted(first_two), np.int16)
-    parts = [np.empty((0, 3), np.int64)]
-    capacity = 64
-    while begin < end:
-        found = np.empty((capacity, 3), np.int64)
-        count, begin = find_specials(text.data, begin, end, openings, sought, offsets, found)
-        parts.append(found[:count])
-        capacity = min(capacity * 8, _MOST_AT_ONCE)
-    occurrences = np.concatenate(parts)
-    occurrences[:, 2] = np.array(longest_first, np.int64)[occurrences[:, 2]]
-    return occurrences
+
+    __slots__ = ("_index", "_offsets", "_openings", "_sought")
+
+    def __init__(self, tokens: Sequence[bytes]) -> None:
+        longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
+        in_order = [tokens[index] for index in longest_first]
+        first_two = {(token[0], token[1] if len(token) > 1 else -1) for token in in_order}
+        self._index = np.array(longest_first, np.int64)
+        # bytes of a frozen array would be read-only, and kernels are compiled for writable arrays
+        self._sought = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
+        self._offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
+        self._openings = np.array(sorted(first_two), np.int16).reshape(-1, 2)
+
+    def find(self, text: Text, begin: int, end: int) -> NDArray[np.int64]:
+        """Where the tokens stand in [begin, end): leftmost first, the longest at one place.
+
+        Occurrences never overlap: the search goes on behind each one, so ``<|a|><|a|>`` is two.
+
+        Returns:
+            int64 of shape [n, 3]: begin, end (byte positions in ``text``), index in ``tokens``.
+        """
+        parts = []
+        capacity = _FEW_AT_ONCE
+        while begin < end and len(self._index):
+            found = np.empty((capacity, 3), np.int64)
+            count, begin = find_specials(
+                text.data, begin, end, self._openings, self._sought, self._offsets, found
+            )
+            parts.append(found[:count])
+            capacity = min(capacity * 8, _MOST_AT_ONCE)
+        if not parts:
+            return np.empty((0, 3), np.int64)
+        occurrences = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        occurrences[:, 2] = self._index[occurrences[:, 2]]
+        return occurrences
+
+
+def find_special_tokens(
+    text: Text, begin: int, end: int, tokens: Sequence[bytes]
+) -> NDArray[np.int64]:
+    """What a `SpecialTokenMatcher` of these tokens finds in one text."""
+    return SpecialTokenMatcher(tokens).find(text, begin, end)

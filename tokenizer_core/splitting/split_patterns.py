@@ -6,6 +6,7 @@ import difflib
 import functools
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NoReturn
 
 import regex as regex_package
@@ -48,7 +49,7 @@ _SPELLINGS = OTHER_SPELLINGS | {text: name for name, text in NAMED_PATTERNS.item
 _LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SplitPattern:
     """How text is cut into pre-tokens: each non-empty match is one, and so is what lies between.
 
@@ -85,7 +86,7 @@ class SplitPattern:
             object.__setattr__(self, "regex", _regex_of(known))
             _ = known in SEGMENTERS and SEGMENTERS[known].identity  # refuses what is missing
         else:
-            _compile(self.regex)
+            _ = self.compiled  # refuses what does not compile
 
     @classmethod
     def named(cls, name: str) -> SplitPattern:
@@ -169,7 +170,13 @@ class SplitPattern:
             )
         return pattern
 
-    @property
+    # What the regex is compiled to belongs to whoever owns the pattern, such as a tokenizer: the
+    # caches below only spare equal patterns the work, and forget.
+
+    def __getstate__(self) -> dict[str, str | None]:
+        return {"regex": self.regex, "name": self.name}
+
+    @cached_property
     def compiled(self) -> Any:
         """The compiled ``regex.Pattern``."""
         return _compile(self.regex)
@@ -184,8 +191,11 @@ class SplitPattern:
         """The tables that run this pattern natively, where its regex can be made into such."""
         if self.segmenter is not None:
             return None
-        made = split_automaton(self.regex)
-        return made if isinstance(made, SplitAutomaton) else None
+        return self._made if isinstance(self._made, SplitAutomaton) else None
+
+    @cached_property
+    def _made(self) -> SplitAutomaton | str:
+        return split_automaton(self.regex)
 
     @property
     def compiled_by(self) -> str:
@@ -199,7 +209,7 @@ class SplitPattern:
             return "kernel"
         if self.segmenter is not None:
             return f"segmenter: {self.segmenter.shown}"
-        made = split_automaton(self.regex)
+        made = self._made
         return "automaton" if isinstance(made, SplitAutomaton) else f"regex: {made}"
 
     @property
@@ -237,7 +247,7 @@ class SplitPattern:
             return self.segmenter.parts_at_spaces
         return self.name is not None
 
-    @property
+    @cached_property
     def cut_pairs(self) -> CutPairs | None:
         """Between which characters text may be cut; None where nothing is known."""
         return cut_pairs(self.regex)
