@@ -57,7 +57,7 @@ def test_sets_made_for_single_texts_are_not_kept_for_ever() -> None:
         for on_special in ("text", "error"):
             tokenizer.encode("", allowed, on_special)  # type: ignore[arg-type]
     tokenizer.encode("", "all")
-    assert len(tokenizer._policies._made) < 32
+    assert len(tokenizer._policies._made) <= 32
 
 
 def test_a_pattern_outlives_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
