@@ -95,8 +95,10 @@ def _kernels() -> Finding:
         return Finding(
             "note",
             "kernels",
-            "machine code cannot be kept: every start compiles for about 20 seconds",
-            "set BPELINE_KERNEL_CACHE to a directory that you alone may write",
+            "machine code cannot be kept, so every start compiles for about 20 seconds: "
+            f"{state.refusal}",
+            getattr(state.refusal, "mend", "")
+            or "set BPELINE_KERNEL_CACHE to a directory that you alone may write",
         )
     others = f"; {state.others} of other versions, {state.others_size / 1e6:.1f} MB"
     beside = others if state.others else ""

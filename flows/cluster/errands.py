@@ -155,6 +155,7 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
     Raises:
         WorkerRefused: see `Errand.admit`.
     """
+    from bpeline.tokenizer_core.kernels.cache_directory import opened
     from bpeline.tokenizer_core.kernels.compilation import cache_directory
 
     errand.admit()
@@ -162,12 +163,9 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
     if directory is None:
         prepare()
         return
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(directory) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         prepare()
-    finally:
-        os.close(descriptor)
 
 
 def leave_interrupts_to_the_asker() -> None:

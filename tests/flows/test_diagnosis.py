@@ -97,13 +97,18 @@ def test_a_configured_prefect_server_that_is_down_is_broken(
     assert "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer" in result.stdout
 
 
-def test_kernels_without_a_place_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_without_a_place_are_a_note_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bpeline.tokenizer_core.kernels import compilation
 
-    monkeypatch.setattr(compilation, "cache_directory", lambda: None)
+    monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr(compilation, "_found", compilation._found.__wrapped__)
     finding = next(one for one in diagnosis.examine() if one.subject == "kernels")
     assert finding.state == "note"
-    assert "BPELINE_KERNEL_CACHE" in finding.advice
+    assert f"others can write to {tmp_path} (mode 770)" in finding.found
+    assert finding.advice == f"chmod go-w '{tmp_path}'"
 
 
 def test_the_state_of_the_kernels_cache_is_told(
@@ -116,7 +121,7 @@ def test_the_state_of_the_kernels_cache_is_told(
 
     directory = tmp_path / "0123456789abcdef"
     directory.mkdir()
-    monkeypatch.setattr(compilation, "cache_directory", lambda: directory)
+    monkeypatch.setattr(compilation, "_found", lambda: directory)
     assert (told().state, "none compiled yet" in told().found) == ("note", True)
     (directory / "kernel.nbc").write_bytes(b"x" * 3_000_000)
     (directory / "kernel.nbi").write_bytes(b"x")

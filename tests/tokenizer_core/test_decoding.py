@@ -75,7 +75,21 @@ def test_text_is_that_of_the_joined_bytes(ids: list[int]) -> None:
 @pytest.mark.parametrize("size", [1, 25, 5_000])
 @pytest.mark.parametrize(
     "unknown",
-    [-1, -65, 299, 306, 612, 613, 2**30, 2**30 + 65, 2**32 + 65, 2**63, 2**70, np.int64(-1), np.uint64(2**63)],
+    [
+        -1,
+        -65,
+        299,
+        306,
+        612,
+        613,
+        2**30,
+        2**30 + 65,
+        2**32 + 65,
+        2**63,
+        2**70,
+        np.int64(-1),
+        np.uint64(2**63),
+    ],
 )
 def test_what_is_no_id_is_named(decoder: Decoder, size: int, unknown: Any) -> None:
     ids: list[Any] = [65] * (size - 1) + [unknown]

@@ -61,9 +61,9 @@ def test_what_is_not_a_cache_is_left_alone(tmp_path: Path) -> None:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
-    cache_directory.cache_clear()
+    compilation._found.cache_clear()
     yield tmp_path
-    cache_directory.cache_clear()
+    compilation._found.cache_clear()
 
 
 def test_a_new_version_clears_up_once_and_marks_what_it_uses(home: Path) -> None:
@@ -71,9 +71,10 @@ def test_a_new_version_clears_up_once_and_marks_what_it_uses(home: Path) -> None
     directory = cache_directory()
     assert directory == home / source_digest()
     assert not unused.exists()
+    (directory / "kernel.nbi").write_bytes(b"code")
     os.utime(directory, (time.time() - 20 * DAY,) * 2)
     unused = make(home, "9" * 16, 90)
-    cache_directory.cache_clear()
+    compilation._found.cache_clear()
     assert cache_directory() == directory
     assert directory.stat().st_mtime > time.time() - DAY
     assert unused.exists()  # every start would be too often to look
@@ -90,6 +91,8 @@ def test_the_state_of_the_cache_is_counted(home: Path) -> None:
     assert (state.others, state.others_size) == (1, 8)
 
 
-def test_without_a_place_there_is_nothing_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "cache_directory", lambda: None)
-    assert cache_state() == compilation.CacheState(None)
+def test_without_a_place_there_is_nothing_to_tell_but_why(home: Path) -> None:
+    home.chmod(0o777)
+    state = cache_state()
+    assert state == compilation.CacheState(None, refusal=state.refusal)
+    assert f"others can write to {home}" in str(state.refusal)

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import hashlib
 import os
+import pickle
 import re
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,7 +22,18 @@ import numba
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
+    IndexDataCacheFile,
     _CacheLocator,
+)
+
+from bpeline.tokenizer_core.kernels.cache_directory import (
+    Untrusted,
+    holding,
+    kept_below,
+    opened,
+    opened_inside,
+    read_file,
+    write_file,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -46,40 +59,30 @@ def source_digest() -> str:
     return state.hexdigest()[:16]
 
 
-@functools.cache
 def cache_directory() -> Path | None:
-    """The private directory of compiled kernels, or None when no trustworthy one can be had.
+    """The directory of compiled kernels, made; None when no trustworthy one can be had.
 
-    Numba's cache files are pickles, so the directory must belong to this user and be closed to
-    all others (mode 0700); one that others could write to is emptied first.
-    ``BPELINE_KERNEL_CACHE`` names another place.
+    Numba's cache files are pickles: see `opened` for what is trusted. ``BPELINE_KERNEL_CACHE``
+    names another place.
     """
-    home = os.environ.get("BPELINE_KERNEL_CACHE")
-    if home is None:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        home = os.path.join(base, "bpeline", "kernels")
-    directory = Path(home) / source_digest()
+    found = _found()
+    return found if isinstance(found, Path) else None
+
+
+@functools.cache
+def _found() -> Path | OSError:
+    """The directory, or why there is none."""
+    directory = Path(kept_below()) / source_digest()
     try:
-        new = not directory.exists()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = directory.stat()
-    except OSError:
-        return None
-    if status.st_uid != os.getuid():
-        return None
-    if status.st_mode & 0o077:
-        try:
-            directory.chmod(0o700)
-            if status.st_mode & 0o022:  # others could put files there, and these are pickles
-                for path in directory.iterdir():
-                    path.unlink()
-        except OSError:
-            return None
-    if new:
-        remove_unused_caches(directory)
-    elif status.st_mtime < time.time() - _SECONDS_BETWEEN_MARKS:
-        with contextlib.suppress(OSError):
-            os.utime(directory)  # the sign that it is in use, for `remove_unused_caches`
+        with opened(directory, make=True) as descriptor:
+            if os.fstat(descriptor).st_mtime < time.time() - _SECONDS_BETWEEN_MARKS:
+                with contextlib.suppress(OSError):
+                    os.utime(descriptor)  # the sign that it is in use, for `remove_unused_caches`
+            new = not holding(descriptor).files
+        if new:
+            remove_unused_caches(directory)
+    except OSError as error:
+        return error
     return directory
 
 
@@ -98,34 +101,31 @@ def remove_unused_caches(beside: Path, days: float = 30) -> list[Path]:
     """
     removed = []
     oldest = time.time() - days * 86_400
-    for other in cache_directories(beside.parent):
-        try:
-            status = other.lstat()
-            unused = status.st_mtime < oldest and status.st_uid == os.getuid()
-            if other.name == beside.name or not unused:
-                continue
-            files = list(other.iterdir())
-            if any(file.suffix not in _CACHE_SUFFIXES or file.is_dir() for file in files):
-                continue
-            for file in files:
-                file.unlink(missing_ok=True)
-            other.rmdir()
-        except OSError:  # another process removes it too, or has just begun to use it
-            continue
-        removed.append(other)
+    with opened(beside.parent) as home:
+        for name in _cache_names(home):
+            if name != beside.name:
+                with contextlib.suppress(OSError):  # in use, not ours, or removed by another
+                    if _is_unused(home, name, oldest):
+                        os.rmdir(name, dir_fd=home)
+                        removed.append(beside.parent / name)
     return removed
 
 
-def cache_directories(home: Path) -> list[Path]:
-    """The directories of machine code below ``home``, whichever kernel sources they belong to."""
-    try:
-        return sorted(
-            path
-            for path in home.iterdir()
-            if _DIGEST.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-        )
-    except OSError:
-        return []
+def _is_unused(home: int, name: str, oldest: float) -> bool:
+    """Whether a cache is ours and old, and holds nothing else; empties it then."""
+    with opened_inside(home, name) as descriptor:
+        held = holding(descriptor)
+        cache_files = all(os.path.splitext(file)[1] in _CACHE_SUFFIXES for file in held.files)
+        if os.fstat(descriptor).st_mtime >= oldest or held.others or not cache_files:
+            return False
+        for file in held.files:
+            os.unlink(file, dir_fd=descriptor)
+        return True
+
+
+def _cache_names(home: int) -> list[str]:
+    """The names of directories of machine code, whichever kernel sources they belong to."""
+    return [name for name in holding(home).others if _DIGEST.fullmatch(name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,7 @@ class CacheState:
         size: their bytes.
         others: directories of other kernel sources.
         others_size: bytes of these.
+        refusal: why nothing can be kept.
     """
 
     directory: Path | None
@@ -145,40 +146,38 @@ class CacheState:
     size: int = 0
     others: int = 0
     others_size: int = 0
+    refusal: Untrusted | OSError | None = None
 
 
 def cache_state() -> CacheState:
     """Look at the cache; compiles and loads nothing."""
-    directory = cache_directory()
-    if directory is None:
-        return CacheState(None)
-    others = [path for path in cache_directories(directory.parent) if path != directory]
-    return CacheState(
-        directory,
-        len(list(directory.glob("*.nbc"))),
-        _bytes_in(directory),
-        len(others),
-        sum(map(_bytes_in, others)),
-    )
-
-
-def _bytes_in(directory: Path) -> int:
-    size = 0
-    for path in directory.glob("*"):
-        with contextlib.suppress(OSError):  # another process replaces it
-            size += path.lstat().st_size
-    return size
+    directory = _found()
+    if isinstance(directory, OSError):
+        return CacheState(None, refusal=directory)
+    with opened(directory) as descriptor:
+        held = holding(descriptor)
+    others = []
+    with opened(directory.parent) as home:
+        for name in _cache_names(home):
+            with contextlib.suppress(OSError):  # a link, not ours, or gone
+                if name != directory.name:
+                    with opened_inside(home, name) as descriptor:
+                        others.append(holding(descriptor).size)
+    compiled = sum(file.endswith(".nbc") for file in held.files)
+    return CacheState(directory, compiled, held.size, len(others), sum(others))
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Places a kernel's machine code in `cache_directory`, stamped by the sources' digest."""
+    """Names a kernel's machine code, stamped by the sources' digest. Places are `_Files`' affair."""
 
-    def __init__(self, function: Any, directory: Path) -> None:
-        self._directory = str(directory)
+    def __init__(self, function: Any) -> None:
         self._line = function.__code__.co_firstlineno
 
+    def ensure_cache_path(self) -> None:
+        """Nothing: what cannot be written is not kept."""
+
     def get_cache_path(self) -> str:
-        return self._directory
+        return ""
 
     def get_source_stamp(self) -> str:
         return source_digest()
@@ -187,25 +186,79 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(self._line)
 
     @classmethod
-    def from_function(cls, function: Any, _file: str) -> _Locator | None:
-        directory = cache_directory()
-        return None if directory is None else cls(function, directory)
+    def from_function(cls, function: Any, _file: str) -> _Locator:
+        return cls(function)
 
 
-class _CacheFiles(CompileResultCacheImpl):  # type: ignore[misc]
+class _CacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes: ClassVar = [_Locator]
+
+
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's index and data files, read and written by name in the directory that is trusted."""
+
+    def load(self, key: Any) -> Any:
+        with _kept() as self._directory:
+            return super().load(key)
+
+    def save(self, key: Any, data: Any) -> None:
+        with _kept() as self._directory:
+            super().save(key, data)
+
+    def flush(self) -> None:
+        with _kept() as self._directory:
+            super().flush()
+
+    def _load_index(self) -> Any:
+        try:
+            stamp, overloads = pickle.loads(read_file(self._directory, self._index_name))
+        except FileNotFoundError:
+            return {}
+        return overloads if stamp == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: Any) -> None:
+        content = self._dump(((self._version, self._source_stamp), overloads))
+        write_file(self._directory, self._index_name, content)
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(read_file(self._directory, name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        write_file(self._directory, name, self._dump(data))
+
+
+@contextlib.contextmanager
+def _kept() -> Iterator[int]:
+    found = _found()
+    if isinstance(found, OSError):
+        _say_that_nothing_is_kept(found)
+        raise found
+    with opened(found) as descriptor:
+        yield descriptor
+
+
+@functools.cache
+def _say_that_nothing_is_kept(reason: OSError) -> None:
+    mend = f"; {reason.mend}" if isinstance(reason, Untrusted) else ""
+    said = f"kernels are compiled at every start, as machine code cannot be kept: {reason}{mend}"
+    warnings.warn(said, RuntimeWarning, stacklevel=2)
 
 
 class _SelfHealingCache(FunctionCache):  # type: ignore[misc]
     """A truncated or foreign cache file means: compile again, never fail."""
 
-    _impl_class = _CacheFiles
+    _impl_class = _CacheImpl
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _Files("", self._impl.filename_base, source_digest())
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(signature, target_context)
         except Exception:  # Numba lets EOFError, UnpicklingError and others through
-            self.flush()
+            with contextlib.suppress(OSError):
+                self.flush()
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
@@ -240,6 +293,5 @@ def kernel_holding_gil(function: Function) -> Function:
 
 def _compiled(function: Function, nogil: bool) -> Function:
     compiled: Any = numba.njit(nogil=nogil, error_model="numpy", _nrt=False)(function)
-    if cache_directory() is not None:
-        compiled._cache = _SelfHealingCache(function)
+    compiled._cache = _SelfHealingCache(function)
     return compiled
