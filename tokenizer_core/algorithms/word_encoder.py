@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.kernels.number_words import (
     copy_pieces,
     number_words,
 )
-from bpeline.tokenizer_core.kernels.word_keys import move_words
+from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY, move_words
 from bpeline.tokenizer_core.splitting import SplitPattern, mark_kept_and_dropped
 from bpeline.tokenizer_core.text import Text
 
@@ -70,11 +70,12 @@ def number_marked(
     spans = np.ascontiguousarray(spans, np.int64)
     marked = text.data, starts, dropped, spans
     while not number_words(
-        *marked, table, int(FULL * (1 << bits)), state, numbers, begins, places, lengths, ends
-    ):
+        *marked, table, HASH_KEY, int(FULL * (1 << bits)),
+        state, numbers, begins, places, lengths, ends,
+    ):  # fmt: skip
         bits += 1
         smaller, table = table, empty_entries(bits)
-        move_words(smaller, table)
+        move_words(smaller, table, HASH_KEY)
     seen, words = int(state[PRE_TOKENS]), int(state[WORDS])
     return NumberedWords(numbers[:seen], begins[:seen], ends, places[:words], lengths[:words])
 

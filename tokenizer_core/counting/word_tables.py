@@ -12,10 +12,12 @@ from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.counting.word_order import order_of_positions
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.memory import PADDING
-from bpeline.tokenizer_core.kernels.word_keys import move_words
+from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY, move_words
 from bpeline.tokenizer_core.kernels.word_rows import ROOM, add_rows, gather_rows, list_words
 from bpeline.tokenizer_core.kernels.word_table import (
     ARENA_BYTES,
+    KEY_HIGH,
+    KEY_LOW,
     POSITION_BYTES,
     USED,
     WORD_BYTES,
@@ -55,6 +57,7 @@ class WordTable:
         self.entries = empty_entries(min(bits, self._most_bits))
         self.arena: NDArray[np.uint8] = np.empty(_FIRST_ARENA, np.uint8)
         self.used = np.zeros(USED, np.int64)
+        self.used[[KEY_LOW, KEY_HIGH]] = HASH_KEY.view(np.int64)
 
     def __len__(self) -> int:
         return int(self.used[WORDS])
@@ -155,7 +158,7 @@ class WordTable:
         bits = min(wanted, self._most_bits)
         if bits > now:
             larger = empty_entries(bits)
-            move_words(self.entries, larger)
+            move_words(self.entries, larger, self.used[KEY_LOW:].view(np.uint64))
             self.entries = larger
         return wanted <= self._most_bits
 

@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.kernels.encode_machine import (
 )
 from bpeline.tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
 from bpeline.tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
-from bpeline.tokenizer_core.kernels.word_keys import ENTRY
+from bpeline.tokenizer_core.kernels.word_keys import ENTRY, HASH_KEY
 from bpeline.tokenizer_core.kernels.word_keys import move_words as move_kept
 
 _FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
@@ -67,7 +67,7 @@ class WordTable:
     def enlarged(self, slots: int) -> WordTable:
         """A larger table with the words of this one, to which threads may go on adding."""
         larger = WordTable(slots)
-        larger._counts[0] = move_kept(self._entries, larger._entries)
+        larger._counts[0] = move_kept(self._entries, larger._entries, HASH_KEY)
         used = min(int(self._counts[1]), self._arena.size)
         larger._arena[:used] = self._arena[:used]
         larger._counts[1] = used

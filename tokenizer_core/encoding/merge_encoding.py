@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.kernels.encode_word import add_gains
 from bpeline.tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
 from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.word_cache import ROOM
+from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY
 from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
 from bpeline.tokenizer_core.text import Text
 
@@ -94,7 +95,7 @@ class BytePairEncoder(Encoder):
         ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
         table = np.zeros(4 << (2 * len(ids)).bit_length(), np.uint64)
         values = np.fromiter(ids.values(), np.int64, len(ids))
-        self._machine[WHOLE_SHIFT] = fill_whole_words(words, ends, values, table)
+        self._machine[WHOLE_SHIFT] = fill_whole_words(words, ends, values, table, HASH_KEY)
         for place, kept in ((WHOLE, table), (WHOLE_TEXT, words)):
             self._tables[place] = kept
             self._machine[place] = kept.ctypes.data

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.kernels.encode_machine import (
     BYTE_IDS,
     INFOS,
+    KEY_HIGH,
+    KEY_LOW,
     MACHINE,
     PAIRS,
     ROOTS,
@@ -30,6 +32,7 @@ from bpeline.tokenizer_core.kernels.token_tables import (
     measure_tokens,
     spell_tokens,
 )
+from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY
 
 # int64 [n_merges] each: ids of left parts, right parts and results, by rank.
 MergeIds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -51,6 +54,7 @@ def merge_tables(
         int64 ``[MACHINE]``, with the addresses of the tables; and the tables, to be kept with it.
     """
     machine = np.zeros(MACHINE, np.int64)
+    machine[[KEY_LOW, KEY_HIGH]] = HASH_KEY.view(np.int64)
     tables = _token_tables(byte_ids, merges, machine)
     if tables is None:
         ids = byte_ids.astype(np.uint32)

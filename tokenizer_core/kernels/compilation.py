@@ -168,7 +168,7 @@ def cache_state() -> CacheState:
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Names a kernel's machine code, stamped by the sources' digest. Places are `_Files`' affair."""
+    """Names a kernel's machine code, stamped by the sources' digest; where it is, `_Files` know."""
 
     def __init__(self, function: Any) -> None:
         self._line = function.__code__.co_firstlineno

@@ -34,4 +34,8 @@ QUEUE = 19  # address of the words that are under way: see `encode_text`
 SCRATCH = 20  # address of scratch for `lay_tokens` or `merge_word`
 LONGEST = 21  # bytes of the longest word it is enough for
 
-MACHINE = 22
+# What places in all tables of words depend on: see `word_keys.HashKey`.
+KEY_LOW = 22
+KEY_HIGH = 23
+
+MACHINE = 24

@@ -34,7 +34,7 @@ from bpeline.tokenizer_core.kernels.memory import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U32s, U64s
-from bpeline.tokenizer_core.kernels.whole_words import whole_word
+from bpeline.tokenizer_core.kernels.whole_words import hash_key_of, whole_word
 from bpeline.tokenizer_core.kernels.word_cache import (
     COUNT,
     FEW,
@@ -120,6 +120,7 @@ def queue_words(base: Int, marks: U64s, start: Int, end: Int, machine: Int) -> t
     never = way + MOST * WAY
     cache = np.int64(load_u64(machine + 8 * CACHE))
     shift = load_u64(machine + 8 * CACHE_SHIFT)
+    key = hash_key_of(machine)
     longest = np.int64(load_u64(machine + 8 * LONGEST))
     inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
     if cache == np.int64(load_u64(machine + 8 * CACHE_END)):
@@ -138,11 +139,11 @@ def queue_words(base: Int, marks: U64s, start: Int, end: Int, machine: Int) -> t
             length = stop - start
             if length <= inline:
                 low, high = short_word_key(word, length)
-                entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
+                entry = cache + np.int64((mix(low, high, key) >> shift) << FIVE)
                 prefetch_to_read(entry)
             elif length <= kept:
-                low, high = long_word_key(word, length)
-                entry = cache + np.int64((mix(low, high) >> shift) << FIVE)
+                low, high = long_word_key(word, length, key)
+                entry = cache + np.int64((mix(low, high, key) >> shift) << FIVE)
                 prefetch_to_read(entry)
             elif length <= longest:
                 low, high = np.uint64(length), ALL

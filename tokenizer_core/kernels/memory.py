@@ -81,6 +81,19 @@ trailing_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.cttz(
 leading_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.ctlz(mask, _DEFINED))
 
 
+_I128 = ir.IntType(128)
+
+
+def _fold(builder: Any, left: Any, right: Any) -> Any:
+    product = builder.mul(builder.zext(left, _I128), builder.zext(right, _I128))
+    upper = builder.lshr(product, ir.Constant(_I128, 64))
+    return builder.xor(builder.trunc(product, _I64), builder.trunc(upper, _I64))
+
+
+# Both halves of the 128-bit product of two uint64, one XOR the other.
+folded_product = of_two(types.uint64, types.uint64, types.uint64, _fold)
+
+
 def filled(value: int) -> Any:
     return ir.Constant(_VECTOR, [value] * BLOCK)
 

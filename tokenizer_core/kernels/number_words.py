@@ -15,6 +15,7 @@ from bpeline.tokenizer_core.kernels.types import I64s, Int, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.word_keys import (
     HIGH,
     VALUE,
+    HashKey,
     find_entry,
     mix,
     put_entry,
@@ -34,6 +35,7 @@ def number_words(
     dropped: U64s,
     spans: I64s,
     table: U64s,
+    hash_key: U64s,
     limit: Int,
     state: I64s,
     numbers: U32s,
@@ -47,6 +49,7 @@ def number_words(
     Args:
         text, starts, dropped, spans: as for `count_marked`.
         table: uint64 ``[4 · 2^b]``, see `word_keys`; zeroed before the first call.
+        hash_key: uint64 ``[2]``, the same in all calls: see `HashKey`.
         limit: words that it may hold.
         state: int64 ``[STATE]``, before the first call zeros and −1 in `POSITION`.
         numbers, begins: uint32 and int64, room for all pre-tokens: the word of each, its place.
@@ -55,6 +58,7 @@ def number_words(
     """
     base = text.ctypes.data
     entries, shift = table.ctypes.data, table_shift(table)
+    key = HashKey(hash_key[0], hash_key[1])
     seen = state[PRE_TOKENS]
     words = state[WORDS]
     for span in range(state[SPAN], len(spans)):
@@ -69,8 +73,9 @@ def number_words(
                 return False
             stop = next_start(starts, start, end)
             if dropped.size == 0 or not is_marked(dropped, start):
-                low, high = word_key(base + start, stop - start)
-                entry = find_entry(entries, shift, low, high, mix(low, high), base, base + start)
+                low, high = word_key(base + start, stop - start, key)
+                mixed = mix(low, high, key)
+                entry = find_entry(entries, shift, low, high, mixed, base, base + start)
                 if load_u64(entry + HIGH) == np.uint64(0):
                     put_entry(entry, low, high, np.uint64(words), np.uint64(start))
                     places[words] = start

@@ -3,7 +3,7 @@
 A table is uint64 ``[4 · 2^b]``: entries of 32 bytes that hold
 
     low     the first eight bytes of the word, zero-padded   (long words: a 64-bit hash)
-    high    bytes 8 … 14 below the length in the top byte    (long words: see `word_key`)
+    high    bytes 8 … 14 below the length in the top byte    (long words: 255, and the length)
     value   whatever the owner of the table wants: a count, an id
     place   long words: where the owner's bytes hold the word; short ones: what the owner wants
 
@@ -14,11 +14,14 @@ empty entries alone, because every word has a length.
 
 from __future__ import annotations
 
+import secrets
+from typing import NamedTuple
+
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory import leading_zeros, load_u64, store_u64
+from bpeline.tokenizer_core.kernels.memory import folded_product, leading_zeros, load_u64, store_u64
 from bpeline.tokenizer_core.kernels.types import I64, U64, U64s
 
 INLINE = 15  # longest word that is its own key
@@ -31,52 +34,53 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 TOP_BYTE = np.uint64(56)
 TAKEN = np.uint64(1)  # no word's high: a thread is about to fill the entry, see `word_cache`
 LONG = np.uint64(0xFF << 56)  # the length byte of words above INLINE
-LENGTH_BITS = np.uint64(40)
 LENGTH_MASK = np.uint64((1 << 40) - 1)
-HASH_MASK = np.uint64(0xFFFF)
 
 # Which bytes of a word of so many belong to the low and to the high part of its key. (A table is
 # six instructions less than shifts.)
 _LOW_BYTES = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(INLINE + 1)], np.uint64)
 _HIGH_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(INLINE + 1)], np.uint64)
 
-# Odd constants with well-mixed bits: 2^64 / golden ratio, and one of xxHash's primes.
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-PRIME = np.uint64(0xC2B2AE3D27D4EB4F)
+
+class HashKey(NamedTuple):
+    """What hashes of words depend on beside the words: two uint64, ``high`` is odd."""
+
+    low: U64
+    high: U64
+
+
+# The key of this process, uint64 [2]. Who does not know it cannot make words that lie in one place
+# of a table. No result depends on it, and no table leaves the process.
+HASH_KEY: U64s = np.array([secrets.randbits(64), secrets.randbits(64) | 1], np.uint64)
 
 
 @kernel
-def mix(low: U64, high: U64) -> U64:
-    """64 bits that all depend on all 128 bits of a key; tables use the highest ones."""
-    mixed = (low ^ (high * PRIME)) * GOLDEN
-    mixed ^= mixed >> np.uint64(32)
-    return mixed * PRIME
+def mix(low: U64, high: U64, key: HashKey) -> U64:
+    """64 bits that all depend on all bits of a word's key and the hash's; tables use the highest.
+
+    Two words meet where the products of their halves, each half XOR a number that nobody knows,
+    agree in some bits: which words do so is another set for every key.
+    """
+    return folded_product(low ^ key.low, high ^ key.high)
 
 
 @kernel
-def long_word_key(address: I64, length: I64) -> tuple[U64, U64]:
-    """Two hash lanes over eight bytes at a time, the last ones overlapping; length ≥ 8."""
-    low = np.uint64(length)
-    high = np.uint64(0)
+def long_word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
+    """A hash over eight bytes at a time, the last ones overlapping; length ≥ 8."""
+    low = np.uint64(length) ^ key.low
     last = address + length - 8
-    while True:
-        place = address if address < last else last
-        eight = load_u64(place)
-        low = (low ^ eight) * GOLDEN
-        low ^= low >> np.uint64(29)
-        high = (high + eight) * PRIME
-        high ^= high >> np.uint64(31)
+    while address < last:
+        low = folded_product(low ^ load_u64(address), key.high)
         address += 8
-        if place == last:
-            break
-    return mix(low, high), LONG | ((high & HASH_MASK) << LENGTH_BITS) | np.uint64(length)
+    low = folded_product(low ^ load_u64(last), key.high)
+    return low, LONG | np.uint64(length)
 
 
 @kernel
-def word_key(address: I64, length: I64) -> tuple[U64, U64]:
+def word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
     """The key (low, high) of the ``length`` ≥ 1 bytes at ``address``; reads up to 16 bytes."""
     if length > INLINE:
-        return long_word_key(address, length)
+        return long_word_key(address, length, key)
     return short_word_key(address, length)
 
 
@@ -155,8 +159,8 @@ def copy_entry(source: I64, target: I64) -> None:
 
 
 @kernel
-def move_words(table: U64s, larger: U64s) -> I64:
-    """Enter every word of a table into a larger, zeroed one; returns how many.
+def move_words(table: U64s, larger: U64s, hash_key: U64s) -> I64:
+    """Enter every word of a table into a larger, zeroed one of the same key; returns how many.
 
     Other threads may go on adding words to a `word_cache`: what they add is lost or moved. Records
     in its arena are complete when their entries are, so the arena is copied afterwards.
@@ -164,11 +168,12 @@ def move_words(table: U64s, larger: U64s) -> I64:
     entry = np.int64(table.ctypes.data)
     target, shift = np.int64(larger.ctypes.data), table_shift(larger)
     mask = ALL >> shift
+    key = HashKey(hash_key[0], hash_key[1])
     number = np.int64(0)
     for _ in range(table.size >> 2):
         high = load_acquire(entry + HIGH)
         if high > TAKEN:
-            slot = mix(load_u64(entry + LOW), high) >> shift
+            slot = mix(load_u64(entry + LOW), high, key) >> shift
             while load_u64(target + np.int64(slot << ENTRY_BITS) + HIGH) != ZERO:
                 slot = (slot + ONE) & mask
             copy_entry(entry, target + np.int64(slot << ENTRY_BITS))

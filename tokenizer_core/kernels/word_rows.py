@@ -54,10 +54,10 @@ def add_rows(
     for index in range(len(counts)):
         if index + AHEAD < len(counts):
             begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
-            low, high = word_key(source + begin, end - begin)
+            low, high = word_key(source + begin, end - begin, words.key)
             expect(words, low, high)
         address = source + offsets[index]
-        low, high = word_key(address, offsets[index + 1] - offsets[index])
+        low, high = word_key(address, offsets[index + 1] - offsets[index], words.key)
         count, position = np.uint64(counts[index]), first_positions[index]
         add_word(words, low, high, address, count, position)
 

@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.kernels.word_keys import (
     PLACE,
     VALUE,
     ZERO,
+    HashKey,
     find_entry,
     key_length,
     mix,
@@ -31,9 +32,9 @@ from bpeline.tokenizer_core.kernels.word_keys import (
     table_shift,
 )
 
-# What a table holds: int64 [USED].
-WORDS, WORD_BYTES, ARENA_BYTES = range(3)
-USED = 3
+# What a table holds, and the key of its hashes, which words keep when it grows: int64 [USED].
+WORDS, WORD_BYTES, ARENA_BYTES, KEY_LOW, KEY_HIGH = range(5)
+USED = 5
 POSITION_BYTES = 8  # of a long word's first position, before its bytes
 AHEAD = 32  # entries that are on the way from memory while one is looked at
 
@@ -43,6 +44,7 @@ class Table(NamedTuple):
 
     entries: I64
     shift: U64
+    key: HashKey
     arena: I64
     used: I64s
 
@@ -50,7 +52,8 @@ class Table(NamedTuple):
 @kernel
 def table_of(entries: U64s, arena: U8s, used: I64s) -> Table:
     first, arena_first = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
-    return Table(first, table_shift(entries), arena_first, used)
+    key = HashKey(np.uint64(used[KEY_LOW]), np.uint64(used[KEY_HIGH]))
+    return Table(first, table_shift(entries), key, arena_first, used)
 
 
 @kernel
@@ -61,7 +64,7 @@ def add_to(entry: I64, amount: U64) -> None:
 @kernel
 def expect(table: Table, low: U64, high: U64) -> None:
     """Start loading what a table holds where a key belongs."""
-    prefetch(table.entries + np.int64((mix(low, high) >> table.shift) << ENTRY_BITS))
+    prefetch(table.entries + np.int64((mix(low, high, table.key) >> table.shift) << ENTRY_BITS))
 
 
 @kernel
@@ -88,7 +91,8 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
     """
     arena, used = table.arena, table.used
     long_words = arena + POSITION_BYTES
-    entry = find_entry(table.entries, table.shift, low, high, mix(low, high), long_words, address)
+    mixed = mix(low, high, table.key)
+    entry = find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
     if load_u64(entry + HIGH) != ZERO:
         add_to(entry, count)
         held = entry + PLACE if high < LONG else arena + np.int64(load_u64(entry + PLACE))
@@ -109,7 +113,7 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
 
 @kernel
 def add_table(other: U64s, other_arena: U8s, table: U64s, arena: U8s, used: I64s) -> None:
-    """Add every word of another table; there must be room for all of them.
+    """Add every word of another table of the same key; there must be room for all of them.
 
     Both tables are in the order of the same hash, so both are walked through, not jumped about in.
     """

@@ -179,13 +179,13 @@ def count_marked(
                     continue
                 length = stop - begin
                 if length > INLINE:  # the front would have to compare the text
-                    low, high = long_word_key(address + begin, length)
+                    low, high = long_word_key(address + begin, length, words.key)
                     put_entry(tail, low, high, ONE, np.uint64(begin))
                     tail += ENTRY
                     wanted += arena_size(length)
                 else:
                     low, high = short_word_key(address + begin, length)
-                    hot = near + np.int64((mix(low, high) >> near_shift) << ENTRY_BITS)
+                    hot = near + np.int64((mix(low, high, words.key) >> near_shift) << ENTRY_BITS)
                     if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
                         add_to(hot, ONE)
                     else:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words, find_whole_words
+from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY
 from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[bytes, bytes]
@@ -75,7 +76,7 @@ def find_merges(vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.in
     ids = np.array([id_ for id_, token in vocab.items() if token], np.int64)
     word_ends = np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)))
     table = np.zeros(4 << (2 * len(tokens)).bit_length(), np.uint64)
-    fill_whole_words(words, word_ends, ids, table)
+    fill_whole_words(words, word_ends, ids, table, HASH_KEY)
     text = Text.of(parts).data
     ends = np.cumsum(lengths)
     begins = ends - lengths
@@ -83,5 +84,5 @@ def find_merges(vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.in
     spans = (begins[::2], ends[::2]), (begins[1::2], ends[1::2]), (begins[::2], ends[1::2])
     for column, (first, last) in zip(found, spans, strict=True):
         first, last = np.ascontiguousarray(first), np.ascontiguousarray(last)
-        find_whole_words(text, first, last, words, table, column)
+        find_whole_words(text, first, last, words, table, HASH_KEY, column)
     return found[0], found[1], found[2]
