@@ -100,8 +100,9 @@ class Decoder:
             if len(ids) <= _FEW:
                 try:
                     found = itemgetter(*ids)(self._texts)
-                    # One slice alone finds a list of texts, which must not be joined.
-                    text = "".join(found if type(found) is not list else [None])
+                    if type(found) is list:  # one slice alone finds a list of texts
+                        raise TypeError
+                    text = "".join(found)
                 except (IndexError, TypeError, OverflowError):
                     pass  # slower ways take what is as good as an id, and name what is none
                 else:

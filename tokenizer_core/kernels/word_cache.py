@@ -67,7 +67,7 @@ def is_full(machine: Int) -> bool:
     it empty, so that every search in it ends.
     """
     used = np.int64(load_u64(np.int64(load_u64(machine + 8 * COUNTS)) + WORDS))
-    return used >= np.int64(load_u64(machine + 8 * LIMIT))
+    return bool(used >= np.int64(load_u64(machine + 8 * LIMIT)))
 
 
 @kernel
