@@ -15,6 +15,7 @@ from bpeline.registry.workspace import Workspace
 KINDS = {
     "table": "word counts of corpora",
     "shard": "word counts of chunks",
+    "pack": "word counts of small chunks, many together",
     "run": "checkpoints of runs",
     "version": "files of tokenizers that are not registered",
     "mlflow run": "runs in MLflow that never ended",

@@ -22,11 +22,11 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking import TrackedVersion, UnendedRun
-from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.word_counts import WordCountStore, keys_in_pack
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
-Kind = Literal["table", "shard", "run", "version", "mlflow run", "mlflow model"]
+Kind = Literal["table", "shard", "pack", "run", "version", "mlflow run", "mlflow model"]
 _SECONDS_A_DAY = 86_400
 
 
@@ -36,9 +36,9 @@ class Leftover:
 
     Attributes:
         kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
-            chunk; ``run``: a checkpoint or what a run learned; ``version``: files of a tokenizer
-            that is not registered; ``mlflow run`` and ``mlflow model``: what killed processes left
-            in MLflow.
+            chunk; ``pack``: those of many small ones, none of which is needed; ``run``: a
+            checkpoint or what a run learned; ``version``: files of a tokenizer that is not
+            registered; ``mlflow run`` and ``mlflow model``: what killed processes left in MLflow.
         key: its name in the workspace, or MLflow's.
         paths: what there is of it, in the order of removal: first what makes it exist.
         size: bytes.
@@ -218,7 +218,12 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
         if key not in reached.tables:
             first = workspace.table_manifest(key)
             yield _leftover("table", key, first, paths)
-    for key, paths in _by_key(workspace.shards.glob("*/*")).items():
+    for key, paths in _by_key(workspace.packs.glob("*")).items():
+        first = workspace.pack_manifest(key)
+        if reached.shards.isdisjoint(keys_in_pack(first)) and not reached.unsure:
+            yield _leftover("pack", key, first, paths)
+    loose = (path for path in workspace.shards.glob("*/*") if path.parent != workspace.packs)
+    for key, paths in _by_key(loose).items():
         if key not in reached.shards and not reached.unsure:
             yield _leftover("shard", key, workspace.shard_manifest(key), paths)
     for path in workspace.runs.glob("*"):

@@ -103,8 +103,9 @@ class Places:
         begins, keys = [], []
         found: dict[str, list[_Place]] = {}
         base = 0
+        digests = trained.reading.digests_of({file.source for file in trained.files})
         for file in trained.files:
-            digest = trained.reading.of_source(file.source).digest
+            digest = digests[file.source]
             for chunk in file.chunks:
                 key = shard_key(chunk.digest, digest)
                 begins.append(base + chunk.begin)

@@ -11,7 +11,7 @@ from bpeline.flows.running import MOST_TASKS, PLAN_CHUNKS, step
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import Catalogue, FileReading
 from bpeline.registry.opening import Registry
-from bpeline.registry.word_counts import ShardFiles, WordCountStore, shard_key
+from bpeline.registry.word_counts import ShardFiles, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
@@ -79,17 +79,12 @@ def known_readings(
 ) -> dict[str, FileReading]:
     """The files that have not changed since they were read, and whose counts are all there."""
     known = recalled(files, how, catalogue.recall_file_readings)
-    store = WordCountStore(workspace)
-    ShardFiles(workspace).expect(
-        shard_key(chunk.digest, reading.reading_digest)
-        for reading in known.values()
-        for chunk in reading.chunks
-    )
-    return {
-        path: reading
+    keys = {
+        path: [shard_key(chunk.digest, reading.reading_digest) for chunk in reading.chunks]
         for path, reading in known.items()
-        if all(store.has(chunk.digest, reading.reading_digest) for chunk in reading.chunks)
     }
+    there = ShardFiles(workspace).there(key for some in keys.values() for key in some)
+    return {path: known[path] for path, some in keys.items() if there.issuperset(some)}
 
 
 def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
@@ -103,9 +98,10 @@ def recalled(
     files: Sequence[SourceFile], reading: Reading, recall: Recall
 ) -> dict[str, FileReading]:
     """What is known of files, which may be read in a different way in each source."""
+    digests = reading.digests_of({file.source for file in files})
     together: dict[str, list[SourceFile]] = {}
     for file in files:
-        together.setdefault(reading.of_source(file.source).digest, []).append(file)
+        together.setdefault(digests[file.source], []).append(file)
     found: dict[str, FileReading] = {}
     for digest, some in together.items():
         found |= recall(some, CHUNK_BYTES, digest)

@@ -101,11 +101,12 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     for part in parts:
         for chunk in part:
             found.setdefault(chunk.path, []).append(chunk)
+    digests = reading.digests_of({file.source for file in plan.files})
     read = {
         file.path: FileReading.of(
             file,
             CHUNK_BYTES,
-            reading.of_source(file.source).digest,
+            digests[file.source],
             [chunk.record for chunk in found.get(file.path, [])],
         )
         for file in plan.files
@@ -134,20 +135,21 @@ def count_bundle(
         CorpusError, DiskFull: see `count_words`.
     """
     listener = progress.current()
-    store = WordCountStore(workspace)
+    digests = reading.digests_of({group.file.source for group in bundle})
     counted_chunks = []
-    for group in bundle:
-        own = reading.of_source(group.file.source)
-        digest = own.digest
-        for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
-            raise_if_stopped()
-            reused = store.has(chunk.digest, digest)
-            if not reused:
-                documents = read_documents(raw, group.file, chunk.begin, own)
-                store.put(count_chunk(chunk, documents, own, table_bytes), digest)
-            record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
-            counted_chunks.append(CountedChunk(group.file.path, record, reused))
-            listener.step_advanced(COUNT_WORDS.name, chunk.size)
+    with WordCountStore(workspace).putting() as store:
+        for group in bundle:
+            own = reading.of_source(group.file.source)
+            digest = digests[group.file.source]
+            for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
+                raise_if_stopped()
+                reused = store.has(chunk.digest, digest)
+                if not reused:
+                    documents = read_documents(raw, group.file, chunk.begin, own)
+                    store.put(count_chunk(chunk, documents, own, table_bytes), digest)
+                record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
+                counted_chunks.append(CountedChunk(group.file.path, record, reused))
+                listener.step_advanced(COUNT_WORDS.name, chunk.size)
     return counted_chunks
 
 

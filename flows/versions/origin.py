@@ -74,8 +74,9 @@ def token_origin(tokenizer: Tokenizer, lineage: Lineage, id_: int) -> TokenOrigi
     by_word = {one.word: one.times for one in making}
     places = _places(lineage) if lineage.shards else {}
     sources, read = [], 0
+    files = ShardFiles(lineage.registry.workspace)
     for key in lineage.shards[:MOST_CHUNKS]:
-        made = _made_in(key, by_word, tokenizer, lineage, tokenizer.id_to_token(id_))
+        made = _made_in(key, by_word, tokenizer, files, tokenizer.id_to_token(id_))
         if made is None:
             continue
         read += 1
@@ -88,10 +89,9 @@ def token_origin(tokenizer: Tokenizer, lineage: Lineage, id_: int) -> TokenOrigi
 
 
 def _made_in(
-    key: str, times: Mapping[bytes, int], tokenizer: Tokenizer, lineage: Lineage, token: bytes
+    key: str, times: Mapping[bytes, int], tokenizer: Tokenizer, files: ShardFiles, token: bytes
 ) -> int | None:
     """How often a token comes about in a chunk; None when its counts are gone."""
-    files = ShardFiles(lineage.registry.workspace)
     try:
         counts = files.counts(files.read(key), tokenizer.pattern)
     except CorruptFile:

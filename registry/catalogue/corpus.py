@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue.records import ChunkRecord, CountTable, FileReading, utc_now
 from bpeline.registry.catalogue.tables import (
@@ -11,7 +11,9 @@ from bpeline.registry.catalogue.tables import (
     Database,
     FileReadingRow,
     Session,
+    insert,
     select,
+    update,
 )
 
 if TYPE_CHECKING:
@@ -31,23 +33,20 @@ class CorpusRecords:
         def work(session: Session) -> None:
             for begin in range(0, len(readings), _PATHS_IN_ONE_QUERY):
                 some = readings[begin : begin + _PATHS_IN_ONE_QUERY]
-                query = select(FileReadingRow).where(
-                    FileReadingRow.path.in_({reading.path for reading in some})
-                )
-                rows = {
-                    (row.path, row.chunk_bytes, row.reading_digest): row
-                    for row in session.scalars(query)
-                }
-                for reading in some:
-                    key = reading.path, reading.chunk_bytes, reading.reading_digest
-                    row = rows.get(key)
-                    if row is None:
-                        rows[key] = row = FileReadingRow()
-                        row.path, row.chunk_bytes, row.reading_digest = key
-                        session.add(row)
-                    row.size, row.inode = reading.size, str(reading.inode)
-                    row.mtime_ns, row.ctime_ns = reading.mtime_ns, reading.ctime_ns
-                    row.chunks = [[c.digest, c.begin, c.end, c.ordinal] for c in reading.chunks]
+                query = select(
+                    FileReadingRow.id,
+                    FileReadingRow.path,
+                    FileReadingRow.chunk_bytes,
+                    FileReadingRow.reading_digest,
+                ).where(FileReadingRow.path.in_({reading.path for reading in some}))
+                known = {tuple(key): id_ for id_, *key in session.execute(query)}
+                rows = {_key_of(reading): _row_of(reading) for reading in some}
+                new = [row for key, row in rows.items() if key not in known]
+                old = [{**row, "id": known[key]} for key, row in rows.items() if key in known]
+                if new:
+                    session.execute(insert(FileReadingRow), new)
+                if old:
+                    session.execute(update(FileReadingRow), old)
 
         if readings:
             self._database.writing(work)
@@ -81,19 +80,19 @@ class CorpusRecords:
         known: dict[str, FileReading] = {}
         with self._database.reading() as session:
             for begin in range(0, len(paths), _PATHS_IN_ONE_QUERY):
-                query = select(FileReadingRow).where(
+                query = select(*_COLUMNS).where(
                     FileReadingRow.chunk_bytes == chunk_bytes,
                     FileReadingRow.reading_digest == reading_digest,
                     FileReadingRow.path.in_(paths[begin : begin + _PATHS_IN_ONE_QUERY]),
                 )
-                known |= {row.path: _file_reading(row) for row in session.scalars(query)}
+                known |= {row.path: _file_reading(row) for row in session.execute(query)}
         return known
 
     def file_readings(self, reading_digest: str) -> list[FileReading]:
         """All files known to have been read in one way, as they were when last read, by path."""
-        query = select(FileReadingRow).filter_by(reading_digest=reading_digest)
+        query = select(*_COLUMNS).where(FileReadingRow.reading_digest == reading_digest)
         with self._database.reading() as session:
-            rows = session.scalars(query.order_by(FileReadingRow.path)).all()
+            rows = session.execute(query.order_by(FileReadingRow.path)).all()
             return [_file_reading(row) for row in rows]
 
     def remember_count_table(self, table: CountTable) -> None:
@@ -135,12 +134,38 @@ class CorpusRecords:
             return None if row is None else _count_table(row)
 
 
-def _file_reading(row: FileReadingRow) -> FileReading:
-    chunks = tuple(ChunkRecord(*chunk) for chunk in row.chunks)
+def _key_of(reading: FileReading) -> tuple[Any, ...]:
+    return reading.path, reading.chunk_bytes, reading.reading_digest
+
+
+def _row_of(reading: FileReading) -> dict[str, Any]:
+    return {
+        "path": reading.path,
+        "chunk_bytes": reading.chunk_bytes,
+        "reading_digest": reading.reading_digest,
+        "size": reading.size,
+        "inode": str(reading.inode),
+        "mtime_ns": reading.mtime_ns,
+        "ctime_ns": reading.ctime_ns,
+        "chunks": [[c.digest, c.begin, c.end, c.ordinal] for c in reading.chunks],
+    }
+
+
+# Columns and not rows as objects, of which there may be a hundred thousand.
+_COLUMNS = (
+    FileReadingRow.path, FileReadingRow.size, FileReadingRow.mtime_ns, FileReadingRow.ctime_ns,
+    FileReadingRow.inode, FileReadingRow.chunk_bytes, FileReadingRow.reading_digest,
+    FileReadingRow.chunks,
+)  # fmt: skip
+
+
+def _file_reading(row: Any) -> FileReading:
+    """A reading from `_COLUMNS`."""
+    path, size, mtime_ns, ctime_ns, inode, chunk_bytes, reading_digest, chunks = row
+    records = tuple(ChunkRecord(*chunk) for chunk in chunks)
     return FileReading(
-        row.path, row.size, row.mtime_ns, row.ctime_ns, int(row.inode), row.chunk_bytes,
-        row.reading_digest, chunks,
-    )  # fmt: skip
+        path, size, mtime_ns, ctime_ns, int(inode), chunk_bytes, reading_digest, records
+    )
 
 
 def _count_table(row: CountTableRow) -> CountTable:

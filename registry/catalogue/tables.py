@@ -63,8 +63,8 @@ from bpeline.tokenizer_core.urls import without_secrets
 
 __all__ = [
     "AliasMoveRow", "CountTableRow", "Database", "EvaluationSetRow", "FileReadingRow", "MetricRow",
-    "RegistrationRow", "RunRow", "Session", "VersionRow", "and_", "delete", "func", "select",
-    "update",
+    "RegistrationRow", "RunRow", "Session", "VersionRow", "and_", "delete", "func", "insert",
+    "select", "update",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from .mixtures import combine_sources as combine_sources
     from .mixtures import keep_statistics as keep_statistics
     from .mixtures import key_of_sources as key_of_sources
+    from .packs import keys_in_pack as keys_in_pack
     from .partitions import Mapper as Mapper
-    from .shards import Shard as Shard
+    from .shard_records import Shard as Shard
+    from .shard_records import ShardRef as ShardRef
+    from .shard_records import shard_key as shard_key
     from .shards import ShardFiles as ShardFiles
-    from .shards import ShardRef as ShardRef
-    from .shards import shard_key as shard_key
     from .store import WordCountStore as WordCountStore
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeline.registry.word_counts.shards import ShardRef
+from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.workspace import Workspace, read_record
 from bpeline.tokenizer_core.errors import CorruptFile
 

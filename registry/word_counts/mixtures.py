@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bpeline.registry.word_counts.handles import TableHandle
-from bpeline.registry.word_counts.shards import ShardRef
+from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.word_counts.tables import (
     build_weighted_table,

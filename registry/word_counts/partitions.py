@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.registry.word_counts.arrow_columns import counts_as_parts, part_of_counts
-from bpeline.registry.word_counts.shards import Shard, ShardFiles, ShardRef
+from bpeline.registry.word_counts.shard_records import Shard, ShardRef
+from bpeline.registry.word_counts.shards import ShardFiles, read_together
 from bpeline.registry.word_counts.sums import sum_in_memory
 from bpeline.registry.word_counts.tables import build_table, read_table
 from bpeline.registry.workspace import Workspace
@@ -166,12 +167,9 @@ def cut_slice(one: Slice) -> list[int]:
     files = ShardFiles(one.workspace)
     shards = {key: files.read(key) for key, _ in one.places}
     pattern = next(iter(shards.values())).pattern
-    places: dict[str, list[int]] = {}
-    for key, base in one.places:
-        places.setdefault(key, []).append(base)
     counts = sum_in_memory(
-        places,
-        lambda key: files.counts(shards[key], pattern),
+        read_together((shards[key], base) for key, base in one.places),
+        lambda group: files.placed(group, pattern),
         pattern,
         memory_limit=_NO_LIMIT,
         threads=1,

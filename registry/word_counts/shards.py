@@ -1,14 +1,14 @@
-"""One chunk's word counts as files: words in Arrow, held-out documents in Arrow, a record.
+"""The shards of a workspace: each in files of its own, or many small ones in a pack.
 
-A shard is immutable and may be written by any process; its record is written last and is what makes
-it exist. Arrow files are the arrays themselves: writing or reading one costs a third of Parquet,
-for twice its size. Which shards belong together, others know.
+A shard is immutable and may be written by any process; its record, or its pack's, is written last
+and is what makes it exist. Arrow files are the arrays themselves: writing or reading one costs a
+third of Parquet, for twice its size. Which shards belong together in a corpus, others know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,16 @@ from bpeline.registry.word_counts.arrow_columns import (
     documents_as_file,
     documents_from_file,
 )
+from bpeline.registry.word_counts.packs import Packs
+from bpeline.registry.word_counts.shard_records import (
+    SHARD_FORMAT,
+    Placed,
+    Shard,
+    as_record,
+    from_record,
+    shard_key,
+    shard_of,
+)
 from bpeline.registry.workspace import (
     FileSeal,
     Workspace,
@@ -26,80 +36,17 @@ from bpeline.registry.workspace import (
     fetch_all,
     forget,
     read_record,
-    share,
     write_record,
+    write_shared,
 )
-from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
-from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
     from bpeline.tokenizer_core.splitting import SplitPattern
 
-SHARD_FORMAT = 2
-_ONCE = "0x1.0000000000000p+0"  # a weight of 1, in the keys of all tables
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """What is known of a shard without reading its words.
-
-    Attributes:
-        key: digest of the chunk's and the reading's digest.
-        pattern: the split pattern.
-        words: rows; distinct words unless the chunk was counted in several parts.
-        total: Σ count.
-        total_bytes: Σ count · length.
-        documents: documents in the chunk.
-        bytes_counted: bytes of text counted.
-        special_tokens_seen: occurrences of special tokens.
-        replaced_utf8: sequences read as U+FFFD.
-        held_out_documents: documents kept from counting.
-        held_out_bytes: bytes of these.
-        counts_seal: of the file of words.
-        held_out_seal: of the file of held-out documents; None when there is none.
-        parts: in how many parts the chunk was counted; 0 where that was not kept.
-    """
-
-    key: str
-    pattern: SplitPattern
-    words: int
-    total: int
-    total_bytes: int
-    documents: int
-    bytes_counted: int
-    special_tokens_seen: int
-    replaced_utf8: int
-    held_out_documents: int
-    held_out_bytes: int
-    counts_seal: FileSeal
-    held_out_seal: FileSeal | None
-    parts: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRef:
-    """A shard at its place in a corpus.
-
-    Attributes:
-        key: of the shard.
-        position_base: added to its first positions: where its chunk begins in the corpus.
-    """
-
-    key: str
-    position_base: int = 0
-
-    @property
-    def row(self) -> list[Any]:
-        """What the key of a table holds of it: that it is counted once, too."""
-        return [self.key, _ONCE, int(self.position_base)]
-
-
-def shard_key(chunk_digest: str, reading_digest: str) -> str:
-    """The name of the counts of one chunk, read in one way."""
-    return digest_of(["shard", SHARD_FORMAT, chunk_digest, reading_digest])
+SMALL_CHUNK_BYTES = 1 << 20  # of text; writing the counts of larger ones is cheap beside counting
+_PENDING_BYTES = 16 << 20  # of words in memory
 
 
 class ShardFiles:
@@ -111,6 +58,7 @@ class ShardFiles:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._packs = Packs(workspace)
 
     def write(self, counted: ChunkCounts, reading_digest: str) -> Shard:
         """Write a chunk's counts, replacing a shard of the same key.
@@ -125,32 +73,16 @@ class ShardFiles:
         if held_out:
             path = self._workspace.shard_held_out(key)
             held_out_seal = self._write(path, documents_as_file(held_out))
-        shard = Shard(
-            key=key,
-            pattern=counts.pattern,
-            words=len(counts),
-            total=counts.total,
-            total_bytes=counts.total_bytes,
-            documents=int(counted.documents),
-            bytes_counted=int(counted.bytes_counted),
-            special_tokens_seen=int(counted.special_tokens_seen),
-            replaced_utf8=int(counted.replaced_utf8),
-            held_out_documents=len(held_out),
-            held_out_bytes=sum(map(len, held_out)),
-            counts_seal=counts_seal,
-            held_out_seal=held_out_seal,
-            parts=int(counted.parts),
-        )
-        write_record(self._workspace.shard_manifest(key), _as_record(shard), self._workspace)
+        shard = shard_of(counted, key, counts_seal, held_out_seal)
+        write_record(self._workspace.shard_manifest(key), as_record(shard), self._workspace)
         return shard
 
-    def expect(self, keys: Iterable[str]) -> None:
-        """Fetch the records of chunks that other machines may have counted, many at once.
-
-        Raises:
-            StorageError: the workspace's store does not answer.
-        """
-        fetch_all(self._workspace, map(self._workspace.shard_manifest, keys))
+    def write_together(self, parts: Sequence[ChunkCounts], reading_digest: str) -> None:
+        """Write the counts of some chunks; errors as `write`."""
+        if len(parts) == 1:
+            self.write(parts[0], reading_digest)
+        elif parts:
+            self._packs.write(parts, reading_digest)
 
     def read(self, key: str) -> Shard:
         """What is known of a shard; its files are not opened.
@@ -158,10 +90,13 @@ class ShardFiles:
         Raises:
             CorruptFile: there is no such shard, or its record is damaged.
         """
+        packed = self._packs.find(key)
+        if packed is not None:
+            return packed
         path = self._workspace.shard_manifest(key)
         record = read_record(path, SHARD_FORMAT, self._workspace)
         try:
-            shard = _from_record(record)
+            shard = from_record(record)
         except (KeyError, TypeError, InvalidPattern) as error:
             raise damaged(path) from error
         if shard.key != key:
@@ -174,7 +109,10 @@ class ShardFiles:
         Raises:
             CorruptFile: they are missing or have other content.
         """
-        self._content(shard.counts_seal, self._workspace.shard_counts(shard.key))
+        if shard.packed is not None:
+            self._packs.counts(shard.packed, shard.pattern)
+        else:
+            self._content(shard.counts_seal, self._workspace.shard_counts(shard.key))
 
     def counts(self, shard: Shard, pattern: SplitPattern) -> WordCounts:
         """The shard's words, verified; first positions are bytes from the chunk's begin.
@@ -186,8 +124,26 @@ class ShardFiles:
         Raises:
             CorruptFile: they are missing or have other content.
         """
+        if shard.packed is not None:
+            return self._packs.counts(shard.packed, pattern)
         content = self._content(shard.counts_seal, self._workspace.shard_counts(shard.key))
         return counts_from_file(content, pattern)
+
+    def placed(self, group: Sequence[Placed], pattern: SplitPattern) -> WordCounts:
+        """The words of shards that are read together, at their places in the corpus.
+
+        A shard at several places is given once: its earliest sight, every occurrence, which must
+        not exceed 2⁶³ − 1. A word that several shards hold has several rows.
+
+        Raises:
+            CorruptFile: they are missing or have other content.
+        """
+        if group[0].shard.packed is not None:
+            return self._packs.placed(group, pattern)
+        (one,) = group
+        moved = self.counts(one.shard, pattern).shifted(min(one.bases))
+        times = len(one.bases)
+        return moved if times == 1 else replace(moved, counts=moved.counts * times)
 
     def is_there(self, key: str) -> bool:
         """Whether a shard exists, as far as its record and the sizes of its files tell.
@@ -195,6 +151,24 @@ class ShardFiles:
         Raises:
             StorageError: the workspace's store does not answer.
         """
+        return bool(self.there([key]))
+
+    def there(self, keys: Iterable[str]) -> set[str]:
+        """Those of many shards that exist; each pack is looked at once. Errors as `is_there`."""
+        keys = set(keys)
+        packs: dict[str, list[str]] = {}
+        alone = []
+        for key in keys:
+            shard = self._packs.find(key)
+            if shard is None or shard.packed is None:
+                alone.append(key)
+            else:
+                packs.setdefault(shard.packed.pack, []).append(key)
+        fetch_all(self._workspace, map(self._workspace.shard_manifest, alone))
+        found = set(filter(self._is_there_alone, alone))
+        return found.union(*(packs[name] for name in packs if self._packs.is_there(name)))
+
+    def _is_there_alone(self, key: str) -> bool:
         if not fetch(self._workspace, self._workspace.shard_manifest(key)):
             return False
         try:
@@ -207,7 +181,11 @@ class ShardFiles:
         )
 
     def forget(self, key: str) -> None:
-        """Remove a shard, its record first."""
+        """Remove a shard, its record first; one in a pack along with the others in it."""
+        packed = self._packs.find(key)
+        if packed is not None and packed.packed is not None:
+            self._packs.forget(packed.packed)
+            return
         for path in (
             self._workspace.shard_manifest(key),
             self._workspace.shard_counts(key),
@@ -221,13 +199,14 @@ class ShardFiles:
         Raises:
             CorruptFile: they are missing or not what was written.
         """
-        if shard.held_out_seal is not None:
+        if shard.packed is not None:
+            yield from self._packs.held_out(shard, shard.packed)
+        elif shard.held_out_seal is not None:
             path = self._workspace.shard_held_out(shard.key)
             yield from documents_from_file(self._content(shard.held_out_seal, path))
 
     def _write(self, path: Path, content: Any) -> FileSeal:
-        share(self._workspace, path, content)
-        DURABLE.write(path, content)
+        write_shared(self._workspace, path, content)
         return FileSeal.of_content(content)
 
     def _content(self, seal: FileSeal, path: Path) -> bytes:
@@ -239,19 +218,57 @@ class ShardFiles:
         return seal.fits(path) or (bool(self._workspace.store) and not path.exists())
 
 
-def _as_record(shard: Shard) -> dict[str, Any]:
-    record: dict[str, Any] = {name: getattr(shard, name) for name in Shard.__slots__}
-    record["pattern"] = shard.pattern.as_record()
-    for name in ("counts_seal", "held_out_seal"):
-        seal = record[name]
-        record[name] = None if seal is None else [seal.size, seal.sha256]
-    return {"format": SHARD_FORMAT, **record}
+def read_together(places: Iterable[tuple[Shard, int]]) -> list[tuple[Placed, ...]]:
+    """Shards in the order of the corpus: those of one pack together, every other one alone.
+
+    Args:
+        places: a shard at each of its positions in the corpus, in any order.
+    """
+    bases: dict[str, tuple[Shard, list[int]]] = {}
+    for shard, base in places:
+        bases.setdefault(shard.key, (shard, []))[1].append(base)
+    groups: dict[str, list[Placed]] = {}
+    for shard, ones in sorted(bases.values(), key=lambda one: min(one[1])):
+        name = shard.key if shard.packed is None else shard.packed.pack
+        groups.setdefault(name, []).append(Placed(shard, ones))
+    return [tuple(group) for group in groups.values()]
 
 
-def _from_record(record: dict[str, Any]) -> Shard:
-    values = {name: record[name] for name in Shard.__slots__ if name != "parts"}
-    values["parts"] = record.get("parts", 0)
-    values["pattern"] = SplitPattern.from_record(values["pattern"])
-    for name in ("counts_seal", "held_out_seal"):
-        values[name] = None if values[name] is None else FileSeal(*values[name])
-    return Shard(**values)
+class SmallShards:
+    """Writes the counts of chunks; keeps those of small ones until there are enough for a pack.
+
+    Args:
+        files: the shards of a workspace.
+    """
+
+    def __init__(self, files: ShardFiles) -> None:
+        self._files = files
+        self._pending: dict[str, ChunkCounts] = {}
+        self._reading_digest = ""
+        self._bytes = 0
+
+    def has(self, chunk_digest: str, reading_digest: str) -> bool:
+        """Whether a chunk was counted: by anybody, or here just now."""
+        key = shard_key(chunk_digest, reading_digest)
+        return key in self._pending or self._files.is_there(key)
+
+    def put(self, counted: ChunkCounts, reading_digest: str) -> None:
+        """Keep a chunk's counts; errors as `ShardFiles.write`."""
+        if counted.chunk.size > SMALL_CHUNK_BYTES:
+            self._files.write(counted, reading_digest)
+            return
+        if reading_digest != self._reading_digest:
+            self.write()
+            self._reading_digest = reading_digest
+        self._pending[shard_key(counted.chunk.digest, reading_digest)] = counted
+        counts = counted.counts
+        self._bytes += counts.word_bytes.nbytes + 3 * counts.offsets.nbytes
+        self._bytes += sum(map(len, counted.held_out))
+        if self._bytes >= _PENDING_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is kept."""
+        pending = [*self._pending.values()]
+        self._pending, self._bytes = {}, 0
+        self._files.write_together(pending, self._reading_digest)

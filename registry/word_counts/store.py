@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from bpeline.registry.word_counts import partitions
 from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
 from bpeline.registry.word_counts.handles import Limits, ShardStatistics, TableHandle
-from bpeline.registry.word_counts.shards import Shard, ShardFiles, ShardRef, shard_key
+from bpeline.registry.word_counts.shard_records import Placed, Shard, ShardRef, shard_key
+from bpeline.registry.word_counts.shards import ShardFiles, SmallShards, read_together
 from bpeline.registry.word_counts.sums import sum_in_memory
 from bpeline.registry.word_counts.tables import build_table, log_of, lost, read_table, write_table
 from bpeline.registry.workspace import (
@@ -83,6 +84,19 @@ class WordCountStore:
             DiskFull: no space left.
         """
         return self._shards.write(counts, reading_digest).key
+
+    @contextmanager
+    def putting(self) -> Iterator[SmallShards]:
+        """Keep the counts of many chunks, small ones together; what was put stays on errors, too.
+
+        Raises:
+            DiskFull: no space left.
+        """
+        chunks = SmallShards(self._shards)
+        try:
+            yield chunks
+        finally:
+            chunks.write()
 
     def forget_shard(self, key: str) -> None:
         """Remove a shard, so that `has` says no."""
@@ -347,8 +361,8 @@ class WordCountStore:
     ) -> WordCounts | None:
         """The sum by workers, or in memory; None where DuckDB must make it here."""
 
-        def read(key: str) -> WordCounts:
-            return self._shards.counts(shards[key], pattern)
+        def read(group: Sequence[Placed]) -> WordCounts:
+            return self._shards.placed(group, pattern)
 
         try:
             rows = sum(shards[ref.key].words for ref in left)
@@ -360,10 +374,8 @@ class WordCountStore:
                 return partitions.sum_in_partitions(
                     refs, shards, pattern, self.workspace, self._mapper, **limits
                 )
-            places: dict[str, list[int]] = {}
-            for ref in left:
-                places.setdefault(ref.key, []).append(ref.position_base)
-            return sum_in_memory(places, read, pattern, begun=begun, **self.limits)
+            groups = read_together((shards[ref.key], ref.position_base) for ref in left)
+            return sum_in_memory(groups, read, pattern, begun=begun, **self.limits)
         except CorruptFile:
             self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
             raise

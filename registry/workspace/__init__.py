@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .sealed_records import write_record as write_record
     from .shared_copies import fetch as fetch
     from .shared_copies import fetch_all as fetch_all
+    from .shared_copies import fetch_below as fetch_below
     from .shared_copies import fetch_directory as fetch_directory
     from .shared_copies import forget as forget
     from .shared_copies import is_shared as is_shared
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .shared_copies import share_directory as share_directory
     from .shared_copies import share_grown as share_grown
     from .shared_copies import sharing as sharing
+    from .shared_copies import write_shared as write_shared
     from .shared_copies import writing_shared as writing_shared
     from .store_records import known_store as known_store
     from .store_records import known_stores as known_stores

@@ -45,6 +45,12 @@ def share(workspace: Workspace, path: Path, content: Path | bytes | None = None)
             remote_files.write_file(_url(workspace, path), path if content is None else content)
 
 
+def write_shared(workspace: Workspace, path: Path, content: Any) -> None:
+    """Write a file whose content is at hand; share it first."""
+    share(workspace, path, content)
+    DURABLE.write(path, content)
+
+
 @contextmanager
 def writing_shared(workspace: Workspace, path: Path) -> Iterator[Path]:
     """Yield a temporary path; what was written there is shared, then published as ``path``."""
@@ -116,13 +122,25 @@ def fetch_directory(workspace: Workspace, directory: Path, last: str) -> bool:
     """Whether a directory is here, perhaps since now; ``last`` is what makes it exist."""
     if (directory / last).is_file() or not workspace.store:
         return (directory / last).is_file()
-    with _answering(workspace):
-        found = remote_files.names_below(_url(workspace, directory))
-    names = [name for name in found if ".." not in name.split("/") and not name.startswith("/")]
+    names = _names_below(workspace, directory)
     if last not in names:
         return False
     fetch_all(workspace, [directory / name for name in names if name != last])
     return fetch(workspace, directory / last)
+
+
+def fetch_below(workspace: Workspace, directory: Path, suffix: str) -> None:
+    """Fetch all files of a directory whose names end in ``suffix``; one nobody has holds none."""
+    if workspace.store:
+        names = _names_below(workspace, directory)
+        fetch_all(workspace, [directory / name for name in names if name.endswith(suffix)])
+
+
+def _names_below(workspace: Workspace, directory: Path) -> list[str]:
+    """Of the files that the store has of a directory; none that leads out of it."""
+    with _answering(workspace):
+        found = remote_files.names_below(_url(workspace, directory))
+    return [name for name in found if ".." not in name.split("/") and not name.startswith("/")]
 
 
 def share_grown(workspace: Workspace, path: Path) -> None:

@@ -219,6 +219,20 @@ class Workspace:
     def shard_held_out(self, key: str) -> Path:
         return self.shards / key[:2] / f"{key}.held-out.arrow"
 
+    @property
+    def packs(self) -> Path:
+        """Where counts of small chunks lie together."""
+        return self.shards / "packs"
+
+    def pack_manifest(self, name: str) -> Path:
+        return self.packs / f"{name}.json"
+
+    def pack_counts(self, name: str) -> Path:
+        return self.packs / f"{name}.arrow"
+
+    def pack_held_out(self, name: str) -> Path:
+        return self.packs / f"{name}.held-out.arrow"
+
     def table(self, key: str) -> Path:
         return self.tables / f"{key}.duckdb"
 

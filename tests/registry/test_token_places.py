@@ -18,7 +18,8 @@ from bpeline.registry.catalogue.records import ChunkRecord
 from bpeline.registry.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
 from bpeline.registry.word_counts import ShardRef, WordCountStore
 from bpeline.registry.word_counts.corpus_records import RecordedFile
-from bpeline.registry.word_counts.shards import SHARD_FORMAT, ShardFiles, shard_key
+from bpeline.registry.word_counts.shard_records import SHARD_FORMAT, shard_key
+from bpeline.registry.word_counts.shards import ShardFiles
 from bpeline.registry.workspace.sealed_records import read_record, write_record
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe

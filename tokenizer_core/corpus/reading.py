@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -69,6 +70,10 @@ class Reading:
             return self
         field = dict(self.text_fields).get(name, self.text_field)
         return replace(self, text_field=field, text_fields=())
+
+    def digests_of(self, sources: Iterable[str]) -> dict[str, str]:
+        """The digest of `of_source` for each of these: what thousands of files are asked for."""
+        return {name: self.of_source(name).digest for name in sources}
 
     @property
     def special_bytes(self) -> tuple[bytes, ...]:
