@@ -146,7 +146,9 @@ def count_bundle(
                 reused = store.has(chunk.digest, digest)
                 if not reused:
                     documents = read_documents(raw, group.file, chunk.begin, own)
-                    store.put(count_chunk(chunk, documents, own, table_bytes), digest)
+                    with store.rows_of(chunk.digest, digest) as rows:
+                        counts = count_chunk(chunk, documents, own, table_bytes, rows.add)
+                    store.put(counts, digest, rows)
                 record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
                 counted_chunks.append(CountedChunk(group.file.path, record, reused))
                 listener.step_advanced(COUNT_WORDS.name, chunk.size)

@@ -6,7 +6,8 @@ byte is copied once. Nothing here calls `pyarrow.array` or `pyarrow.table`: they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,29 @@ def counts_as_file(counts: WordCounts) -> Any:
 
 
 def counts_from_file(content: bytes, pattern: SplitPattern) -> WordCounts:
-    """What `counts_as_file` was given."""
-    (batch,) = _batches(content)
-    return filled([batch], *sizes_of(batch), pattern)
+    """What `counts_as_file` was given, or all that `counts_to_file` was."""
+    batches = list(_batches(content))
+    rows, sizes = zip(*map(sizes_of, batches), strict=True)
+    return filled(batches, sum(rows), sum(sizes), pattern)
+
+
+@contextmanager
+def counts_to_file(path: Path, first: WordCounts) -> Iterator[Callable[[WordCounts], None]]:
+    """Yield what appends counts to a new Arrow file, without holding what was appended before.
+
+    Args:
+        path: a file that does not exist yet.
+        first: counts for the beginning.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import pyarrow
+
+    batch = batch_of(first)
+    with pyarrow.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_file(sink, batch.schema) as file:
+        file.write_batch(batch)
+        yield lambda counts: file.write_batch(batch_of(counts))
 
 
 def counts_as_parts(counts: WordCounts, ends: NDArray[np.int64]) -> Any:

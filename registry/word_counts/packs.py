@@ -21,7 +21,14 @@ from bpeline.registry.word_counts.arrow_columns import (
     documents_as_file,
     documents_from_file,
 )
-from bpeline.registry.word_counts.shard_records import Packed, Placed, Shard, shard_key, shard_of
+from bpeline.registry.word_counts.shard_records import (
+    Packed,
+    Placed,
+    RowSums,
+    Shard,
+    shard_key,
+    shard_of,
+)
 from bpeline.registry.workspace import (
     FileSeal,
     Workspace,
@@ -104,7 +111,7 @@ class Packs:
             path = self._workspace.pack_held_out(name)
             held_out_seal = self._write(path, documents_as_file(documents))
         shards = [
-            shard_of(part, key, counts_seal, held_out_seal)
+            shard_of(part, key, RowSums().with_rows(part.counts), counts_seal, held_out_seal)
             for key, part in zip(keys, parts, strict=True)
         ]
         record = {

@@ -11,7 +11,7 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.counting import ChunkCounts
+    from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
 
 SHARD_FORMAT = 2
 _ONCE = "0x1.0000000000000p+0"  # a weight of 1, in the keys of all tables
@@ -102,6 +102,23 @@ class Placed:
     bases: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """Sums over rows of counts; see `Shard`."""
+
+    words: int = 0
+    total: int = 0
+    total_bytes: int = 0
+
+    def with_rows(self, counts: WordCounts) -> RowSums:
+        """Those of more rows."""
+        return RowSums(
+            self.words + len(counts),
+            self.total + counts.total,
+            self.total_bytes + counts.total_bytes,
+        )
+
+
 _RECORDED = tuple(name for name in Shard.__slots__ if name != "packed")
 
 
@@ -113,18 +130,17 @@ def shard_key(chunk_digest: str, reading_digest: str) -> str:
 def shard_of(
     counted: ChunkCounts,
     key: str,
+    rows: RowSums,
     counts_seal: FileSeal,
     held_out_seal: FileSeal | None,
-    packed: Packed | None = None,
 ) -> Shard:
     """What is kept of a chunk that was counted."""
-    counts = counted.counts
     return Shard(
         key=key,
-        pattern=counts.pattern,
-        words=len(counts),
-        total=counts.total,
-        total_bytes=counts.total_bytes,
+        pattern=counted.counts.pattern,
+        words=rows.words,
+        total=rows.total,
+        total_bytes=rows.total_bytes,
         documents=int(counted.documents),
         bytes_counted=int(counted.bytes_counted),
         special_tokens_seen=int(counted.special_tokens_seen),
@@ -134,7 +150,6 @@ def shard_of(
         counts_seal=counts_seal,
         held_out_seal=held_out_seal,
         parts=int(counted.parts),
-        packed=packed,
     )
 
 

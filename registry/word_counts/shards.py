@@ -7,7 +7,8 @@ third of Parquet, for twice its size. Which shards belong together in a corpus, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bpeline.registry.word_counts.arrow_columns import (
     counts_as_file,
     counts_from_file,
+    counts_to_file,
     documents_as_file,
     documents_from_file,
 )
@@ -22,6 +24,7 @@ from bpeline.registry.word_counts.packs import Packs
 from bpeline.registry.word_counts.shard_records import (
     SHARD_FORMAT,
     Placed,
+    RowSums,
     Shard,
     as_record,
     from_record,
@@ -38,6 +41,7 @@ from bpeline.registry.workspace import (
     read_record,
     write_record,
     write_shared,
+    writing_shared,
 )
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
 
@@ -60,22 +64,45 @@ class ShardFiles:
         self._workspace = workspace
         self._packs = Packs(workspace)
 
-    def write(self, counted: ChunkCounts, reading_digest: str) -> Shard:
+    def write(
+        self, counted: ChunkCounts, reading_digest: str, rows: ShardRows | None = None
+    ) -> Shard:
         """Write a chunk's counts, replacing a shard of the same key.
+
+        Args:
+            counted: the chunk.
+            reading_digest: how it was read.
+            rows: its words, where they were written while it was counted.
 
         Raises:
             DiskFull: no space; an earlier shard of the same key may be lost.
         """
         key = shard_key(counted.chunk.digest, reading_digest)
         counts, held_out = counted.counts, counted.held_out
-        counts_seal = self._write(self._workspace.shard_counts(key), counts_as_file(counts))
+        if rows is not None and rows.seal is not None:
+            sums, counts_seal = rows.sums, rows.seal
+        else:
+            sums = RowSums().with_rows(counts)
+            counts_seal = self._write(self._workspace.shard_counts(key), counts_as_file(counts))
         held_out_seal = None
         if held_out:
             path = self._workspace.shard_held_out(key)
             held_out_seal = self._write(path, documents_as_file(held_out))
-        shard = shard_of(counted, key, counts_seal, held_out_seal)
+        shard = shard_of(counted, key, sums, counts_seal, held_out_seal)
         write_record(self._workspace.shard_manifest(key), as_record(shard), self._workspace)
         return shard
+
+    @contextmanager
+    def rows_of(self, chunk_digest: str, reading_digest: str) -> Iterator[ShardRows]:
+        """Take the words of a chunk part by part, for `write`; nothing is written if none comes.
+
+        Raises:
+            DiskFull: no space left.
+        """
+        key = shard_key(chunk_digest, reading_digest)
+        rows = ShardRows(self._workspace, self._workspace.shard_counts(key))
+        with rows.file:
+            yield rows
 
     def write_together(self, parts: Sequence[ChunkCounts], reading_digest: str) -> None:
         """Write the counts of some chunks; errors as `write`."""
@@ -218,6 +245,36 @@ class ShardFiles:
         return seal.fits(path) or (bool(self._workspace.store) and not path.exists())
 
 
+class ShardRows:
+    """The words of one chunk while they are counted, on their way into a file.
+
+    Attributes:
+        sums: of what was added.
+        seal: of the file when it is finished; None when nothing was added.
+        file: what publishes it when it is closed.
+    """
+
+    def __init__(self, workspace: Workspace, path: Path) -> None:
+        self.sums = RowSums()
+        self.seal: FileSeal | None = None
+        self.file = ExitStack()
+        self._workspace, self._path = workspace, path
+        self._append: Callable[[WordCounts], None] | None = None
+
+    def add(self, counts: WordCounts) -> None:
+        """Write some words."""
+        if self._append is not None:
+            self._append(counts)
+        else:
+            aside = self.file.enter_context(writing_shared(self._workspace, self._path))
+            self.file.callback(self._finish, aside)
+            self._append = self.file.enter_context(counts_to_file(aside, counts))
+        self.sums = self.sums.with_rows(counts)
+
+    def _finish(self, aside: Path) -> None:
+        self.seal = FileSeal.of_file(aside)
+
+
 def read_together(places: Iterable[tuple[Shard, int]]) -> list[tuple[Placed, ...]]:
     """Shards in the order of the corpus: those of one pack together, every other one alone.
 
@@ -252,10 +309,14 @@ class SmallShards:
         key = shard_key(chunk_digest, reading_digest)
         return key in self._pending or self._files.is_there(key)
 
-    def put(self, counted: ChunkCounts, reading_digest: str) -> None:
-        """Keep a chunk's counts; errors as `ShardFiles.write`."""
-        if counted.chunk.size > SMALL_CHUNK_BYTES:
-            self._files.write(counted, reading_digest)
+    def rows_of(self, chunk_digest: str, reading_digest: str) -> AbstractContextManager[ShardRows]:
+        """See `ShardFiles.rows_of`."""
+        return self._files.rows_of(chunk_digest, reading_digest)
+
+    def put(self, counted: ChunkCounts, reading_digest: str, rows: ShardRows | None = None) -> None:
+        """Keep a chunk's counts; arguments and errors as `ShardFiles.write`."""
+        if counted.parts > 1 or counted.chunk.size > SMALL_CHUNK_BYTES:
+            self._files.write(counted, reading_digest, rows)
             return
         if reading_digest != self._reading_digest:
             self.write()

@@ -41,6 +41,12 @@ class FileSeal:
         """Seal what a file holds: anything with the buffer protocol."""
         return cls(memoryview(content).nbytes, hashlib.sha256(content).hexdigest())
 
+    @classmethod
+    def of_file(cls, path: Path) -> FileSeal:
+        """Seal a file that is too large to be held in memory."""
+        with path.open("rb") as file:
+            return cls(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
     def fits(self, path: Path) -> bool:
         """Whether there is a file of the right size; its content is not read."""
         try:

@@ -6,6 +6,7 @@ parts run without Python's interpreter lock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,11 @@ class ChunkCounts:
 
 
 def count_chunk(
-    chunk: Chunk, text: ChunkText, reading: Reading, table_bytes: int = TABLE_BYTES
+    chunk: Chunk,
+    text: ChunkText,
+    reading: Reading,
+    table_bytes: int = TABLE_BYTES,
+    pass_on: Callable[[WordCounts], None] | None = None,
 ) -> ChunkCounts:
     """Count the words of one chunk.
 
@@ -56,19 +61,32 @@ def count_chunk(
         chunk, text: as `read_chunks` yields them.
         reading: the settings they were read with.
         table_bytes: see `count_spans`.
+        pass_on: takes the words of each part where there are several, so that they need not be in
+            memory together; the counts that are returned are empty then.
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
     training, held_out = reading.share_out(text.text, documents)
-    parts = _count_in_parts(text.text, training, reading.pattern, table_bytes, text.anchors)
+    parts: list[WordCounts] = []
+    number = 0
+
+    def take(part: WordCounts, more: bool) -> None:
+        nonlocal number
+        number += 1
+        if pass_on is not None and (more or number > 1):
+            pass_on(part)
+        else:
+            parts.append(part)
+
+    _count_in_parts(text.text, training, reading.pattern, table_bytes, text.anchors, take)
     return ChunkCounts(
         chunk=chunk,
-        counts=concatenated(parts),
+        counts=concatenated(parts) if parts else WordCounts.empty(reading.pattern),
         held_out=[text.text.bytes(begin, end) for begin, end in held_out.tolist()],
         documents=len(documents),
         bytes_counted=int((training[:, 1] - training[:, 0]).sum()),
         special_tokens_seen=special_tokens_seen,
         replaced_utf8=text.replaced,
-        parts=len(parts),
+        parts=number,
     )
 
 
@@ -117,7 +135,13 @@ def count_spans(
     Returns:
         Rows in order of first position (within each part).
     """
-    return concatenated(_count_in_parts(text, spans, pattern, table_bytes, anchors))
+    parts: list[WordCounts] = []
+
+    def take(part: WordCounts, _more: bool) -> None:
+        parts.append(part)
+
+    _count_in_parts(text, spans, pattern, table_bytes, anchors, take)
+    return concatenated(parts)
 
 
 def _count_in_parts(
@@ -126,13 +150,13 @@ def _count_in_parts(
     pattern: SplitPattern,
     table_bytes: int,
     anchors: NDArray[np.int64] | None,
-) -> list[WordCounts]:
-    parts: list[WordCounts] = []
+    take: Callable[[WordCounts, bool], None],
+) -> None:
+    """Give the words of each part to ``take``, and whether there will be more."""
 
     def take_rows(table: WordTable) -> None:
-        parts.append(table.rows(pattern))
+        take(table.rows(pattern), True)
 
     counter = TextCounter(pattern, take_rows, text.size, table_bytes)
     counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
-    take_rows(counter.table)
-    return parts
+    take(counter.table.rows(pattern), False)
