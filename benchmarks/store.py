@@ -138,20 +138,20 @@ def _timed() -> Iterator[list[Cost]]:
 
 @contextmanager
 def _keeping_timed(threads: int) -> Iterator[list[Cost]]:
-    """The cost of every `WordCountStore.put`; it runs in the worker's own thread."""
-    from bpeline.registry.word_counts.store import WordCountStore
+    """The cost of writing every shard; it runs in the worker's own thread."""
+    from bpeline.registry.word_counts import Shard, ShardFiles
 
-    found, lock, put = [Cost(0, 0)], threading.Lock(), WordCountStore.put
+    found, lock, write = [Cost(0, 0)], threading.Lock(), ShardFiles.write
 
-    def timed(*given: Any) -> str:
+    def timed(*given: Any) -> Shard:
         cpu, wall = time.thread_time(), time.perf_counter()
-        key = put(*given)
+        shard = write(*given)
         cost = Cost(time.thread_time() - cpu, (time.perf_counter() - wall) / threads)
         with lock:
             found[0] += cost
-        return key
+        return shard
 
-    with mock.patch.object(WordCountStore, "put", timed):
+    with mock.patch.object(ShardFiles, "write", timed):
         yield found
 
 

@@ -103,8 +103,9 @@ class TrainingRequest(Request):
     )
     table_memory: int = Field(
         256,
-        description="MiB that the words of one thread take at most while it counts; what does not "
-        "fit is added up on disk",
+        description="MiB, 2 at least, that the words of one thread take at most while it counts, "
+        "beside a chunk of 64 MiB; what does not fit goes to disk. Learning needs all distinct "
+        "words, whatever this is",
     )
     algorithm: Algorithm = Field(
         BYTE_BPE, description="byte-bpe, char-bpe, wordpiece or frequency-bpe"

@@ -260,12 +260,12 @@ def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
     known = [f"{number:x}".translate(letters) for number in range(60_000)]
     words = random.Random(1).choices(known, k=120_000)
     (tmp_path / "many.txt").write_text(" ".join(words))
-    digests, rows = [], list[tuple[int, int]]()
+    digests, parts = [], list[tuple[int, bool, int]]()
     settings: tuple[dict[str, Any], ...] = ({}, {"table_memory": 2})
 
     def counted(*arguments: Any) -> ChunkCounts:
         counts = count_chunk(*arguments)
-        rows.append((arguments[-1] >> 20, len(counts.counts)))
+        parts.append((arguments[3] >> 20, counts.parts > 1, len(counts.counts)))
         return counts
 
     monkeypatch.setattr("bpeline.flows.steps.counting.count_chunk", counted)
@@ -275,9 +275,10 @@ def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
         summary = train_tokenizer([path], "news", 300, workspace=str(workspace), **more)
         digests.append(summary.digest)
     assert digests[0] == digests[1]
-    (default, distinct), (bounded, several) = rows
-    assert (default, bounded) == (256, 2)
-    assert several > 1.2 * distinct
+    in_one, in_several = parts
+    assert in_one[:2] == (256, False)
+    assert in_one[2] > 50_000
+    assert in_several == (2, True, 0)  # each part was written before the next was counted
 
 
 def test_a_smaller_vocabulary_than_bytes_is_refused_before_anything_is_read() -> None:

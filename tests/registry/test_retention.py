@@ -18,7 +18,13 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.retention import Leftover, find_leftovers, remove_leftovers
-from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
+from bpeline.registry.word_counts import (
+    ShardFiles,
+    ShardRef,
+    TableHandle,
+    WordCountStore,
+    shard_key,
+)
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 
@@ -79,6 +85,32 @@ def test_counts_stay_as_long_as_a_version_was_trained_on_them(
     assert store.statistics(needed_shards).shards == 2
     assert not list(registry.workspace.shards.glob(f"*/{other_shards[1]}*"))
     assert not find_leftovers(registry, days=0).old
+
+
+def test_a_pack_stays_as_long_as_one_of_its_chunks_is_needed(registry: Registry) -> None:
+    store, catalogue = WordCountStore(registry.workspace, threads=1), registry.catalogue
+    keys = []
+    for text in ("one", "two"):
+        parts = [counted({text.encode(): n}, f"{text}{n}") for n in (1, 2, 3)]
+        with store.putting() as chunks:
+            for part in parts:
+                chunks.put(part, READING)
+        keys.append([shard_key(part.chunk.digest, READING) for part in parts])
+    handle = store.combine([ShardRef(keys[0][1])])
+    run = catalogue.start_run("news", {})
+    catalogue.remember_count_table(
+        CountTable(handle.key, handle.counts_digest, "c" * 64, handle.rows, handle.total, run.id)
+    )
+    catalogue.step_reached(run.id, "combine", "c" * 64, handle.counts_digest)
+    names = [ShardFiles(registry.workspace).read(some[0]).packed for some in keys]
+    assert names[1] is not None
+    assert keys_of(find_leftovers(registry, days=0).old, "pack") == {names[1].pack}
+    remove_leftovers(registry, days=0)
+    fresh = WordCountStore(registry.workspace)
+    assert fresh.statistics(keys[0]).shards == 3
+    assert len(list(registry.workspace.packs.glob("*"))) == 2
+    catalogue.finish_run(run.id)
+    assert len(keys_of(find_leftovers(registry, days=0).old, "pack")) == 1
 
 
 def test_what_is_young_stays(registry: Registry) -> None:
