@@ -18,6 +18,9 @@ from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read
 from bpeline.tokenizer_core.counting import compile_counting, count_chunk
 from bpeline.tokenizer_core.splitting import abandon_matching
 
+# So few are written one by one, so that a killed run has lost none of them.
+_FEW = 4
+
 
 @dataclass(frozen=True, slots=True)
 class CountedChunk:
@@ -137,7 +140,7 @@ def count_bundle(
     listener = progress.current()
     digests = reading.digests_of({group.file.source for group in bundle})
     counted_chunks = []
-    with WordCountStore(workspace).putting() as store:
+    with WordCountStore(workspace).putting(together=len(bundle) > _FEW) as store:
         for group in bundle:
             own = reading.of_source(group.file.source)
             digest = digests[group.file.source]

@@ -296,10 +296,11 @@ class SmallShards:
 
     Args:
         files: the shards of a workspace.
+        together: whether small ones are kept; otherwise each is written at once.
     """
 
-    def __init__(self, files: ShardFiles) -> None:
-        self._files = files
+    def __init__(self, files: ShardFiles, together: bool) -> None:
+        self._files, self._together = files, together
         self._pending: dict[str, ChunkCounts] = {}
         self._reading_digest = ""
         self._bytes = 0
@@ -315,7 +316,7 @@ class SmallShards:
 
     def put(self, counted: ChunkCounts, reading_digest: str, rows: ShardRows | None = None) -> None:
         """Keep a chunk's counts; arguments and errors as `ShardFiles.write`."""
-        if counted.parts > 1 or counted.chunk.size > SMALL_CHUNK_BYTES:
+        if not self._together or counted.parts > 1 or counted.chunk.size > SMALL_CHUNK_BYTES:
             self._files.write(counted, reading_digest, rows)
             return
         if reading_digest != self._reading_digest:

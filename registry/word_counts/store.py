@@ -86,13 +86,16 @@ class WordCountStore:
         return self._shards.write(counts, reading_digest).key
 
     @contextmanager
-    def putting(self) -> Iterator[SmallShards]:
+    def putting(self, *, together: bool = True) -> Iterator[SmallShards]:
         """Keep the counts of many chunks, small ones together; what was put stays on errors, too.
+
+        Args:
+            together: whether small ones wait for others; a killed process loses those that wait.
 
         Raises:
             DiskFull: no space left.
         """
-        chunks = SmallShards(self._shards)
+        chunks = SmallShards(self._shards, together)
         try:
             yield chunks
         finally:
