@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from bpeline.flows.requests import usable_cores
 from bpeline.flows.running import runner, settings
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
-from bpeline.tokenizer_core.urls import without_secrets
+from bpeline.tokenizer_core.redaction import without_secrets
 
 if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
@@ -33,7 +33,7 @@ SCARCE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was looked at; what it says holds no secrets.
 
     Attributes:
         state: ``broken`` keeps bpeline from working; a ``note`` does not.
@@ -46,6 +46,10 @@ class Finding:
     subject: str
     found: str
     advice: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "found", without_secrets(self.found))
+        object.__setattr__(self, "advice", without_secrets(self.advice))
 
 
 def examine() -> list[Finding]:
@@ -203,18 +207,17 @@ def _store(workspace: Workspace) -> Finding:
 def _mlflow(uri: str) -> Finding:
     from bpeline.registry.tracking import database_of, is_server
 
-    place = without_secrets(uri)
     database = database_of(uri)
     if database is not None:
         return _mlflow_database(database)
     if not is_server(uri):
-        return Finding("ok", "mlflow server", f"none needed, {place}")
+        return Finding("ok", "mlflow server", f"none needed, {uri}")
     if runner.answers(uri):
-        return Finding("ok", "mlflow server", place)
+        return Finding("ok", "mlflow server", uri)
     return Finding(
         "broken",
         "mlflow server",
-        f"{place} does not answer",
+        f"{uri} does not answer",
         "start it or unset MLFLOW_TRACKING_URI; runs wait in the outbox meanwhile",
     )
 
@@ -253,13 +256,13 @@ def _prefect() -> Finding:
     configured = settings.configured_prefect()
     chosen = runner.choose_runner()
     if chosen.prefect_api is not None:
-        return Finding("ok", "prefect server", without_secrets(chosen.prefect_api))
+        return Finding("ok", "prefect server", chosen.prefect_api)
     if configured is None:
         return Finding("ok", "prefect server", "none; flows run in the command's own process")
     return Finding(
         "broken",
         "prefect server",
-        f"{without_secrets(configured.api_url)} ({configured.origin}) does not answer",
+        f"{configured.api_url} ({configured.origin}) does not answer",
         "start it with `prefect server start`, or unset PREFECT_API_URL; flows run without it",
     )
 

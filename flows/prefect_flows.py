@@ -37,11 +37,15 @@ from bpeline.flows.serving import (  # noqa: E402
     runs_unattended,
     shown_like,
 )
+from bpeline.tokenizer_core.redaction import hide_in_errors, hide_in_logs  # noqa: E402
+from bpeline.tokenizer_core.urls import refuse_secrets_in  # noqa: E402
 
 if TYPE_CHECKING:
     from bpeline.flows.steps import TrainingSummary
 
 HOUR = 3600
+
+hide_in_logs()  # which go to the server
 
 
 def _as_flow(
@@ -75,7 +79,8 @@ def _as_flow(
                 alone(flow_run.parameters)
             return function(*args, **parameters)
 
-        with progress.listening(progress.Several([progress.current(), listener])):
+        heard = progress.Several([progress.current(), listener])
+        with progress.listening(heard), hide_in_errors():
             result = patiently(work, listener.note) if runs_unattended() else work()
         listener.name_run(run_name(flow_run.parameters, named(result)))
         return result
@@ -104,9 +109,11 @@ sweep_garbage = _as_flow(
 def run_train_tokenizer(parameters: dict[str, Any]) -> TrainingSummary:
     """Run the flow from this process, recorded by the server of PREFECT_API_URL.
 
-    What is not accepted is said by the flow itself, as it is without a server. One that goes away
+    What is not accepted is said by the flow itself, as it is without a server, but for addresses
+    with passwords, which are not sent there. One that goes away
     meanwhile is not needed: nothing is kept there, so that what is left is done without it.
     """
+    refuse_secrets_in(parameters)  # which the server would keep
     recorded = train_tokenizer.with_options(validate_parameters=False)
     try:
         summary: TrainingSummary = recorded(**parameters)

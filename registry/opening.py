@@ -17,7 +17,8 @@ from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
 from bpeline.registry.workspace import Workspace, known_store, remember_store, ui_port
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError, StoreLost
-from bpeline.tokenizer_core.urls import is_url, refuse_secrets, without_secrets
+from bpeline.tokenizer_core.redaction import tell_secrets_of
+from bpeline.tokenizer_core.urls import is_url, refuse_secrets
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import Catalogue
@@ -36,6 +37,10 @@ class Place:
     workspace: Workspace
     tracking_uri: str = field(repr=False)  # may hold a password
     catalogue_url: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        tell_secrets_of(self.tracking_uri)
+        tell_secrets_of(self.catalogue_url)
 
     @property
     def key(self) -> str:
@@ -149,7 +154,7 @@ def _lost(what: str, place: str, known: str, found: str) -> StoreLost:
     now = f"another one ({found}) is there" if found else "what is there is empty or missing"
     called = f" ({known})" if known else ""
     return StoreLost(
-        f"the {what} of this workspace{called} is not at {without_secrets(place)} any more: {now}",
+        f"the {what} of this workspace{called} is not at {place} any more: {now}",
         "accepted is the store that was there, or its backup put back",
         "put it back; or type `bpeline repair`, which says what can be had without it",
     )

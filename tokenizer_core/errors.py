@@ -6,9 +6,11 @@ environment's (exit code 1). A rule that is broken has 3, one that could not be 
 
 from __future__ import annotations
 
+from bpeline.tokenizer_core.redaction import without_secrets
+
 
 class BpelineError(Exception):
-    """What happened, what is accepted, what to type next.
+    """What happened, what is accepted, what to type next, each without secrets.
 
     Args:
         happened: one sentence about what was found, naming the file, option or value.
@@ -19,10 +21,11 @@ class BpelineError(Exception):
     exit_code = 1
 
     def __init__(self, happened: str, accepted: str = "", next_step: str = "") -> None:
-        self.happened = happened
-        self.accepted = accepted
-        self.next_step = next_step
-        super().__init__("\n".join(part for part in (happened, accepted, next_step) if part))
+        self.happened = without_secrets(happened)
+        self.accepted = without_secrets(accepted)
+        self.next_step = without_secrets(next_step)
+        parts = (self.happened, self.accepted, self.next_step)
+        super().__init__("\n".join(part for part in parts if part))
 
 
 class InvalidInput(BpelineError, ValueError):

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.urls import refuse_secrets, without_secrets
+from bpeline.tokenizer_core.redaction import without_secrets
+from bpeline.tokenizer_core.urls import refuse_secrets
 
 T = TypeVar("T")
 

@@ -1,31 +1,22 @@
-"""Names of files that are no local paths, and URLs as people may see them; opens neither."""
+"""Names of files that are no local paths, and which of them are not to be kept; opens none."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.redaction import holds_secret
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
-# Greedy: a password may hold any sign, so everything up to the last @ is taken for it. Digits and
-# a slash behind the colon are a port.
-_WITH_PASSWORD = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*):(?!\d+(?:/|\s|$))\S*@")
-_SECRET_MEMBER = re.compile(
-    r"([?&][^=&\s]*(?:password|secret|token|signature|credential|sig(?==)|key(?==))[^=&\s]*=)[^&\s]+",
-    re.IGNORECASE,
-)
-HIDDEN = "***"
+_NAMED_URL = re.compile(r"(?:[^=/:?@]*=)?(?P<url>[a-zA-Z][a-zA-Z0-9+.-]+://.*)", re.DOTALL)
 
 
 def is_url(name: str) -> bool:
     """Whether a name has a scheme, as ``s3://bucket/file``; ``C:\\x`` and ``a:b`` have none."""
     return _URL.match(name) is not None
-
-
-def without_secrets(text: str) -> str:
-    """A text whose URLs show neither passwords nor signatures."""
-    return _SECRET_MEMBER.sub(rf"\1{HIDDEN}", _WITH_PASSWORD.sub(rf"\1:{HIDDEN}@", text))
 
 
 def absolute_name(name: str) -> str:
@@ -52,11 +43,30 @@ def refuse_secrets(url: str) -> None:
     Raises:
         InvalidOption: it holds a password or a signature.
     """
-    shown = without_secrets(url)
-    if shown != url:
+    if holds_secret(url):
         raise InvalidOption(
-            f"{shown} holds a password or a signature, which would be kept with every run",
+            f"{url} holds a password or a signature, which would be kept with every run",
             "URLs without; credentials come from the environment or the store's own configuration",
             "for s3:// set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for others "
             "FSSPEC_FTP_PASSWORD and the like",
         )
+
+
+def refuse_secrets_in(parameters: Any) -> None:
+    """Refuse what a server would keep with its runs: addresses with secrets, however deep they lie.
+
+    Args:
+        parameters: JSON values; ``NAME=URL`` is looked at, too.
+
+    Raises:
+        InvalidOption: as `refuse_secrets`.
+    """
+    if isinstance(parameters, str):
+        found = _NAMED_URL.match(parameters)
+        if found is not None:
+            refuse_secrets(found["url"])
+    elif isinstance(parameters, Mapping):
+        refuse_secrets_in(list(parameters.values()))
+    elif isinstance(parameters, list | tuple | set | frozenset):
+        for one in parameters:
+            refuse_secrets_in(one)

@@ -11,18 +11,22 @@ import errno
 import os
 import signal
 import sys
+import traceback
 import warnings
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import click
 
 from bpeline.flows.running import Terminated, terminable
 from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
+from bpeline.tokenizer_core.redaction import TextWithoutSecrets, hide_in_logs
 
 INTERRUPTED, TERMINATED = 130, 143
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+PACKAGES = Path(__file__).parents[2]
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 
 
@@ -91,16 +95,18 @@ class Commands(click.Group):
                 err=True,
             )
             ctx.exit(TERMINATED if terminated else INTERRUPTED)
-        except (OSError, MemoryError) as error:
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # nobody reads what is printed: click ends without a word
             told = told_of(error)
-            if told is None:
-                raise
             say_error(told)
             ctx.exit(told.exit_code)
 
 
-def told_of(error: OSError | MemoryError) -> BpelineError | None:
-    """What the system refuses, as an error of ours; None for what points to a mistake of ours."""
+def told_of(error: Exception) -> BpelineError:
+    """What the system refuses, or nobody foresaw, as an error of ours."""
     if isinstance(error, MemoryError):
         return BpelineError(
             f"there is not enough memory: {error}".rstrip(": "),
@@ -108,6 +114,14 @@ def told_of(error: OSError | MemoryError) -> BpelineError | None:
             "see `bpeline train --help` for --workers, --table-memory and --min-word-count, or "
             "take a larger machine; then type the same command again",
         )
+    if isinstance(error, ImportError):
+        return BpelineError(
+            f"a library that this needs cannot be loaded: {error}",
+            "accepted are the packages of constraints.txt, and memory for their code",
+            "type `bpeline doctor` to see what is installed, and `ulimit -v` for what is allowed",
+        )
+    if not isinstance(error, OSError):
+        return _unforeseen(error)
     if error.errno in DISK_IS_FULL:
         return DiskFull(
             f"no space left on the disk: {error}",
@@ -120,7 +134,37 @@ def told_of(error: OSError | MemoryError) -> BpelineError | None:
             "what was finished before is kept",
             "look at the disk and at `ulimit -n`, then type the same command again",
         )
-    return None
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return StorageError(
+            "the directory in which this was typed is not there any more",
+            "a directory that exists",
+            "type `cd` to one, and the same command again",
+        )
+    return StorageError(
+        f"the system refuses: {error or type(error).__name__} ({_place_of(error)})",
+        "files and directories that are there, and that this user may read and write",
+        "look at what is named above; what was finished before is kept",
+    )
+
+
+def _unforeseen(error: Exception) -> BpelineError:
+    """A mistake of ours, or an exception of a library that nobody has met yet."""
+    said = " ".join(str(error).split())[:500]
+    return BpelineError(
+        f"this is not foreseen: {type(error).__name__}: {said}".rstrip(": "),
+        f"it was raised in {_place_of(error)}",
+        "report it with the command and these lines; what was finished before is kept",
+    )
+
+
+def _place_of(error: Exception) -> str:
+    """The lines of ours that an exception came through, the last first."""
+    frames = [
+        f"{Path(frame.filename).relative_to(PACKAGES)}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(PACKAGES) and frame.filename != __file__
+    ]
+    return ", ".join(frames[:-4:-1]) or "no file of bpeline"
 
 
 def say_error(error: BpelineError) -> None:
@@ -171,6 +215,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stderr, TextIOWrapper):
+        sys.stderr = TextWithoutSecrets(
+            sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True
+        )
+    hide_in_logs()
     try:
         with terminable(signal.SIGTERM):
             cli(prog_name="bpeline")

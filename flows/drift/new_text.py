@@ -93,11 +93,11 @@ def combine_slices(
         CorruptFile: counts are damaged; they are forgotten and can be counted again.
     """
     readings = {
-        _identity(file): (file, reading)
+        file.state: (file, reading)
         for file, reading in zip(plan.files, corpus.readings, strict=True)
     }
     return {
-        name: _combined(name, [readings[_identity(file)] for file in _files(sources)], request,
+        name: _combined(name, [readings[file.state] for file in _files(sources)], request,
                         WordCountStore(workspace))
         for name, sources in text.slices.items()
     }  # fmt: skip
@@ -105,11 +105,7 @@ def combine_slices(
 
 def _files(sources: Sequence[NamedSource]) -> list[SourceFile]:
     """Every file once, whichever sources name it."""
-    return list({_identity(file): file for one in sources for file in one.found()}.values())
-
-
-def _identity(file: SourceFile) -> tuple[int, int, int, int]:
-    return file.inode, file.size, file.mtime_ns, file.ctime_ns
+    return list({file.state: file for one in sources for file in one.found()}.values())
 
 
 def _combined(

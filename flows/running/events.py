@@ -11,7 +11,7 @@ from typing import Any
 
 from bpeline.flows.running import settings
 from bpeline.flows.running.runner import ANSWER_SECONDS, choose_runner
-from bpeline.tokenizer_core.urls import without_secrets
+from bpeline.tokenizer_core.redaction import without_secrets
 
 
 def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> str:
@@ -56,7 +56,6 @@ def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> st
             client.request("POST", "/events", json=[told])
     except Exception as error:  # whatever it is: what the event tells of has been done
         reason = str(error).partition("\n")[0] or type(error).__name__
-        return without_secrets(
-            f"the Prefect server at {api} did not take the event {event}: {reason}"
-        )
+        said = f"the Prefect server at {api} did not take the event {event}: {reason}"
+        return without_secrets(said)
     return ""

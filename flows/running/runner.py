@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from bpeline.flows.running import settings
-from bpeline.tokenizer_core.urls import without_secrets
+from bpeline.tokenizer_core.redaction import without_secrets
 
 if TYPE_CHECKING:
     import httpx

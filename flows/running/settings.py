@@ -11,6 +11,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+from bpeline.tokenizer_core.redaction import tell_secrets_of
+
 LOCAL_SERVER = "http://127.0.0.1:4200/api"
 
 # Set only where the user has not. The log of a run goes to the server; on the terminal the command
@@ -61,6 +63,7 @@ def configured_prefect() -> PrefectAddress | None:
         url = str(content["profiles"][name]["PREFECT_API_URL"])
     except (OSError, RuntimeError, ValueError, LookupError, TypeError):
         return None  # what Prefect cannot read either is no profile
+    tell_secrets_of(url)
     return PrefectAddress(url, f"Prefect's profile {name!r}") if url else None
 
 

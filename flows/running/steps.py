@@ -17,6 +17,7 @@ from functools import cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from bpeline.flows.running.step_table import FlowKind, StepKind
+from bpeline.tokenizer_core.redaction import hide_in_errors
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,7 +90,8 @@ class Step(Generic[P, R]):
         from prefect import task
         from prefect.cache_policies import NO_CACHE
 
-        return task(self.function, name=self.kind.name, cache_policy=NO_CACHE, persist_result=False)
+        shown = hide_in_errors()(self.function)  # the server keeps what a task raises
+        return task(shown, name=self.kind.name, cache_policy=NO_CACHE, persist_result=False)
 
 
 def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:

@@ -19,7 +19,6 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, ui_base
 from bpeline.registry.workspace import remember_ui_port
 from bpeline.tokenizer_core.errors import RegistryUnreachable
-from bpeline.tokenizer_core.urls import without_secrets
 
 POOL = "bpeline"
 _PREFECT = (sys.executable, "-m", "prefect")
@@ -153,7 +152,7 @@ def _ask_prefect(arguments: tuple[str, ...], environment: Mapping[str, str], wha
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
         raise RegistryUnreachable(
-            f"Prefect could not {what}: {without_secrets(said[-1])}",
+            f"Prefect could not {what}: {said[-1]}",
             "a Prefect server of version 3.8 or newer",
             "type `prefect version` to see the server, then try again",
         )

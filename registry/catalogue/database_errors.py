@@ -41,18 +41,15 @@ def is_gone(reason: Any) -> bool:
     return code.startswith(_GONE)
 
 
-def translated(reason: Any, place: str, server: bool, password: str) -> BpelineError:
+def translated(reason: Any, place: str, server: bool) -> BpelineError:
     """A driver's error as one of ours.
 
     Args:
         reason: the driver's own error.
         place: the database's URL without its password.
         server: whether it is one, rather than a file.
-        password: never shown.
     """
     said = " ".join(str(reason).split())
-    if password:
-        said = said.replace(password, "***")
     if _code(reason) in _FULL or "disk is full" in said:
         return DiskFull(
             f"no space left while writing the catalogue {place}",

@@ -72,8 +72,7 @@ class FileReading:
         chunks: Sequence[ChunkRecord],
     ) -> FileReading:
         """The reading of a source file that has just been read."""
-        state = (file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode)
-        return cls(*state, chunk_bytes, reading_digest, tuple(chunks))
+        return cls(file.path, *file.state, chunk_bytes, reading_digest, tuple(chunks))
 
 
 @dataclass(frozen=True, slots=True)

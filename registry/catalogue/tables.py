@@ -59,7 +59,7 @@ from bpeline.registry.catalogue.dialects import (
 )
 from bpeline.registry.workspace import release, take
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkspaceLocked
-from bpeline.tokenizer_core.urls import without_secrets
+from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 
 __all__ = [
     "AliasMoveRow", "CountTableRow", "Database", "EvaluationSetRow", "FileReadingRow", "MetricRow",
@@ -81,6 +81,17 @@ class Sentence(TypeDecorator[str]):
         if value is None:
             return None
         return value.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
+
+
+class Remark(Sentence):
+    """What somebody or some program says, which may quote an address: without secrets."""
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        return super().process_bind_param(
+            None if value is None else without_secrets(value), dialect
+        )
 
 
 class FilePath(TypeDecorator[str]):
@@ -183,7 +194,7 @@ class RunRow(Base):
     corpus_digest: Mapped[Digest]
     counts_digest: Mapped[Digest]
     step: Mapped[str] = mapped_column(Sentence)
-    error: Mapped[str] = mapped_column(Sentence)
+    error: Mapped[str] = mapped_column(Remark)
     workspace: Mapped[Name] = mapped_column(server_default="")
     steps: Mapped[dict[str, list[float]]] = mapped_column(JSON, server_default="{}")
 
@@ -224,8 +235,8 @@ class AliasMoveRow(Base):
     alias: Mapped[Name]
     from_number: Mapped[int | None]
     to_number: Mapped[int | None]
-    by: Mapped[str] = mapped_column(Sentence)
-    reason: Mapped[str] = mapped_column(Sentence)
+    by: Mapped[str] = mapped_column(Remark)
+    reason: Mapped[str] = mapped_column(Remark)
     at: Mapped[Time]
     kind: Mapped[Name] = mapped_column(server_default="promote")
     store: Mapped[Name] = mapped_column(server_default="")
@@ -383,6 +394,7 @@ class Database:
     """
 
     def __init__(self, url: str, *, make: bool = True) -> None:
+        tell_secrets_of(url)
         try:
             self._address = make_url(url)
             self._server = self._address.get_backend_name() != "sqlite"
@@ -392,7 +404,7 @@ class Database:
             self._engine = self._postgresql() if self._server else self._sqlite()
         except (ArgumentError, ModuleNotFoundError) as error:
             raise InvalidOption(
-                f"the catalogue's URL cannot be used: {without_secrets(str(error))}",
+                f"the catalogue's URL cannot be used: {error}",
                 _ACCEPTED,
                 "mend the URL; for PostgreSQL install the driver: pip install 'bpeline[postgres]'",
             ) from error
@@ -547,5 +559,4 @@ class Database:
             return session.scalar(select(IdentityRow.id)) or ""
 
     def _translated(self, error: DatabaseError) -> BpelineError:
-        password = self._address.password or str(self._address.query.get("password", ""))
-        return translated(error.orig, self.place, self._server, password)
+        return translated(error.orig, self.place, self._server)

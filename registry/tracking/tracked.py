@@ -18,8 +18,8 @@ from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
 from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
+from bpeline.tokenizer_core.redaction import without_secrets
 from bpeline.tokenizer_core.splitting import SEGMENTERS
-from bpeline.tokenizer_core.urls import without_secrets
 
 Answer = TypeVar("Answer")
 
@@ -231,8 +231,8 @@ def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def in_utf8(text: str) -> str:
-    r"""``text`` as MLflow can keep it: names of files that are not UTF-8 show ``\udce9``."""
-    return text.encode(errors="backslashreplace").decode()
+    r"""``text`` as MLflow may keep it: without secrets; names that are no UTF-8 show ``\udce9``."""
+    return without_secrets(text).encode(errors="backslashreplace").decode()
 
 
 _DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")
@@ -270,8 +270,8 @@ def says_missing(error: Any) -> bool:
 def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError | DiskFull:
     """An error of MLflow, the network or the disk, as one of ours."""
     code = getattr(error, "error_code", None)
+    # Before it is cut: of half an address, nothing tells where its secret ends.
     reason = without_secrets(" ".join(str(error).split())).rpartition("(Caused by ")[2][:200]
-    uri = without_secrets(uri)
     if any(sign in reason for sign in _DISK_IS_FULL):
         return DiskFull(
             f"no space left for MLflow's files ({doing}): {reason}",

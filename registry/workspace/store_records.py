@@ -15,7 +15,7 @@ from typing import Literal
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile
-from bpeline.tokenizer_core.urls import without_secrets
+from bpeline.tokenizer_core.redaction import without_secrets
 
 FORMAT = 1
 StoreKind = Literal["catalogue", "mlflow"]

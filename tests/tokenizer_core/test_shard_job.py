@@ -207,6 +207,19 @@ def test_finished_shards_are_kept_and_the_rest_is_made(
     assert [ids.tolist() for ids in again] == [ids.tolist() for ids in whole]
 
 
+def test_a_file_changed_in_place_with_its_time_set_back_is_encoded_again(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "in/a.txt", b"one text of some words")
+    tokenizer.encode_files(path, tmp_path / "out")
+    status = path.stat()
+    path.write_bytes(b"the same size, others!")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    again = tokenizer.encode_files(path, tmp_path / "out")
+    assert [tokenizer.decode(ids) for ids in again] == ["the same size, others!"]
+
+
 def test_added_and_changed_files_are_encoded_and_stale_shards_removed(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:

@@ -95,6 +95,12 @@ def rewrite(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
 
 
+def rewrite_and_set_the_time_back(path: Path) -> None:
+    status = path.stat()
+    path.write_bytes(path.read_bytes().swapcase())
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def replace_file(path: Path) -> None:
     status = path.stat()
     path.with_suffix(".new").write_bytes(path.read_bytes())
@@ -102,7 +108,11 @@ def replace_file(path: Path) -> None:
     path.with_suffix(".new").rename(path)
 
 
-@pytest.mark.parametrize("change", [grow, shrink, rewrite, replace_file, Path.unlink])
+IN_PLACE = [grow, shrink, rewrite, rewrite_and_set_the_time_back]
+CHANGES = [*IN_PLACE, replace_file, Path.unlink]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
 def test_a_file_that_changed_since_it_was_found_is_refused(
     tmp_path: Path, name: str, change: object
@@ -114,7 +124,7 @@ def test_a_file_that_changed_since_it_was_found_is_refused(
         counted(file, 100)
 
 
-@pytest.mark.parametrize("change", [grow, shrink, rewrite])
+@pytest.mark.parametrize("change", IN_PLACE)
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
 def test_a_file_that_changes_between_two_chunks_is_refused(
     tmp_path: Path, name: str, change: object

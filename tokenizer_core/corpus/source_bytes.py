@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from bpeline.tokenizer_core.corpus.sources import SourceFile, not_a_regular_file
+from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
 from bpeline.tokenizer_core.kernels.memory import PADDING
 from bpeline.tokenizer_core.remote_files import RangeReader, describe
@@ -97,15 +97,16 @@ class LocalSource(FileIO):
 
     def refuse_change(self) -> None:
         """Raise `CorpusChanged` unless the file is in the state in which it was found."""
-        file, now = self._file, os.fstat(self.fileno())
-        if not stat.S_ISREG(now.st_mode):
-            raise not_a_regular_file(file.path, now.st_mode)
-        if now.st_ino != file.inode:
+        file, status = self._file, os.fstat(self.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise not_a_regular_file(file.path, status.st_mode)
+        now = FileState.of(status)
+        if now.inode != file.inode:
             raise changed(file, "another file stands in its place")
-        if now.st_size != file.size:
-            raise changed(file, f"it had {file.size} bytes and now has {now.st_size}")
-        if now.st_mtime_ns != file.mtime_ns:
-            raise changed(file, "it was written to")
+        if now.size != file.size:
+            raise changed(file, f"it had {file.size} bytes and now has {now.size}")
+        if now != file.state:
+            raise changed(file, "it was written to, or its name, rights or times were changed")
 
 
 class RemoteSource(RangeReader):

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
 from bpeline.tokenizer_core.remote_files import find_remote_files
@@ -68,6 +68,24 @@ class Source:
         return self.name or self.pattern
 
 
+class FileState(NamedTuple):
+    """What tells whether a file is the same, unchanged: everything that asks compares these.
+
+    A program can set the size and the time of the last change of the content (``mtime``) back, but
+    not the time of the last change of anything (``ctime``), nor which file it is (``inode``).
+    """
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileState:
+        """The state of a file, or of an open one, as the system tells it."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A regular file as it was when it was found; reading it later refuses any other state.
@@ -90,6 +108,11 @@ class SourceFile:
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+    @property
+    def state(self) -> FileState:
+        """What a file must still be for what is known of it to hold."""
+        return FileState(self.size, self.mtime_ns, self.ctime_ns, self.inode)
 
 
 AnyPath = str | bytes | os.PathLike[str] | Source
@@ -134,8 +157,7 @@ def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
             raise _missing(pattern)
         for path in paths:
             status = _status_of_text(path)
-            times = status.st_mtime_ns, status.st_ctime_ns
-            file = _source_file(path, source, status.st_size, *times, status.st_ino)
+            file = _source_file(path, source, *FileState.of(status))
             found.setdefault((status.st_dev, status.st_ino), file)
     return list(found.values())
 

@@ -126,9 +126,7 @@ class FileEncoding:
                 "end_of_text": self.end_of_text,
                 "dtype": self.dtype,
                 "place": place,
-                "files": [
-                    [file.path, file.format, file.size, file.mtime_ns, file.inode] for file in files
-                ],
+                "files": [[file.path, file.format, *file.state] for file in files],
             }
         )
 
