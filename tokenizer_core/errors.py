@@ -116,6 +116,10 @@ class WorkerRefused(WorkerLost):
     """A worker runs another program or does not see the files."""
 
 
+class LibraryFailed(BpelineError):
+    """A library that a user may leave out raised an exception of its own."""
+
+
 class RegistryError(BpelineError):
     """A version cannot be found, published or loaded."""
 

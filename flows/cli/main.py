@@ -159,10 +159,14 @@ def _unforeseen(error: Exception) -> BpelineError:
 
 def _place_of(error: Exception) -> str:
     """The lines of ours that an exception came through, the last first."""
+    lines = [
+        (Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    ours = [PACKAGES / name for name in ("flows", "registry", "tokenizer_core")]
     frames = [
-        f"{Path(frame.filename).relative_to(PACKAGES)}:{frame.lineno}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_relative_to(PACKAGES) and frame.filename != __file__
+        f"{file.relative_to(PACKAGES)}:{line}"
+        for file, line in lines
+        if any(map(file.is_relative_to, ours)) and str(file) != __file__
     ]
     return ", ".join(frames[:-4:-1]) or "no file of bpeline"
 

@@ -402,7 +402,7 @@ class Database:
                 self._address = self._address.set(drivername="postgresql+psycopg")
             self.place = without_secrets(self._address.render_as_string(hide_password=True))
             self._engine = self._postgresql() if self._server else self._sqlite()
-        except (ArgumentError, ModuleNotFoundError) as error:
+        except (ArgumentError, ImportError) as error:
             raise InvalidOption(
                 f"the catalogue's URL cannot be used: {error}",
                 _ACCEPTED,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
-from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidTokenizer
 from bpeline.tokenizer_core.formats import differences_of
 
 if TYPE_CHECKING:
@@ -99,36 +99,42 @@ class Certificate:
 def certify(
     tokenizer: Tokenizer, format: str, path: Path, texts: Iterable[str] = ()
 ) -> Certificate:
-    """Let an export be read by its own program, and compare.
+    """Let an export be read by its own program, and compare; a program that fails checks nothing.
 
     Args:
         tokenizer: what was exported.
         format: as what.
         path: the file or directory.
         texts: to compare on besides `certificate_texts`.
+
+    Raises:
+        CorruptFile, InvalidTokenizer: it is in our own format, and we do not read it.
     """
-    from bpeline.registry.exports.llama_cpp import NotRead
     from bpeline.registry.exports.native_readers import native_reader
     from bpeline.registry.exports.sample_texts import certificate_texts
 
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files}
     known = tuple(differences_of(format, tokenizer))
-    reader = native_reader(tokenizer, format, path)
-    if isinstance(reader, str):
-        return Certificate(format, tokenizer.digest, digests, not_checked=reader, differences=known)
-    compared = certificate_texts(tokenizer, texts)
     equal, unequal, first = 0, 0, None
+    compared = certificate_texts(tokenizer, texts)
     try:
+        reader = native_reader(tokenizer, format, path)
         for what, ours, theirs in reader.compare(compared):
             if ours == theirs:
                 equal += 1
                 continue
             unequal += 1
             first = first or _difference(what, ours, theirs)
-    except NotRead as error:
-        why = f"{reader.library} {reader.version} did not read it: {error}"
-        return Certificate(format, tokenizer.digest, digests, not_checked=why, differences=known)
+    except (CorruptFile, InvalidTokenizer):
+        raise  # our own format, which we do not read back
+    except (BpelineError, MemoryError) as error:
+        # What cannot be compared is no reason to end a publication; a difference that is known is.
+        if first is None:
+            why = error.happened if isinstance(error, BpelineError) else "out of memory"
+            return Certificate(
+                format, tokenizer.digest, digests, not_checked=why, differences=known
+            )
     return Certificate(
         format,
         tokenizer.digest,

@@ -18,6 +18,7 @@ from typing import Any
 
 from bpeline.registry.exports import llama_cpp_program
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import LibraryFailed
 
 PATIENCE = 600.0  # seconds; thousands of texts take one
 _UINT32, _FLOAT32 = 4, 6  # types of GGUF values
@@ -39,10 +40,6 @@ _LAYER = {
 }  # fmt: skip
 
 
-class NotRead(Exception):
-    """llama.cpp did not read the file, or did not answer; the message is its last words."""
-
-
 def ask_llama_cpp(path: Path, tokens: int, texts: Sequence[str]) -> dict[str, Any]:
     """What llama.cpp makes of an exported file and of texts; see `llama_cpp_program`.
 
@@ -52,7 +49,7 @@ def ask_llama_cpp(path: Path, tokens: int, texts: Sequence[str]) -> dict[str, An
         texts: without lone surrogates.
 
     Raises:
-        NotRead: it ended without an answer, or took longer than `PATIENCE`.
+        LibraryFailed: it ended without an answer, or took longer than `PATIENCE`.
     """
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         model = Path(aside) / "model.gguf"
@@ -65,13 +62,17 @@ def ask_llama_cpp(path: Path, tokens: int, texts: Sequence[str]) -> dict[str, An
                 command, input=request, capture_output=True, text=True, timeout=PATIENCE
             )
         except subprocess.TimeoutExpired:
-            raise NotRead(f"llama.cpp did not answer within {PATIENCE:.0f} seconds") from None
+            raise _not_read(f"llama.cpp did not answer within {PATIENCE:.0f} seconds") from None
     try:
         answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:
         last = (ended.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise NotRead(f"llama.cpp ended with {ended.returncode}, saying {last[:300]!r}") from None
+        raise _not_read(f"llama.cpp ended with {ended.returncode}, saying {last[:300]!r}") from None
     return answer
+
+
+def _not_read(why: str) -> LibraryFailed:
+    return LibraryFailed(f"cyllama did not read it: {why}", "a file that llama.cpp reads")
 
 
 def with_weights(content: bytes, tokens: int) -> bytes:

@@ -19,11 +19,14 @@ from typing import Any
 
 from bpeline.registry.exports.llama_cpp import ask_llama_cpp
 from bpeline.tokenizer_core.algorithms import CharacterBpe
+from bpeline.tokenizer_core.errors import LibraryFailed
 from bpeline.tokenizer_core.formats import gguf, sentencepiece, tiktoken
+from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Comparison = tuple[str, Any, Any]
 """What is compared, as people read it; ours; theirs."""
+Compare = Callable[[Sequence[str]], Iterator[Comparison]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +42,33 @@ class NativeReader:
     library: str
     version: str
     unit: str
-    compare: Callable[[Sequence[str]], Iterator[Comparison]]
+    compare: Compare
 
 
-def native_reader(tokenizer: Tokenizer, format: str, path: Path) -> NativeReader | str:
-    """Let the program of a format read an export; without one, the reason in a few words."""
+def native_reader(tokenizer: Tokenizer, format: str, path: Path) -> NativeReader:
+    """Let the program of a format read an export.
+
+    Raises:
+        LibraryFailed: there is none, or it does not read it; `NativeReader.compare` raises it, too.
+    """
     if format not in _READERS:
-        return "no program reads this format but bpeline"
+        raise LibraryFailed("no program reads this format but bpeline")
     for library, module, unit, read in _READERS[format]:
         if find_spec(module) is None:
             continue
-        return NativeReader(library, _installed(library), unit, read(tokenizer, path))
-    return f"{_READERS[format][0][0]} is not installed"
+        known = f"{library} {_installed(library)}"
+        with fenced(known, "reading the export"):
+            compare = read(tokenizer, path)
+        return NativeReader(library, _installed(library), unit, _fenced(compare, known))
+    raise LibraryFailed(f"{_READERS[format][0][0]} is not installed")
+
+
+def _fenced(compare: Compare, library: str) -> Compare:
+    def compared(texts: Sequence[str]) -> Iterator[Comparison]:
+        with fenced(library, "encoding the texts to compare"):
+            yield from compare(texts)
+
+    return compared
 
 
 @cache

@@ -25,6 +25,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, RegistryUnreachable
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
+from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.bpe import train_bpe
 from bpeline.tokenizer_core.trainers.characters import train_char_bpe
@@ -303,3 +304,30 @@ def test_a_file_and_a_directory_are_not_confused(news: str, tmp_path: Path) -> N
     with pytest.raises(InvalidOption, match="is there already"):
         export("news/1", tmp_path / "file", "gpt2")
     assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "format_", "reason"),
+    [
+        (r"(\w+\s?)+\d{5}", "hf", "PanicException: Onig: Regex search error"),
+        ("(a{1,1000}){1,1000}", "tiktoken", "ValueError: Error compiling regex"),
+    ],
+)
+def test_a_library_that_fails_checks_nothing_and_ends_nothing(
+    pattern: str, format_: str, reason: str, tmp_path: Path
+) -> None:
+    needs(format_, BYTE_LEVEL[format_])
+    counts = WordCounts.from_mapping({b"some": 3, b" words": 2}, pattern)
+    tokenizer = train_bpe(counts, 260)
+    path = tmp_path / "export"
+    tokenizer.save(path, format_)
+    certificate = certify(tokenizer, format_, path)
+    assert reason in certificate.not_checked
+    assert (certificate.equal, certificate.difference) == (0, None)
+
+
+def test_an_interruption_passes_the_fence() -> None:
+    with pytest.raises(KeyboardInterrupt), fenced("a library", "working"):
+        raise KeyboardInterrupt
+    with pytest.raises(MemoryError), fenced("a library", "working"):
+        raise MemoryError

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.text import Text
 
 
@@ -23,6 +24,7 @@ def sentence_spans(text: Text, begin: int, end: int, kind: str) -> NDArray[np.in
 
     Raises:
         InvalidOption: another kind, or NLTK is not installed.
+        LibraryFailed: NLTK raised something.
     """
     if kind == "lines":
         breaks = np.flatnonzero(text.data[begin:end] == ord("\n")) + begin
@@ -36,7 +38,9 @@ def sentence_spans(text: Text, begin: int, end: int, kind: str) -> NDArray[np.in
             "use 'lines' where each line is a sentence",
         )
     content = text.bytes(begin, end)
-    found = list(_punkt().span_tokenize(content.decode()))
+    text_of_it, punkt = content.decode(), _punkt()
+    with fenced("NLTK", "looking for sentences"):
+        found = list(punkt.span_tokenize(text_of_it))
     is_lead = (np.frombuffer(content, np.uint8) & 0xC0) != 0x80
     positions = np.append(np.flatnonzero(is_lead), len(content)) + begin
     return positions[np.array(found, np.int64).reshape(-1, 2)]
@@ -61,4 +65,5 @@ def _punkt() -> Any:
             "sentences can also be 'lines' or 'none'",
             "type: pip install 'bpeline[nltk]'",
         ) from error
-    return PunktSentenceTokenizer()
+    with fenced("NLTK", "beginning to look for sentences"):
+        return PunktSentenceTokenizer()

@@ -61,7 +61,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
                 status, answer = DONE, marks.tobytes()
         except MemoryError:
             status = OUT_OF_MEMORY
-        except Exception as error:
+        except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
             answer = f"{type(error).__name__}: {error}".encode(errors="replace")
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(ANSWER.pack(status, len(answer)))
