@@ -6,6 +6,7 @@ Looks and never mends; compiles when asked to.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -116,20 +117,23 @@ def _kernels() -> Finding:
 
 def _workspace() -> Iterator[Finding]:
     from bpeline.registry.environment import addresses
+    from bpeline.registry.workspace import Workspace, workspace_root
 
-    home = addresses().home.absolute()
-    if not (home / "workspace.json").exists():
-        found = f"{home} does not exist yet; `bpeline train` makes it"
-        yield Finding("note", "workspace", found)
-        yield _disk(home)
-        return
     try:
-        from bpeline.registry.opening import open_registry
+        home = workspace_root(addresses().home)
+        if Workspace.is_at(home):
+            from bpeline.registry.opening import open_registry
 
-        registry = open_registry()
-        yield from _opened(registry)
+            yield from _opened(open_registry())
+        elif os.path.lexists(home) and not home.is_dir():
+            advice = "set BPELINE_HOME to a new or empty directory"
+            yield Finding("broken", "workspace", f"{home} is not a directory", advice)
+        else:
+            found = f"{home} does not exist yet; `bpeline train` makes it"
+            yield Finding("note", "workspace", found)
     except BpelineError as error:
         yield Finding("broken", "workspace", error.happened, error.next_step)
+        return
     yield _disk(home)
 
 

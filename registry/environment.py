@@ -57,7 +57,10 @@ class Addresses:
     @property
     def workspace(self) -> str:
         """What names the workspace to another process of this machine."""
-        return self.store if self.home == cache_of(self.store) else str(self.home.absolute())
+        if self.home == cache_of(self.store):
+            return self.store
+        named = str(self.home)  # ~ is for who opens it, as everywhere
+        return named if named.startswith("~") else str(self.home.absolute())
 
 
 _configured: Addresses | None = None

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.environment import addresses, workspace_of
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
-from bpeline.registry.workspace import Workspace, known_store, remember_store, ui_port
+from bpeline.registry.workspace import (
+    Workspace,
+    known_store,
+    remember_store,
+    ui_port,
+    workspace_root,
+)
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError, StoreLost
 from bpeline.tokenizer_core.redaction import tell_secrets_of
@@ -176,10 +182,10 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
             # Without a sweep: that takes the lock for an instant, which a reader must not.
             workspace = Workspace.open(home, store=store, sweep=False)
         elif chosen.catalogue_url is not None:
-            workspace = Workspace(Path(home).expanduser().absolute(), store)
+            workspace = Workspace(workspace_root(home), store)
         else:
             raise StorageError(
-                f"there is no workspace at {Path(home).expanduser().absolute()}",
+                f"there is no workspace at {workspace_root(home)}",
                 "a directory that `bpeline train` has made",
                 "type `bpeline train --demo` to make one, or name yours with --workspace",
             )

@@ -224,6 +224,14 @@ def main() -> None:
             sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True
         )
     hide_in_logs()
+    if sys.stdout is None:
+        wrong = InvalidOption(
+            "standard output is closed, and what is asked for could not be said",
+            "a file, a terminal, a pipe",
+            "type the same command with `>/dev/null` behind it if nobody is to read it",
+        )
+        say_error(wrong)
+        sys.exit(wrong.exit_code)
     try:
         with terminable(signal.SIGTERM):
             cli(prog_name="bpeline")

@@ -34,5 +34,6 @@ if TYPE_CHECKING:
     from .ui_ports import remember_ui_port as remember_ui_port
     from .ui_ports import ui_port as ui_port
     from .workspace import Workspace as Workspace
+    from .workspace import workspace_root as workspace_root
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -29,6 +29,11 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageErr
 
 FORMAT = 1
 _KIND = "bpeline workspace"
+# What refuses no workspace in particular: whoever calls says so better.
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
+_LONGEST_SHOWN = 200  # characters of a path
 _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
@@ -67,7 +72,7 @@ class Workspace:
             CorruptFile: its ``workspace.json`` cannot be read.
             StorageError: another version's format, or no permission.
         """
-        workspace = cls(Path(root).expanduser().absolute(), store)
+        workspace = cls(workspace_root(root), store)
         _require_an_address(workspace.root)
         try:
             if not workspace.root.is_dir():
@@ -91,19 +96,35 @@ class Workspace:
                 "set BPELINE_HOME to a new or empty directory",
             ) from error
         except OSError as error:
-            if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            if error.errno in _OF_THE_MACHINE:
                 raise
             raise StorageError(
-                f"the workspace {workspace.root} cannot be written: {error.strerror}",
-                "a workspace is a directory that the current user owns",
+                f"the workspace {shown_path(workspace.root)} cannot be written: {error.strerror}",
+                "a workspace is a directory that the current user owns, or can make",
                 "set BPELINE_HOME to such a directory",
             ) from error
         return workspace
 
     @staticmethod
     def is_at(root: Path | str) -> bool:
-        """Whether there is a workspace at ``root``; nothing is made."""
-        return Workspace(Path(root).expanduser().absolute()).manifest.exists()
+        """Whether there is a workspace at ``root``; nothing is made.
+
+        Raises:
+            InvalidOption: no directory can be called so.
+            StorageError: this user may not look.
+        """
+        manifest = Workspace(workspace_root(root)).manifest
+        try:
+            manifest.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise StorageError(
+                f"the workspace {shown_path(manifest.parent)} cannot be read: {error.strerror}",
+                "a workspace is a directory that the current user owns",
+                "set BPELINE_HOME to such a directory",
+            ) from error
+        return True
 
     @property
     def id(self) -> str:
@@ -400,6 +421,37 @@ class Workspace:
         except OSError:
             return False
         return path.is_relative_to(self.versions) and 0 <= age < _AN_INSTANT_SECONDS
+
+
+def workspace_root(root: Path | str) -> Path:
+    """The absolute path that a workspace's name means.
+
+    Raises:
+        InvalidOption: it means none.
+    """
+    try:
+        path = Path(root).expanduser().absolute()
+    except RuntimeError as error:  # what pathlib says of ~ without a home
+        raise _no_place(root, "there is no such user, or no home is known") from error
+    except FileNotFoundError as error:
+        raise _no_place(root, "the directory in which it was typed is gone") from error
+    if "\0" in str(path):
+        raise _no_place(root, "it has a zero byte in it")
+    return path
+
+
+def shown_path(path: Path) -> str:
+    """A path as messages name it: thousands of characters say no more than the first."""
+    text = str(path)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _no_place(root: Path | str, why: str) -> InvalidOption:
+    return InvalidOption(
+        f"{str(root)!r} names no directory: {why}",
+        "the path of a directory",
+        "give --workspace an absolute path, or set BPELINE_HOME to one",
+    )
 
 
 def _require_an_address(root: Path) -> None:

@@ -1,0 +1,101 @@
+"""Places that no command can work with end in three lines of ours, never in a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from bpeline.flows.diagnosis import _workspace
+from bpeline.registry import open_registry
+from bpeline.registry.environment import configure
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
+
+Bpeline = Callable[..., Result]
+UNUSABLE = ["/dev/null", "/dev/null/x", "/proc/x", "n" * 5000, f"new/{'n' * 300}", "~nobody-here/x"]
+
+
+@pytest.mark.parametrize("place", UNUSABLE)
+@pytest.mark.parametrize("command", [("versions",), ("gc",), ("train", "a.txt", "--name", "a")])
+def test_a_workspace_that_cannot_be_is_an_error_of_ours(
+    bpeline: Bpeline, command: tuple[str, ...], place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("some words", encoding="utf-8")
+    said = bpeline(*command, "--workspace", place)
+    assert said.exit_code in {1, 2}
+    assert said.stderr.startswith("error: ")
+    assert "not foreseen" not in said.stderr
+    assert len(said.stderr) < 1500
+
+
+@pytest.mark.parametrize("place", [*UNUSABLE, "a\0b"])
+def test_the_same_through_the_library(place: str) -> None:
+    with pytest.raises(BpelineError):
+        open_registry(place)
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "n" * 5000, "~nobody-here/x"])
+def test_the_doctor_finds_them(place: str) -> None:
+    configure(workspace=place)
+    assert next(_workspace()).state == "broken"
+
+
+def test_a_directory_that_is_gone(bpeline: Bpeline, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    said = bpeline("versions")
+    assert said.exit_code == 2
+    assert "is gone" in said.stderr
+
+
+def test_a_library_that_cannot_be_loaded(
+    bpeline: Bpeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("some words", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "duckdb", None)  # as when its code cannot be mapped
+    said = bpeline("train", "a.txt", "--name", "a", "--vocab-size", 258)
+    assert said.exit_code == 1
+    assert "a library that this needs cannot be loaded" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_what_nobody_foresaw_is_told_with_its_place(
+    bpeline: Bpeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("password=hunter2")
+
+    monkeypatch.setattr("bpeline.registry.opening.locate", broken)
+    said = bpeline("versions")
+    assert said.exit_code == 1
+    assert "this is not foreseen: KeyError" in said.stderr
+    assert "registry/opening.py:" in said.stderr
+    assert "hunter2" not in said.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirected", "code"),
+    [(">&-", 2), (">/dev/full", 1), ("<&-", 0), ("2>&-", 0), ("2>/dev/full", 0)],
+)
+def test_streams_that_are_closed_or_full(redirected: str, code: int) -> None:
+    command = f"{Path(sys.executable).with_name('bpeline')} versions {redirected}"
+    ended = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False,
+        env={**os.environ, "BPELINE_CATALOGUE_URL": f"sqlite:///{os.getcwd()}/c.sqlite"},
+    )  # fmt: skip
+    assert ended.returncode == code, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not ended.stderr or ended.stderr.startswith(("error: ", "no version"))
+
+
+def test_the_root_of_a_workspace_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOption, match="no such user"):
+        open_registry("~nobody-here/x")
