@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .drift import OwnText as OwnText
     from .drift import TextDrift as TextDrift
     from .drift import drift_of as drift_of
+    from .fragment_tokens import FragmentTokens as FragmentTokens
+    from .fragment_tokens import fragment_tokens as fragment_tokens
     from .language_choices import LanguageChoices as LanguageChoices
     from .language_choices import compare_choices as compare_choices
     from .made_tokens import MadeTokens as MadeTokens
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
+    from .metric_names import SHOWN_ROBUSTNESS as SHOWN_ROBUSTNESS
     from .metric_names import depends_on_text as depends_on_text
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS
@@ -55,6 +58,10 @@ if TYPE_CHECKING:
     from .personal_data import Kind as Kind
     from .personal_data import Suspicion as Suspicion
     from .personal_data import suspicious_tokens as suspicious_tokens
+    from .perturbations import PERTURBATIONS as PERTURBATIONS
+    from .perturbations import Perturbation as Perturbation
+    from .robustness import Robustness as Robustness
+    from .robustness import measure_robustness as measure_robustness
     from .suite import Change as Change
     from .suite import Evaluation as Evaluation
     from .suite import EvaluationText as EvaluationText

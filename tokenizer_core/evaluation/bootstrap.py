@@ -13,6 +13,7 @@ CONFIDENCE = 0.95
 _REPLICATES = 2000
 _SEED = 20_240_229  # fixed: the same documents give the same interval
 _MOST_UNITS = 2_000
+_AT_A_TIME = 200  # replicates; divides their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,35 @@ def resampled_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> Res
             "the same documents for both, with at least one token",
             "measure both on the same text",
         )
-    documents = len(first)
-    pairs = np.stack((first, second), axis=1).astype(np.float64)
+    sums = resampled_sums(np.stack((first, second), axis=1))
+    # A replicate without a single token says nothing about a ratio.
+    changes = np.divide(sums[:, 1], sums[:, 0], out=np.ones(len(sums)), where=sums[:, 0] > 0) - 1
+    return ResampledChange(float(second.sum() / first.sum() - 1), np.sort(changes), len(first))
+
+
+def resampled_sums(values: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums over documents, drawn again and again, each with all of its values.
+
+    Args:
+        values: int64 ``[documents, values]``; at least one document, and none has so many that a
+            sum of them is above 2⁵³.
+
+    Returns:
+        float64 ``[replicates, values]``: exact; the same draws for every call with so many
+        documents.
+    """
+    documents = len(values)
+    units = values.astype(np.float64)
     if documents > _MOST_UNITS:
         begins = np.linspace(0, documents, _MOST_UNITS, endpoint=False).astype(np.int64)
-        pairs = np.add.reduceat(pairs, begins, axis=0)
+        units = np.add.reduceat(units, begins, axis=0)
     random = np.random.default_rng(_SEED)
-    changes = np.empty(_REPLICATES)
-    for replicate in range(_REPLICATES):
-        drawn = pairs[random.integers(len(pairs), size=len(pairs))].sum(axis=0)
-        # A replicate without a single token says nothing about a ratio.
-        changes[replicate] = drawn[1] / drawn[0] - 1 if drawn[0] else 0.0
-    return ResampledChange(float(second.sum() / first.sum() - 1), np.sort(changes), documents)
+    sums = np.empty((_REPLICATES, units.shape[1]))
+    for begin in range(0, _REPLICATES, _AT_A_TIME):
+        drawn = [
+            np.bincount(random.integers(len(units), size=len(units)), minlength=len(units))
+            for _ in range(_AT_A_TIME)
+        ]
+        # Products of matrices add in any order: of whole numbers below 2⁵³ that is the same sum.
+        sums[begin : begin + _AT_A_TIME] = np.array(drawn, np.float64) @ units
+    return sums

@@ -39,6 +39,7 @@ NAMES = {
     "distribution.f95": "vocabulary/f95",
     "unreachable_tokens": "vocabulary/unreachable_tokens",
     "undecodable_tokens": "vocabulary/undecodable_tokens",
+    "mixed_fragment_tokens": "vocabulary/mixed_fragment_tokens",
     "mean_token_bytes": "vocabulary/token_bytes_mean",
     "median_token_bytes": "vocabulary/token_bytes_median",
     "p99_token_bytes": "vocabulary/token_bytes_p99",
@@ -82,6 +83,16 @@ SHOWN_PER_SLICE = (
     "vocabulary/utilization",
 )
 
+# What is worth a chart of robustness; ``evaluation.json`` has all families and kinds.
+SHOWN_ROBUSTNESS = (
+    "robustness/typos_inflation",
+    "robustness/typos_agreement",
+    "robustness/case_inflation",
+    "robustness/styling_inflation",
+    "robustness/white_space_inflation",
+    "robustness/digits_inflation",
+)
+
 
 # What a version is, or what its training read: the same whatever text it is measured on.
 _OF_NO_TEXT = ("corpus/", "ids/", "privacy/", "seconds/", "training/")
@@ -98,6 +109,14 @@ def figures_of(report: CompressionReport) -> dict[str, float]:
     """Every figure by its name; those that mean something."""
     figures = {name: attrgetter(key)(report) for key, name in NAMES.items()}
     return {name: float(figure) for name, figure in figures.items() if figure is not None}
+
+
+ROBUSTNESS_FIGURES = ("inflation", "stability", "agreement")
+
+
+def robustness_name(family: str, figure: str) -> str:
+    """The name of a figure of a family of perturbations."""
+    return f"robustness/{family}_{figure}"
 
 
 def of_slice(name: str, slice_name: str) -> str:

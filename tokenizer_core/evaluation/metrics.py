@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
+from bpeline.tokenizer_core.evaluation.fragment_tokens import fragment_tokens
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.evaluation.token_distribution import (
     RARE,
@@ -18,7 +19,7 @@ from bpeline.tokenizer_core.evaluation.token_distribution import (
     TokenDistribution,
     token_distribution,
 )
-from bpeline.tokenizer_core.model import undecodable_tokens, unreachable_tokens
+from bpeline.tokenizer_core.model import unreachable_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
@@ -50,6 +51,7 @@ class CompressionReport:
         unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
         undecodable_tokens: ordinary tokens that are not UTF-8 alone, so that nothing can be said.
             None with other algorithms than byte-level BPE, whose tokens are parts of words.
+        mixed_fragment_tokens: those of them that hold whole characters beside a part of one.
         roundtrip_failures: documents d with decode(encode(d)) ≠ d; of byte-level BPE anything but
             0 is a defect, other algorithms keep words and not what is between them.
         unknown_rate: share of T that is the unknown token; 0 for byte-level BPE, which has none.
@@ -83,6 +85,7 @@ class CompressionReport:
     vocab_utilization: float
     unreachable_tokens: int | None
     undecodable_tokens: int
+    mixed_fragment_tokens: int
     roundtrip_failures: int
     unknown_rate: float
     byte_rate: float
@@ -138,13 +141,14 @@ class VocabFigures:
     """What can be said of a tokenizer without any text.
 
     Attributes:
-        unreachable, undecodable: as in `CompressionReport`.
+        unreachable, undecodable, mixed: as in `CompressionReport`.
         lengths: int64: bytes of every ordinary token.
         unknown, high_bytes: ids of the unknown token, and of single bytes above 0x7F.
     """
 
     unreachable: int | None
     undecodable: int
+    mixed: int
     lengths: NDArray[np.int64]
     unknown: list[int]
     high_bytes: list[int]
@@ -156,9 +160,11 @@ def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
     ordinary = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}
     unknown = getattr(tokenizer.algorithm, "unknown", None)
     by_bytes = tokenizer.words is None
+    fragments = fragment_tokens(ordinary)
     return VocabFigures(
         len(unreachable_tokens(tokenizer.encoder, ordinary)) if by_bytes else None,
-        undecodable_tokens(ordinary),
+        len(fragments.parts) + len(fragments.mixed),
+        len(fragments.mixed),
         np.fromiter(map(len, ordinary), np.int64, len(ordinary)),
         [] if unknown is None else [tokenizer.token_to_id(unknown)],
         [ordinary[byte] for byte in _HIGH if byte in ordinary],
@@ -204,6 +210,7 @@ def report(
         vocab_utilization=distribution.distinct_tokens / tokenizer.vocab_size,
         unreachable_tokens=vocab.unreachable,
         undecodable_tokens=vocab.undecodable,
+        mixed_fragment_tokens=vocab.mixed,
         roundtrip_failures=measured.roundtrip_failures,
         unknown_rate=int(occurrences[vocab.unknown].sum()) / tokens,
         byte_rate=int(occurrences[vocab.high_bytes].sum()) / tokens,

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .pruning import plan_pruning as plan_pruning
     from .pruning import require_something as require_something
     from .reachability import tokens_not_made_by_merges as tokens_not_made_by_merges
-    from .reachability import undecodable_tokens as undecodable_tokens
     from .reachability import unreachable_tokens as unreachable_tokens
     from .smaller_sizes import of_size as of_size
     from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher

@@ -22,19 +22,13 @@ def tokens_not_made_by_merges(
 def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
     """Tokens v with encode(decode(v)) ≠ [v], split pattern included, with their ids.
 
-    Tokens that are not UTF-8 on their own (parts of characters) are no text and left out:
-    `undecodable_tokens` counts them.
+    Tokens that are not UTF-8 on their own (parts of characters) are no text and left out.
     """
     texts = {token: id_ for token, id_ in ids.items() if _is_utf8(token)}
     spans = spans_of_lengths(list(texts))
     behind = np.full(len(spans), -1, np.int64)
     encoded, ends = encoder.encode(Text.of(b"".join(texts)), spans, behind)
     return dict(_not_themselves(texts, encoded.tolist(), ends.tolist()))
-
-
-def undecodable_tokens(ids: Mapping[bytes, int]) -> int:
-    """How many tokens are not UTF-8 on their own."""
-    return sum(not _is_utf8(token) for token in ids)
 
 
 def _not_themselves(
