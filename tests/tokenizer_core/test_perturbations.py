@@ -78,7 +78,7 @@ def letters(*pieces: str) -> Plain:
 
 
 def words(text: str) -> list[range]:
-    """Places of a letter and the letters and marks behind it."""
+    """Places of a letter and the letters and marks after it."""
     found, begin = [], None
     for i, character in enumerate(f"{text}\0"):
         if character.isalpha():
@@ -176,7 +176,6 @@ def tabs_and_spaces(text: str, draws: Draws) -> str:
             old = found[0][i : i + step]
             new = {"    ": "\t", "\t": "    "}.get(old, old)
             made += new if draws.hit(found.start() + i) else old
-            # What stays as it is keeps the places of the groups behind it.
             i += step
         return made
 
@@ -203,14 +202,14 @@ def numbers(text: str) -> list[range]:
 def digits_grouped(text: str, draws: Draws) -> str:
     commas = {}
     for number in numbers(text):
-        behind = text[number.start - 1] if number.start else " "
-        if len(number) > 3 and not (behind in ".,_" or behind.isalnum()):
+        before = text[number.start - 1] if number.start else " "
+        if len(number) > 3 and not (before in ".,_" or before.isalnum()):
             commas.update({i: "," for i in number[1:] if (number.stop - i) % 3 == 0})
     return put(text, commas)
 
 
-def around(places: list[range], before: str, behind: str) -> dict[int, str]:
-    return {one.start: before for one in places} | {one.stop: behind for one in places}
+def around(places: list[range], before: str, after: str) -> dict[int, str]:
+    return {one.start: before for one in places} | {one.stop: after for one in places}
 
 
 def emoji(text: str, draws: Draws) -> str:

@@ -174,13 +174,14 @@ def test_the_interval_is_that_of_paired_documents(
 
 
 def test_few_changed_documents_give_no_interval(trained: MakeTokenizer) -> None:
-    """Nine documents of twenty have an underscore: of that nothing sure is said."""
-    texts = [b"some more words here"] * 11 + [b"some foo_bar"] * 9
+    """Nine documents of twenty have an underscore, ten a number: of nine nothing sure is said."""
+    texts = [b"some more words here"] + [b"a number 1234"] * 10 + [b"some foo_bar"] * 9
     found = measure_robustness(trained("gpt2"), {}, texts)
     kinds = found.tokenizers[""].kinds
     assert found.applied["snake_to_camel"].documents == 9
     assert kinds["snake_to_camel"].inflation.low is None
-    assert kinds["upper_case"].inflation.low is not None
+    assert found.applied["digits_grouped"].documents == 10
+    assert kinds["digits_grouped"].inflation.low is not None
 
 
 def test_what_found_nothing_to_change_is_named_and_has_no_figure(trained: MakeTokenizer) -> None:
@@ -229,7 +230,7 @@ def test_of_much_text_a_sample_is_perturbed() -> None:
     assert len(found) == MOST_DOCUMENTS
     assert _sample(many[::-1]) == (found, digest)
     assert found == sorted(many, key=lambda one: hashlib.sha256(one).digest())[:MOST_DOCUMENTS]
-    large, _ = _sample([b"ab " * 100_000 + b"%d" % i for i in range(9)])
+    large, _ = _sample([b"ab " * (MOST_BYTES // 10) + b"%d" % i for i in range(9)])
     assert len(large) == 4  # the first with which there is enough
     whole = ("ä" * (MOST_BYTES // 2)).encode()
     assert _sample([whole + b"more"])[0] == [whole]

@@ -151,11 +151,11 @@ def _at_word_ends(text: CharacterText) -> Mask:
     return ends
 
 
-def _not_behind_a_return(text: CharacterText) -> Mask:
+def _not_after_a_return(text: CharacterText) -> Mask:
     return ~previous(text.points == _RETURN)
 
 
-def _behind_lower_case(text: CharacterText) -> Mask:
+def _after_lower_case(text: CharacterText) -> Mask:
     return previous(text.where(str.islower))
 
 
@@ -263,10 +263,10 @@ def _between_letters(piece: str) -> Rule:
     return rule
 
 
-def _around(firsts: Places, lasts: Places, text: CharacterText, before: str, behind: str) -> Edits:
+def _around(firsts: Places, lasts: Places, text: CharacterText, before: str, after: str) -> Edits:
     """Pieces put in around ranges of characters, between which others stand."""
     at = np.stack((firsts, lasts + 1), axis=1).reshape(-1)
-    return _edits(text, at, 0, np.tile(np.arange(2), len(firsts)), [before, behind])
+    return _edits(text, at, 0, np.tile(np.arange(2), len(firsts)), [before, after])
 
 
 def _latex_bold(text: CharacterText, chance: Chance) -> Edits:
@@ -288,8 +288,8 @@ def _latex_numbers(text: CharacterText, chance: Chance) -> Edits:
 
 def _digits_grouped(text: CharacterText, chance: Chance) -> Edits:
     firsts, lasts = _numbers(text)
-    behind = previous(text.where(lambda one: one in ".,_" or one.isalnum()))
-    long = (lasts - firsts >= 3) & ~behind[firsts]
+    before = previous(text.where(lambda one: one in ".,_" or one.isalnum()))
+    long = (lasts - firsts >= 3) & ~before[firsts]
     firsts, lasts = firsts[long], lasts[long]
     inside = ranges(firsts + 1, lasts - firsts)
     to_end = np.repeat(lasts + 1, lasts - firsts) - inside
@@ -429,7 +429,7 @@ PERTURBATIONS = tuple(
             ("letters_hyphenated", "a word with a hyphen between its letters", 0.05,
              _between_letters("-")),
             ("crlf", "a carriage return before every line feed that has none", 1.0,
-             _instead(_only("\n", "\r\n"), _not_behind_a_return)),
+             _instead(_only("\n", "\r\n"), _not_after_a_return)),
             ("tabs_and_spaces", "in indentation, four spaces as a tab and a tab as four spaces",
              1.0, _tabs_and_spaces),
         ),
@@ -449,7 +449,7 @@ PERTURBATIONS = tuple(
             ("snake_to_camel", "foo_bar as fooBar", 1.0, _snake_to_camel),
             ("camel_to_snake", "fooBar as foo_bar", 1.0,
              _instead(lambda one: [f"_{one.lower()}"] if one.isupper() else [],
-                      _behind_lower_case)),
+                      _after_lower_case)),
         ),
     }.items()
     for name, what, rate, rule in kinds

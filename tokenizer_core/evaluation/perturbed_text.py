@@ -21,7 +21,7 @@ Places = NDArray[np.int64]
 
 _COUNTER_STEP = 0x9E3779B97F4A7C15  # SplitMix64 (Steele, Lea & Flood 2014), and its two factors
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_BETWEEN = b"\0"  # stands behind every document, so that nothing reaches over its end
+_BETWEEN = b"\0"  # stands after every document, so that nothing reaches over its end
 
 
 def ranges(begins: Places, lengths: Places) -> Places:
@@ -31,7 +31,7 @@ def ranges(begins: Places, lengths: Places) -> Places:
 
 
 class CharacterText:
-    """Documents joined, a NUL behind each, by bytes and by characters.
+    """Documents joined, a NUL after each, by bytes and by characters.
 
     Args:
         documents: UTF-8, at least one.
@@ -121,7 +121,7 @@ def previous(mask: Mask) -> Mask:
 
 
 def following(mask: Mask) -> Mask:
-    """Whether a mask holds of the character behind."""
+    """Whether a mask holds of the character after."""
     return np.concatenate((mask[1:], np.zeros(1, np.bool_)))
 
 
@@ -153,7 +153,7 @@ class EditedText:
         edits: of it; none touches a NUL between documents.
 
     Attributes:
-        data: uint8: the bytes, a NUL behind each document.
+        data: uint8: the bytes, a NUL after each document.
         ends: int64 ``[documents]``: where each document ends.
         found: bool, by byte of the text before: whether that place is still to be found, and not
             inside of what was replaced.

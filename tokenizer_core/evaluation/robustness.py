@@ -46,7 +46,7 @@ from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-MOST_BYTES = 1 << 20  # of documents that are perturbed; of more text a sample is
+MOST_BYTES = 1 << 19  # of documents that are perturbed; of more text a sample is
 MOST_DOCUMENTS = 2_000
 
 _Counts = NDArray[np.int64]
