@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from packaging.requirements import Requirement
 
 from bpeline.flows.requests import usable_cores
-from bpeline.flows.running import runner, settings
+from bpeline.flows.running import runner
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 from bpeline.tokenizer_core.redaction import without_secrets
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 State = Literal["ok", "note", "broken"]
 
 LOWEST_PYTHON = (3, 11)
+SERVER_SECONDS = 3.0
 SCARCE_BYTES = 1 << 30
 
 
@@ -209,14 +210,14 @@ def _store(workspace: Workspace) -> Finding:
 
 
 def _mlflow(uri: str) -> Finding:
-    from bpeline.registry.tracking import database_of, is_server
+    from bpeline.registry.tracking import answers, database_of, is_server
 
     database = database_of(uri)
     if database is not None:
         return _mlflow_database(database)
     if not is_server(uri):
         return Finding("ok", "mlflow server", f"none needed, {uri}")
-    if runner.answers(uri):
+    if answers(uri, SERVER_SECONDS):
         return Finding("ok", "mlflow server", uri)
     return Finding(
         "broken",
@@ -257,16 +258,17 @@ def _mlflow_database(path: Path) -> Finding:
 def _prefect() -> Finding:
     if importlib.util.find_spec("prefect") is None:
         return Finding("note", "prefect server", "prefect is not installed")
-    configured = settings.configured_prefect()
-    chosen = runner.choose_runner()
-    if chosen.prefect_api is not None:
-        return Finding("ok", "prefect server", chosen.prefect_api)
-    if configured is None:
+    address = runner.prefect_address()
+    if address is None:
         return Finding("ok", "prefect server", "none; flows run in the command's own process")
+    place = f"{without_secrets(address.api_url)} ({address.origin})"
+    reason = runner.why_unusable(address.api_url)
+    if not reason:
+        return Finding("ok", "prefect server", place)
     return Finding(
         "broken",
         "prefect server",
-        f"{configured.api_url} ({configured.origin}) does not answer",
+        f"{place} does not answer: {reason}",
         "start it with `prefect server start`, or unset PREFECT_API_URL; flows run without it",
     )
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .progress import for_stream as for_stream
     from .progress import listening as listening
     from .progress import telling as telling
-    from .runner import answers as answers
     from .runner import choose_runner as choose_runner
     from .step_table import COMBINE_COUNTS as COMBINE_COUNTS
     from .step_table import COUNT_WORDS as COUNT_WORDS

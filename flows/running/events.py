@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bpeline.flows.running import settings
-from bpeline.flows.running.runner import ANSWER_SECONDS, choose_runner
+from bpeline.flows.running.prefect_client import NoPrefectServer, talk
+from bpeline.flows.running.runner import choose_runner
 from bpeline.tokenizer_core.redaction import without_secrets
 
 
@@ -35,27 +35,17 @@ def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> st
         "bpeline.name": name,
         **{f"bpeline.{key}": value for key, value in labels.items()},
     }
+    about = {"event": event, "resource": resource, "payload": dict(payload)}
     try:
-        settings.prepare_prefect()
-        from prefect.client.orchestration import get_client
-        from prefect.events import Event
-        from prefect.settings import (
-            PREFECT_API_REQUEST_TIMEOUT,
-            PREFECT_API_URL,
-            PREFECT_CLIENT_MAX_RETRIES,
-            temporary_settings,
+        talk(api, lambda client: client.request("POST", "/events", json=[_event(about)]))
+    except NoPrefectServer as error:  # what the event tells of has been done
+        return (
+            f"the Prefect server at {without_secrets(api)} did not take the event {event}: {error}"
         )
-
-        told = Event(event=event, resource=resource, payload=dict(payload)).model_dump(mode="json")
-        here = {
-            PREFECT_API_URL: api,
-            PREFECT_API_REQUEST_TIMEOUT: ANSWER_SECONDS,
-            PREFECT_CLIENT_MAX_RETRIES: 1,
-        }
-        with temporary_settings(here), get_client(sync_client=True) as client:
-            client.request("POST", "/events", json=[told])
-    except Exception as error:  # whatever it is: what the event tells of has been done
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        said = f"the Prefect server at {api} did not take the event {event}: {reason}"
-        return without_secrets(said)
     return ""
+
+
+def _event(about: Mapping[str, Any]) -> Any:
+    from prefect.events import Event
+
+    return Event(**about).model_dump(mode="json")

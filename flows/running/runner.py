@@ -1,19 +1,24 @@
-"""Who runs a flow: a Prefect server that answers, else this process. Never starts a server."""
+"""Who runs a flow: a Prefect server that was named or is this workspace's, else this process.
+
+Never starts a server, and never uses one because it happens to answer somewhere. Prefect is
+imported only where there is a server to ask.
+"""
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from bpeline.flows.running import settings
+from bpeline.flows.running.prefect_client import NoPrefectServer, require_prefect, talk
+from bpeline.flows.running.settings import PrefectAddress
+from bpeline.registry.environment import addresses
+from bpeline.registry.workspace import Workspace, served_prefect
 from bpeline.tokenizer_core.redaction import without_secrets
 
-if TYPE_CHECKING:
-    import httpx
-
-CONNECT_SECONDS = 0.05  # for the server nobody configured: its absence must cost nothing
-ANSWER_SECONDS = 3.0
+CONNECT_SECONDS = 0.5  # to a port of this machine
+_HERE = {"127.0.0.1", "localhost", "::1"}
 
 # Whether a server that was chosen went away: Prefect's threads then try for minutes at the end of
 # the process to deliver what they have left to say.
@@ -25,7 +30,7 @@ class Runner(NamedTuple):
 
     Attributes:
         prefect_api: the API to use, or None for this process.
-        remark: one line for people, when the choice is not what was configured; may be empty.
+        remark: one line for people, when the choice is not what was named; may be empty.
     """
 
     prefect_api: str | None
@@ -33,46 +38,45 @@ class Runner(NamedTuple):
 
 
 def choose_runner() -> Runner:
-    """A configured Prefect server, else one running at the usual place, else this process."""
-    configured = settings.configured_prefect()
-    if configured is None:
-        return Runner(settings.LOCAL_SERVER if _runs_at_the_usual_place() else None)
-    if answers(configured.api_url):
-        return Runner(configured.api_url)
+    """A Prefect server that was named or serves this workspace and answers, else this process."""
+    address = prefect_address()
+    if address is None:
+        return Runner(None)
+    reason = why_unusable(address.api_url)
+    if not reason:
+        return Runner(address.api_url)
     return Runner(
         None,
-        f"the Prefect server at {without_secrets(configured.api_url)} ({configured.origin}) "
-        "does not answer; running in this process",
+        f"the Prefect server at {without_secrets(address.api_url)} ({address.origin}) does not "
+        f"answer: {reason}; running in this process",
     )
 
 
-def answers(url: str) -> bool:
-    """Whether ``/health`` below it answers at all: a cloud may answer it with "not found"."""
-    answer = _get(f"{url.rstrip('/')}/health")
-    return answer is not None and answer.status_code < 500
+def prefect_address() -> PrefectAddress | None:
+    """Of the server that was named, else of this workspace's own while it runs."""
+    named = settings.configured_prefect()
+    if named is not None:
+        return named
+    api_url = served_prefect(Workspace(addresses().home.expanduser().absolute()))
+    return PrefectAddress(api_url, "`bpeline server` of this workspace") if api_url else None
 
 
-def _runs_at_the_usual_place() -> bool:
-    """Whether what listens there, if anything does, speaks the API of Prefect 3."""
-    address = urlsplit(settings.LOCAL_SERVER)
+def why_unusable(api_url: str) -> str:
+    """Why a server is none that can be used; empty when it can."""
     try:
-        socket.create_connection((address.hostname, address.port), CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    answer = _get(f"{settings.LOCAL_SERVER}/admin/version")
-    return answer is not None and answer.is_success and answer.text.startswith('"3.')
-
-
-def _get(url: str) -> httpx.Response | None:
-    """What a server answers, never asked through a proxy when it is on this machine."""
-    import ssl
-
-    import httpx
-
+        address = urlsplit(api_url)
+        host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
+    except ValueError as error:
+        return f"that is no address ({error})"
+    if address.scheme not in {"http", "https"} or not host:
+        return "that is no address of a server"
+    if host in _HERE:  # without a proxy; whether anybody listens is known before Prefect is there
+        try:
+            socket.create_connection((host, port), CONNECT_SECONDS).close()
+        except OSError as error:
+            return (error.strerror or str(error)).lower()
     try:
-        proxied = httpx.URL(url).host not in {"127.0.0.1", "localhost", "::1"}
-        # The system's certificates: a company's own authority is found there.
-        trusted = ssl.create_default_context()
-        return httpx.get(url, timeout=ANSWER_SECONDS, trust_env=proxied, verify=trusted)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-        return None
+        talk(api_url, require_prefect)
+    except NoPrefectServer as error:
+        return str(error)
+    return ""

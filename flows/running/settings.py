@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from bpeline.tokenizer_core.redaction import tell_secrets_of
 
-LOCAL_SERVER = "http://127.0.0.1:4200/api"
-
 # Set only where the user has not. The log of a run goes to the server; on the terminal the command
 # line speaks for itself, so Prefect prints nothing below CRITICAL there.
 _QUIET_PREFECT = {

@@ -17,7 +17,7 @@ from bpeline.flows.running import choose_runner, settings
 from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, ui_base
-from bpeline.registry.workspace import remember_ui_port
+from bpeline.registry.workspace import remember_ui_port, serving_prefect
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 POOL = "bpeline"
@@ -65,6 +65,7 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
 
     Raises:
         InvalidOption: a port is taken.
+        WorkspaceLocked: the workspace is served already.
         RegistryUnreachable: a server ended by itself or does not start to answer.
     """
     registry = open_registry()
@@ -74,7 +75,11 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
     worker = Service("a worker", (*_WORKER, "--pool", POOL, "--limit", str(_RUNS_AT_ONCE)))
     try:
-        with running([prefect_service(prefect_port), *mlflow], environment, home, say) as servers:
+        with (
+            serving_prefect(registry.workspace) as serves,
+            running([prefect_service(prefect_port), *mlflow], environment, home, say) as servers,
+        ):
+            serves(api)
             if mlflow:
                 remember_ui_port(registry.workspace, mlflow_port)
             if deploys:
@@ -99,7 +104,7 @@ def prefect_service(port: int) -> Service:
 
 
 def deploy() -> list[str]:
-    """Apply ``prefect.yaml`` to the configured Prefect server, or the one on this machine.
+    """Apply ``prefect.yaml`` to the Prefect server that is named, or serves this workspace.
 
     Returns:
         The deployments it names.
@@ -110,9 +115,10 @@ def deploy() -> list[str]:
     chosen = choose_runner()
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
-            chosen.remark or "no Prefect server is configured, and none runs on this machine",
-            "PREFECT_API_URL, or a server at the usual place",
-            "type `bpeline server --deploy`, or `prefect server start`",
+            chosen.remark
+            or "no Prefect server is named, and `bpeline server` of this workspace does not run",
+            "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline server` runs",
+            "type `bpeline server --deploy`, or set PREFECT_API_URL",
         )
     return _deploy(_environment(open_registry(), PREFECT_API_URL=chosen.prefect_api))
 

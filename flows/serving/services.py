@@ -16,12 +16,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bpeline.flows.running import answers, terminable
+from bpeline.flows.running import terminable
+from bpeline.registry.tracking import answers
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
+ANSWER_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
 
 Say = Callable[[str], object]
@@ -119,7 +121,7 @@ def _refuse_taken_port(service: Service) -> None:
 def _wait_until_ready(service: Service, process: subprocess.Popen[bytes]) -> None:
     url = f"http://{HOST}:{service.port}{service.path}"
     deadline = time.monotonic() + START_SECONDS
-    while not answers(url):
+    while not answers(url, ANSWER_SECONDS):
         _require_running(service.name, process)
         if time.monotonic() > deadline:
             raise RegistryUnreachable(

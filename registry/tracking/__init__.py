@@ -8,6 +8,7 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from . import ui_links as ui_links
+    from .bounded_http import answers as answers
     from .mlflow_database import DatabaseState as DatabaseState
     from .mlflow_database import database_of as database_of
     from .mlflow_database import is_complete as is_complete

@@ -7,30 +7,31 @@ the client is to be asked. Nothing is ever written.
 
 from __future__ import annotations
 
+import http.client
 import json
 import sqlite3
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from bpeline.registry.environment import names_mlflow_workspace
+from bpeline.registry.tracking import bounded_http
 from bpeline.registry.tracking.tracked import (
     IDENTITY_EXPERIMENT,
     IDENTITY_TAG,
     MISSING,
     VERSIONS_AT_ONCE,
     TrackedVersion,
+    all_pages,
 )
 from bpeline.registry.tracking.ui_links import is_server
 
 ANSWER_SECONDS = 3.0
 LIST_SECONDS = 10.0  # for all versions: a server needs a second for each two thousand
-_LARGEST_ANSWER = 64 << 20  # bytes
 _SQLITE = "sqlite:///"
 
 # Alembic's names of the schemas whose tables mean what is read here: MLflow 3.17 and 3.18.
@@ -189,38 +190,34 @@ class ServerLookup:
         return found
 
     def _pages(self, question: str, member: str, most: int, **asked: Any) -> Iterator[Any]:
-        token = ""
-        while True:
+        def page_of(token: str) -> tuple[list[Any], str]:
             more = {"page_token": token} if token else {}
             page = self._ask(question, LIST_SECONDS, max_results=most, **asked, **more)
-            if page is None:
+            if page is None or not isinstance(page.get(member, []), list):
                 raise Unsure
-            yield from page.get(member, [])
-            token = page.get("next_page_token", "")
-            if not token:
-                return
+            return page.get(member, []), page.get("next_page_token", "")
+
+        try:
+            yield from all_pages(page_of)
+        except ValueError as error:
+            raise Unsure from error
 
     def _ask(
         self, question: str, seconds: float = ANSWER_SECONDS, **asked: Any
     ) -> Mapping[str, Any] | None:
         """The answer, or None when it is that there is no such thing."""
         address = f"{self.address}/api/2.0/mlflow/{question}?{urllib.parse.urlencode(asked)}"
-        local = urllib.parse.urlsplit(self.address).hostname in {"127.0.0.1", "localhost", "::1"}
-        handlers = [urllib.request.ProxyHandler({})] if local else []
         try:
-            opener = urllib.request.build_opener(*handlers)
-            try:
-                with opener.open(address, timeout=seconds) as answer:
-                    found = json.loads(answer.read(_LARGEST_ANSWER))
-            except urllib.error.HTTPError as refusal:
-                code = json.loads(refusal.read(_LARGEST_ANSWER)).get("error_code")
-                if code in MISSING:
-                    return None
-                raise Unsure from refusal
-            if isinstance(found, dict):
-                return found
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            status, content = bounded_http.ask(address, seconds)
+            found = json.loads(content)
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             raise Unsure from error
+        if not isinstance(found, dict):
+            raise Unsure
+        if status == HTTPStatus.OK:
+            return found
+        if found.get("error_code") in MISSING:
+            return None
         raise Unsure
 
 

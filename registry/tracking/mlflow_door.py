@@ -12,13 +12,16 @@ import logging
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.records import CorpusInput, Publication
+from bpeline.registry.tracking.bounded_http import bounded
 from bpeline.registry.tracking.lookup import ServerLookup, TableLookup, Unsure, lookup
 from bpeline.registry.tracking.mlflow_database import database_of, make_ready
 from bpeline.registry.tracking.tracked import (
@@ -28,7 +31,7 @@ from bpeline.registry.tracking.tracked import (
     in_utf8,
     requirements_of,
 )
-from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 from bpeline.tokenizer_core.urls import is_url
 
 Answer = TypeVar("Answer")
@@ -103,7 +106,11 @@ class MlflowConnection:
         self.prepare_database()
         self._before_import()
         from mlflow.tracking import MlflowClient
+        from mlflow.utils import request_utils
 
+        from bpeline.registry.tracking.bounded_sessions import bind
+
+        bind(request_utils)
         return MlflowClient(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
 
     @property
@@ -112,11 +119,33 @@ class MlflowConnection:
 
         return MlflowException
 
+    def _experiment_named(self, name: str) -> Any:
+        """MLflow's experiment of this name, or None."""
+        found = self._client.get_experiment_by_name(name)
+        whole = found is None or (found.name == name and found.experiment_id)
+        self._require(whole, f"the experiment {name}")
+        return found
+
+    def _require(self, shown: Any, what: str) -> None:
+        """Believe that something was written only when it can be read.
+
+        Raises:
+            RegistryUnreachable: it is not ``shown``.
+        """
+        if not shown:
+            raise RegistryUnreachable(
+                f"MLflow at {self.settings.place} answered as if all were well, but it does not "
+                f"show {what}",
+                "accepted is a server that shows what was written to it",
+                "look at its log, and type `bpeline doctor`",
+            )
+
     @contextmanager
     def _answering(self, doing: str) -> Iterator[None]:
-        """Turn MLflow's and the network's errors into ours."""
+        """Bound what is asked of servers, and turn MLflow's and the network's errors into ours."""
         try:
-            yield
+            with bounded():
+                yield
         except BpelineError:
             raise
         except Exception as error:
@@ -171,12 +200,20 @@ def file_sizes(folder: str, tracking_uri: str) -> dict[str, int]:
     }
 
 
-def download(uris: Sequence[str], target: Path, tracking_uri: str) -> list[Path]:
-    """Fetch files into a directory."""
-    from mlflow.artifacts import download_artifacts
+def download(folder: str, names: Sequence[str], target: Path, tracking_uri: str) -> list[Path]:
+    """Fetch files of a folder of artifacts into a directory."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    into = {"dst_path": str(target), "tracking_uri": tracking_uri}
-    return [Path(download_artifacts(artifact_uri=one, **into)) for one in uris]
+    store = get_artifact_repository(folder, tracking_uri=tracking_uri)
+    with _SameContext(max_workers=1) as store.thread_pool:
+        return [Path(store.download_artifacts(one, dst_path=str(target))) for one in names]
+
+
+class _SameContext(ThreadPoolExecutor):
+    """Its thread is bounded as the one that asks it is."""
+
+    def submit(self, call: Any, /, *args: Any, **named: Any) -> Any:
+        return super().submit(copy_context().run, call, *args, **named)
 
 
 def save_model(

@@ -43,7 +43,7 @@ class MlflowDrift(MlflowRuns):
                 ("mlflow.note.content", shortened(observation.page, LONGEST_DESCRIPTION)),
             ):
                 self._client.set_tag(run.run_id, key, value)
-            self._client.set_terminated(run.run_id)
+            self._finish(run)
             series = {
                 key: tuple(
                     (one.step, one.value)
@@ -51,6 +51,8 @@ class MlflowDrift(MlflowRuns):
                 )
                 for key in observation.metrics
             }
+            shown = [step for step, _ in series.get(DRIFTED, ())]
+            self._require(number in shown, f"observation {number}")
             return ObservedDrift(run.run_id, run.experiment_id, number, series)
 
     def show_drift(self, observed: ObservedDrift, figures: Sequence[Path]) -> None:

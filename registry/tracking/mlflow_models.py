@@ -30,6 +30,7 @@ from bpeline.registry.tracking.tracked import (
     TrackedRun,
     TrackedVersion,
     UnendedRun,
+    all_pages,
     description_of,
     insisting,
     says_missing,
@@ -79,9 +80,13 @@ class MlflowModels(MlflowConnection):
                 params={"vocab_size": str(publication.vocab_size)},
                 model_type="tokenizer",
             )
+            self._require(made.model_id and made.artifact_location, "a model that it has just made")
             model = TrackedModel(made.model_id, made.artifact_location)
             laid_out = _lay_out_model(model, run, publication, files, staging)
             self._client.log_model_artifacts(model.model_id, str(laid_out))
+            kept = file_sizes(f"{model.location}/artifacts/{MODEL_FOLDER}", self.settings.uri)
+            for path in files:
+                self._require(kept.get(path.name) == path.stat().st_size, f"the whole {path.name}")
             self._client.finalize_logged_model(model.model_id, "READY")
             self._client.log_outputs(
                 run.run_id, [model_output(model.model_id, publication.vocab_size)]
@@ -109,6 +114,13 @@ class MlflowModels(MlflowConnection):
         """Take a stored model away."""
         with self._answering("removing a model"):
             self._client.delete_logged_model(model_id)
+            try:
+                left = self._client.get_logged_model(model_id)
+            except self._exception as error:
+                if not says_missing(error):
+                    raise
+            else:
+                self._require(left.model_id != model_id, "that the model is removed")
 
     def create_version(
         self, publication: Publication, run: TrackedRun, model: TrackedModel
@@ -134,11 +146,13 @@ class MlflowModels(MlflowConnection):
         """Say something of a version, on its page and on that of its run."""
         with self._answering(f"tagging {name}/{number}"):
             run_id = self._client.get_model_version(name, str(number)).run_id
-            for key, value in tags.items():
-                said = shortened(value)
-                self._client.set_model_version_tag(name, str(number), key, said)
+            said = {key: shortened(value) for key, value in tags.items()}
+            for key, value in said.items():
+                self._client.set_model_version_tag(name, str(number), key, value)
                 if run_id:
-                    self._client.set_tag(run_id, key, said)
+                    self._client.set_tag(run_id, key, value)
+            shown = self._client.get_model_version(name, str(number)).tags
+            self._require(said.items() <= shown.items(), f"the tags of {name}/{number}")
 
     def find_versions(self, name: str, digest: str) -> list[TrackedVersion]:
         """Versions of ``name`` with this digest, lowest number first."""
@@ -165,14 +179,17 @@ class MlflowModels(MlflowConnection):
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
             if not self._identity():  # somebody else made an experiment of that name
-                found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
+                found = self._experiment_named(IDENTITY_EXPERIMENT)
+                self._require(found, f"the experiment {IDENTITY_EXPERIMENT}")
                 self._client.set_experiment_tag(
                     found.experiment_id, IDENTITY_TAG, tags[IDENTITY_TAG]
                 )
-            return self._identity()
+            made = self._identity()
+            self._require(made, "the experiment that it has just made")
+            return made
 
     def _identity(self) -> str:
-        found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
+        found = self._experiment_named(IDENTITY_EXPERIMENT)
         return "" if found is None else str(found.tags.get(IDENTITY_TAG, ""))
 
     def aliases(self, name: str | None = None) -> dict[str, dict[str, int]]:
@@ -182,16 +199,16 @@ class MlflowModels(MlflowConnection):
 
     def _aliases(self, name: str | None) -> dict[str, dict[str, int]]:
         chosen = None if name is None else f"name = '{name}'"
-        found: dict[str, dict[str, int]] = {}
-        page: str | None = None
-        while True:
-            answer = self._client.search_registered_models(chosen, 1000, page_token=page)
-            for one in answer:
-                if one.aliases:
-                    found[one.name] = {str(a): int(number) for a, number in one.aliases.items()}
-            page = answer.token
-            if not page:
-                return found
+
+        def page_of(token: str) -> tuple[Any, str | None]:
+            page = self._client.search_registered_models(chosen, 1000, page_token=token or None)
+            return page, page.token
+
+        return {
+            one.name: {str(alias): int(number) for alias, number in one.aliases.items()}
+            for one in all_pages(page_of)
+            if one.aliases
+        }
 
     def versions(self, name: str | None = None) -> list[TrackedVersion]:
         """All versions of ``name`` (of all names), those that are not ours left out."""
@@ -231,6 +248,8 @@ class MlflowModels(MlflowConnection):
             except self._exception as error:
                 if not says_missing(error):
                     raise
+            gone = self.version(name, number) is None
+            self._require(gone, f"that {name}/{number} is removed")
 
     def download_version(
         self, name: str, number: int, file_names: Sequence[str], target: Path
@@ -256,7 +275,7 @@ class MlflowModels(MlflowConnection):
                         f"accepted are files of up to {LARGEST_DOWNLOAD} bytes, as bpeline writes",
                         f"type `bpeline versions {name}` to see the versions",
                     )
-            return download([f"{folder}/{one}" for one in file_names], target, uri)
+            return download(folder, file_names, target, uri)
 
     def _search_versions(self, filter_string: str) -> list[TrackedVersion]:
         with self._answering("searching the registered versions"):
@@ -264,15 +283,13 @@ class MlflowModels(MlflowConnection):
             return sorted(found, key=lambda one: (one.name, one.number))
 
     def _pages_of_versions(self, filter_string: str) -> Iterator[Any]:
-        page: str | None = None
-        while True:
-            answer = self._client.search_model_versions(
-                filter_string or None, max_results=VERSIONS_AT_ONCE, page_token=page
+        def page_of(token: str) -> tuple[Any, str | None]:
+            page = self._client.search_model_versions(
+                filter_string or None, max_results=VERSIONS_AT_ONCE, page_token=token or None
             )
-            yield from answer
-            page = answer.token
-            if not page:
-                return
+            return page, page.token
+
+        yield from all_pages(page_of)
 
     def _or_none(self, ask: Any) -> TrackedVersion | None:
         try:

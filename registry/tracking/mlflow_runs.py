@@ -71,7 +71,7 @@ class MlflowRuns(MlflowConnection):
             at: when, UTC, ISO 8601; by default now.
         """
         with self._answering(f"showing the end of a run of {name}"):
-            experiment = self._client.get_experiment_by_name(name)
+            experiment = self._experiment_named(name)
             shown = None if experiment is None else self._find_run(experiment.experiment_id, run_id)
             if shown is None or self._client.get_run(shown.run_id).info.status != "RUNNING":
                 return
@@ -104,7 +104,7 @@ class MlflowRuns(MlflowConnection):
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
             self._client.log_text(run.run_id, params, "params.json")
             ended = publication.created_at
-            self._client.set_terminated(run.run_id, end_time=milliseconds(ended) if ended else None)
+            self._finish(run, milliseconds(ended) if ended else None)
             return run
 
     def add_files(self, mlflow_run_id: str, files: Sequence[Path], folder: str) -> None:
@@ -112,6 +112,10 @@ class MlflowRuns(MlflowConnection):
         with self._answering(f"adding files to the run {mlflow_run_id}"):
             for path in files:
                 self._client.log_artifact(mlflow_run_id, str(path), folder)
+            kept = self._client.list_artifacts(mlflow_run_id, folder) if files else ()
+            sizes = {Path(one.path).name: one.file_size for one in kept}
+            for path in files:
+                self._require(sizes.get(path.name) == path.stat().st_size, f"the whole {path.name}")
 
     def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
         """The last value of every metric of a run; empty when the run is gone."""
@@ -134,6 +138,8 @@ class MlflowRuns(MlflowConnection):
         told |= {**version_tags(publication), "mlflow.note.content": description_of(publication)}
         for key, value in told.items():
             self._client.set_tag(shown.run_id, key, value)
+        kept = self._client.get_run(shown.run_id).data.tags
+        self._require(kept.get("digest") == publication.digest, "the tags of a run")
         return shown
 
     def _find_run(self, experiment_id: str, run_id: str) -> TrackedRun | None:
@@ -186,6 +192,7 @@ class MlflowRuns(MlflowConnection):
                 self._client.set_tag(mlflow_run_id, "error", shortened(error))
             end = milliseconds(at) if at else None
             self._client.set_terminated(mlflow_run_id, status, end)
+            self._require_status(mlflow_run_id, status)
 
     def remove_run(self, mlflow_run_id: str) -> None:
         """Take a run away; MLflow keeps it among its deleted ones."""
@@ -195,9 +202,12 @@ class MlflowRuns(MlflowConnection):
             except self._exception as error:
                 if not says_missing(error):  # somebody else was faster
                     raise
+                return
+            left = self._client.get_run(mlflow_run_id).info.lifecycle_stage
+            self._require(left == "deleted", "that the run is removed")
 
     def _experiment_of(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
+        found = self._experiment_named(name)
         if found is not None:
             if found.lifecycle_stage == "deleted":
                 self._client.restore_experiment(found.experiment_id)
@@ -206,12 +216,14 @@ class MlflowRuns(MlflowConnection):
         location = self.settings.artifact_location
         place = None if location is None else f"{location.rstrip('/')}/{name}"
         try:
-            return str(self._client.create_experiment(name, artifact_location=place))
+            made = str(self._client.create_experiment(name, artifact_location=place))
         except self._exception:
-            found = self._client.get_experiment_by_name(name)  # another process was faster
+            found = self._experiment_named(name)  # another process was faster
             if found is None:
                 raise
             return str(found.experiment_id)
+        self._require(made, f"the experiment {name}")
+        return made
 
     def record_sweep(self, sweep: SweepRecord) -> TrackedRun:
         """Show a sweep: a run with the table and the picture, and a nested run for each child."""
@@ -231,8 +243,8 @@ class MlflowRuns(MlflowConnection):
                 points = _points(child.metrics, child.curves, child.vocab_size)
                 self._log(run, child.params, points)
                 self._client.log_dict(run.run_id, dict(child.evaluation), "evaluation.json")
-                self._client.set_terminated(run.run_id)
-            self._client.set_terminated(parent.run_id)
+                self._finish(run)
+            self._finish(parent)
             return parent
 
     def dataset_run(self, name: str, manifest_digest: str, output: str) -> TrackedRun | None:
@@ -264,13 +276,13 @@ class MlflowRuns(MlflowConnection):
             source = [dataset_input(dataset.source)]
             insisting(lambda: self._client.log_inputs(run.run_id, source))
             self.add_files(run.run_id, [dataset.manifest], "dataset")
-            self._client.set_terminated(run.run_id)
+            self._finish(run)
             return run
 
     def _dataset_runs(
         self, name: str, manifest_digest: str, output: str, further: str
     ) -> list[TrackedRun]:
-        experiment = self._client.get_experiment_by_name(name)
+        experiment = self._experiment_named(name)
         if experiment is None:
             return []
         found = self._client.search_runs(
@@ -290,7 +302,16 @@ class MlflowRuns(MlflowConnection):
         owned = {**tags, OWNER_TAG: self.settings.owner}
         begin = milliseconds(started_at) if started_at else None
         info = self._client.create_run(experiment_id, begin, owned, title).info
+        self._require(info.run_id, "the run that it has just made")
         return TrackedRun(info.run_id, info.experiment_id)
+
+    def _finish(self, run: TrackedRun, end_ms: int | None = None) -> None:
+        self._client.set_terminated(run.run_id, end_time=end_ms)
+        self._require_status(run.run_id, "FINISHED")
+
+    def _require_status(self, mlflow_run_id: str, status: str) -> None:
+        shown = self._client.get_run(mlflow_run_id).info.status
+        self._require(shown == status, f"that the run {mlflow_run_id} is {status}")
 
     def _log_values(self, run: TrackedRun, publication: Publication) -> None:
         curves = {CURVE_METRIC: publication.curve, **publication.curves}
@@ -323,6 +344,10 @@ class MlflowRuns(MlflowConnection):
         for begin in range(0, len(listed), PARAMS_PER_REQUEST):
             batch = listed[begin : begin + PARAMS_PER_REQUEST]
             self._client.log_batch(run.run_id, params=batch)
+        if metrics or listed:
+            kept = self._client.get_run(run.run_id).data
+            self._require(new.keys() <= kept.params.keys(), "the parameters of a run")
+            self._require({key for key, _ in points} <= kept.metrics.keys(), "its metrics")
 
 
 def _points(

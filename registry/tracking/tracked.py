@@ -6,7 +6,8 @@ They let the rest of this room speak of MLflow without importing it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -34,6 +35,8 @@ VERSIONS_AT_ONCE = 100_000
 
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
+_LISTING_SECONDS = 60.0
+_LONGEST_REASON = 10_000  # characters: an answer of 64 MB may be quoted in it
 _ATTEMPTS = 5
 _OF_A_SET = re.compile(r"\.(?:set(\d+)|own_text)$")  # what `shown_metric` appends
 _LOST_RACE = ("IntegrityError", "UniqueViolation")
@@ -235,6 +238,7 @@ def in_utf8(text: str) -> str:
     return without_secrets(text).encode(errors="backslashreplace").decode()
 
 
+_CLIENT_SAYS = re.compile(r"^API request to \S+ failed with (timeout )?exception ")
 _DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")
 _REFUSALS = {
     "BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST",
@@ -262,6 +266,23 @@ def insisting(ask: Callable[[], Answer]) -> Answer:
 MISSING = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
 
 
+def all_pages(ask: Callable[[str], tuple[Iterable[Answer], str | None]]) -> Iterator[Answer]:
+    """All of a listing: ``ask`` gets the token of a page and gives what is on it, and the next.
+
+    Raises:
+        ValueError: the pages do not end, neither by themselves nor in time.
+    """
+    token, deadline = "", time.monotonic() + _LISTING_SECONDS
+    while True:
+        found, following = ask(token)
+        yield from found
+        if not following:
+            return
+        if following == token or time.monotonic() > deadline:
+            raise ValueError("it lists pages without end")
+        token = following
+
+
 def says_missing(error: Any) -> bool:
     """Whether MLflow's answer is that there is no such thing."""
     return error.error_code in MISSING
@@ -271,7 +292,8 @@ def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError |
     """An error of MLflow, the network or the disk, as one of ours."""
     code = getattr(error, "error_code", None)
     # Before it is cut: of half an address, nothing tells where its secret ends.
-    reason = without_secrets(" ".join(str(error).split())).rpartition("(Caused by ")[2][:200]
+    said = _CLIENT_SAYS.sub("", without_secrets(" ".join(str(error)[:_LONGEST_REASON].split())))
+    reason = said.rpartition("(Caused by ")[2][:200]
     if any(sign in reason for sign in _DISK_IS_FULL):
         return DiskFull(
             f"no space left for MLflow's files ({doing}): {reason}",

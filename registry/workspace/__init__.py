@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from . import lock as lock
     from .lock import release as release
     from .lock import take as take
+    from .prefect_servers import served_prefect as served_prefect
+    from .prefect_servers import serving_prefect as serving_prefect
     from .processes import Process as Process
     from .processes import this_process as this_process
     from .sealed_records import FileSeal as FileSeal

@@ -123,6 +123,16 @@ def release(descriptor: int) -> None:
     os.close(descriptor)
 
 
+def is_held(lock_file: Path) -> bool:
+    """Whether somebody holds the lock at this moment."""
+    try:
+        with lock_file.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in {errno.EWOULDBLOCK, errno.EACCES} and lock_file.exists()
+    return False
+
+
 def read_holder(lock_file: Path) -> LockHolder | None:
     """Who is written in the lock file and not known to be dead."""
     try:

@@ -181,6 +181,10 @@ class Workspace:
         return self.root / "mlflow-ui-port"
 
     @property
+    def prefect_server_file(self) -> Path:
+        return self.root / "prefect-server"
+
+    @property
     def mlflow_artifacts(self) -> Path:
         return self.root / "mlflow-artifacts"
 

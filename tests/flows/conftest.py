@@ -41,12 +41,10 @@ def _nothing_configured() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No server of this machine takes part, and no workspace but this test's."""
-    from bpeline.flows.running import settings
     from bpeline.registry import environment
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(settings, "LOCAL_SERVER", "http://127.0.0.1:1/api")
     monkeypatch.setattr(environment, "_configured", None)
 
 

@@ -247,8 +247,8 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     )
     first, *others = ended.stderr.splitlines()
     assert first == (
-        "note: the Prefect server at http://127.0.0.1:9/api (PREFECT_API_URL) does not answer; "
-        "running in this process"
+        "note: the Prefect server at http://127.0.0.1:9/api (PREFECT_API_URL) does not answer: "
+        "connection refused; running in this process"
     )
     assert not any("refect" in line for line in others)
     assert ended.stdout.endswith("PREFECT False\n")

@@ -38,8 +38,8 @@ class Answers(BaseHTTPRequestHandler):
     server: Prefect
 
     def do_GET(self) -> None:
-        found = self.path == "/api/health"
-        self.answer(200 if found else 404, b"true" if found else b"")
+        found = {"/api/health": b"true", "/api/admin/version": b'"3.8.8"'}.get(self.path)
+        self.answer(404 if found is None else 200, found or b"")
 
     def do_POST(self) -> None:
         told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
+from nonsense import MODES, nonsense
 
 from bpeline.flows.running import runner, settings
+from bpeline.flows.running.prefect_client import TALK_SECONDS
+from bpeline.registry.workspace import Workspace, serving_prefect
+from bpeline.tokenizer_core.errors import WorkspaceLocked
 
 
 @contextmanager
@@ -48,7 +55,7 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     for name in ("PREFECT_API_URL", "PREFECT_API_KEY", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    monkeypatch.setattr(settings, "LOCAL_SERVER", f"http://127.0.0.1:{free_port()}/api")
+    monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "workspace"))
 
 
 def free_port() -> int:
@@ -115,18 +122,47 @@ def test_a_broken_profile_is_no_profile(content: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_at_the_usual_place_is_used_only_if_it_is_prefect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_server_of_this_workspace_is_used_while_it_runs(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "workspace")
     with server(PREFECT) as url:
-        monkeypatch.setattr(settings, "LOCAL_SERVER", url)
-        assert runner.choose_runner() == runner.Runner(url)
-    with server({"/api/health": b"<html>OK</html>"}) as url:
-        monkeypatch.setattr(settings, "LOCAL_SERVER", url)
-        assert runner.choose_runner() == runner.Runner(None)
-    with server({"/api/health": b"true"}) as url:
-        monkeypatch.setattr(settings, "LOCAL_SERVER", url)
-        assert runner.choose_runner() == runner.Runner(None)
+        with serving_prefect(workspace) as serves:
+            assert runner.prefect_address() is None  # it does not answer yet
+            serves(url)
+            assert runner.choose_runner() == runner.Runner(url)
+            with pytest.raises(WorkspaceLocked, match=r"runs for .* already, in process"):
+                serving_prefect(workspace).__enter__()
+        assert runner.prefect_address() is None
+
+
+KEEP = """
+import sys
+from bpeline.registry.workspace import Workspace, serving_prefect
+with serving_prefect(Workspace.open(sys.argv[1])) as serves:
+    serves(sys.argv[2])
+    print("serves", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_server_whose_command_was_killed_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "workspace"
+    command = [sys.executable, "-c", KEEP, str(home)]
+    with server(PREFECT) as url:
+        with subprocess.Popen([*command, url], stdin=PIPE, stdout=PIPE) as serving:
+            assert serving.stdout is not None
+            assert serving.stdout.readline() == b"serves\n"
+            assert runner.prefect_address() == settings.PrefectAddress(
+                url, "`bpeline server` of this workspace"
+            )
+            monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "another"))
+            assert runner.prefect_address() is None
+            monkeypatch.setenv("BPELINE_HOME", str(home))
+            serving.kill()
+        assert runner.prefect_address() is None
+        assert url.encode() in (home / "prefect-server").read_bytes()  # and yet it is not used
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "nonsense", "http://"])
@@ -137,25 +173,51 @@ def test_addresses_that_make_no_sense_do_not_answer(
     chosen = runner.choose_runner()
     assert chosen.prefect_api is None
     assert url in chosen.remark
+    assert "no address" in chosen.remark
 
 
-def test_a_server_that_speaks_something_else_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ({"/api/health": b"<html>OK</html>"}, "Expecting value"),
+        ({"/api/health": b"{}"}, "is no Prefect server"),
+        ({"/api/health": b"true", "/api/admin/version": b'"2.20"'}, "its version is 2.20, not 3"),
+    ],
+)
+def test_a_server_that_is_not_prefect_3_is_not_used(
+    answers: dict[str, bytes], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with server(answers) as url:
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        chosen = runner.choose_runner()
+    assert chosen.prefect_api is None
+    assert reason in chosen.remark
 
-        def speak() -> None:
-            for _ in range(2):
-                connection, _ = other.accept()
-                connection.sendall(b"-ERR unknown command\r\n")
-                connection.close()
 
-        speaking = threading.Thread(target=speak)
-        speaking.start()
-        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{other.getsockname()[1]}/api")
-        assert "does not answer" in runner.choose_runner().remark
-        socket.create_connection(other.getsockname()).close()
-        speaking.join()
+@pytest.mark.rotating(8)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prefect_server_of_nonsense_is_not_used_and_costs_seconds(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nonsense(mode) as asked:
+        monkeypatch.setenv("PREFECT_API_URL", f"{asked.url}/api")
+        begin = time.monotonic()
+        chosen = runner.choose_runner()
+    assert time.monotonic() - begin < TALK_SECONDS + 5
+    assert chosen.prefect_api is None
+    assert "does not answer: " in chosen.remark
+    assert "\n" not in chosen.remark
+
+
+def test_without_a_server_prefect_is_not_imported() -> None:
+    program = "import sys\nfrom bpeline.flows.running import choose_runner\nchoose_runner()\n"
+    told = subprocess.run(
+        [sys.executable, "-c", f"{program}print('prefect' in sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == "False\n"
 
 
 def test_what_the_user_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
