@@ -6,6 +6,7 @@ Nothing is computed here: each flow is the plain function of its own file, and P
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from bpeline.flows.running import settings
@@ -14,7 +15,9 @@ settings.prepare_prefect()
 
 import httpx  # noqa: E402
 from prefect import flow  # noqa: E402 - reads the environment prepared above
+from prefect.exceptions import ObjectNotFound  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
+from pydantic import ValidationError  # noqa: E402
 
 from bpeline.flows import encode_dataset as encoding  # noqa: E402
 from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
@@ -37,13 +40,19 @@ from bpeline.flows.serving import (  # noqa: E402
     runs_unattended,
     shown_like,
 )
-from bpeline.tokenizer_core.redaction import hide_in_errors, hide_in_logs  # noqa: E402
+from bpeline.tokenizer_core.redaction import (  # noqa: E402
+    hide_in_errors,
+    hide_in_logs,
+    without_secrets,
+)
 from bpeline.tokenizer_core.urls import refuse_secrets_in  # noqa: E402
 
 if TYPE_CHECKING:
     from bpeline.flows.steps import TrainingSummary
 
 HOUR = 3600
+# What Prefect raises in a flow when its server goes away, refuses, or answers nonsense.
+_OF_A_SERVER = (httpx.HTTPError, ObjectNotFound, ValidationError, JSONDecodeError)
 
 hide_in_logs()  # which go to the server
 
@@ -110,15 +119,16 @@ def run_train_tokenizer(parameters: dict[str, Any]) -> TrainingSummary:
     """Run the flow from this process, recorded by the server of PREFECT_API_URL.
 
     What is not accepted is said by the flow itself, as it is without a server, but for addresses
-    with passwords, which are not sent there. One that goes away
-    meanwhile is not needed: nothing is kept there, so that what is left is done without it.
+    with passwords, which are not sent there. A server that goes away or talks nonsense meanwhile is
+    not needed: nothing is kept there, so that what is left is done without it.
     """
     refuse_secrets_in(parameters)  # which the server would keep
     recorded = train_tokenizer.with_options(validate_parameters=False)
     try:
         summary: TrainingSummary = recorded(**parameters)
-    except httpx.TransportError as error:
+    except _OF_A_SERVER as error:
         runner.server_is_gone = True
-        progress.current().note(f"the Prefect server is gone ({error}); going on in this process")
+        said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
+        progress.current().note(f"the Prefect server is gone ({said}); going on in this process")
         summary = training.train_tokenizer(**parameters)
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -263,6 +264,8 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
 
             return train_tokenizer(**parameters)
         settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)
+        # Else each batch of lines that a lost server does not get is complained of here.
+        logging.raiseExceptions = False
         from bpeline.flows import prefect_flows
 
         return prefect_flows.run_train_tokenizer(parameters)

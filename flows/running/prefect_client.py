@@ -41,9 +41,11 @@ def talk(api_url: str, say: Callable[[SyncPrefectClient], Answer]) -> Answer:
         NoPrefectServer: it does not answer in time, refuses, or answers nonsense.
     """
     try:
-        settings.prepare_prefect()
-        import prefect.settings as names
-        from prefect.client.orchestration import get_client
+        # Prefect reads its settings while it is imported: those of a run that may follow.
+        settings.prepare_prefect(quiet_terminal=True)
+        with settings.naming(api_url):
+            import prefect.settings as names
+            from prefect.client.orchestration import get_client
     except Exception as error:  # it is not installed, or cannot read its own settings
         raise NoPrefectServer(f"Prefect cannot be imported: {_first_line(error)}") from error
     here = {

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +25,11 @@ _QUIET_PREFECT = {
     "NO_PROXY": "127.0.0.1,localhost",  # else Prefect asks a server of this machine through one
 }
 _QUIET_TERMINAL = {
+    # Somebody waits for this run, and nothing that it needs is kept at the server.
+    "PREFECT_API_REQUEST_TIMEOUT": "10",
+    "PREFECT_CLIENT_MAX_RETRIES": "3",
     "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each event that a lost server does not get
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "INFO",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "INFO",
@@ -76,6 +82,20 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
         os.environ["PREFECT_API_URL"] = api_url
     for name, value in {**_QUIET_PREFECT, **(_QUIET_TERMINAL if quiet_terminal else {})}.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def naming(api_url: str) -> Iterator[None]:
+    """Name a Prefect server in the environment of this process for as long as the block lasts."""
+    before = os.environ.get("PREFECT_API_URL")
+    os.environ["PREFECT_API_URL"] = api_url
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PREFECT_API_URL"]
+        else:
+            os.environ["PREFECT_API_URL"] = before
 
 
 def server_environment(**places: str) -> dict[str, str]:
