@@ -31,8 +31,8 @@ class Disk:
         path.mkdir(exist_ok=True)
 
     def create(self, path: Path, content: Content) -> None:
-        """Write a new file, readable by its owner alone."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        """Write a new file; the umask decides who may read it."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         with open(descriptor, "wb", closefd=True) as file:
             file.write(content)
 

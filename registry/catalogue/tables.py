@@ -7,11 +7,12 @@ SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL.
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -529,6 +530,8 @@ class Database:
     def _migrate(self, make: bool) -> str:
         if not make and not self._server and not Path(str(self._address.database)).exists():
             return ""  # connecting would make an empty file
+        if not self._server:
+            _make_file(Path(str(self._address.database)))
 
         def known(connection: Connection) -> int | None:
             if not inspect(connection).has_table(SchemaVersionRow.__tablename__):
@@ -560,3 +563,9 @@ class Database:
 
     def _translated(self, error: DatabaseError) -> BpelineError:
         return translated(error.orig, self.place, self._server)
+
+
+def _make_file(path: Path) -> None:
+    """Let the umask decide who may write a new database: SQLite gives its own files 0644."""
+    with suppress(OSError):  # SQLite says what is wrong there
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))

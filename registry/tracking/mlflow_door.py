@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -226,10 +227,14 @@ def save_model(
 ) -> None:
     """Write MLflow's model directory: our model file, the tokenizer, the wheel of the core."""
     mlflow = _import_pyfunc()
+    # MLflow copies the file with its mode, which an installation chose; a copy has the umask's.
+    code = shutil.copyfile(
+        Path(__file__).with_name("mlflow_model.py"), laid_out.with_name("mlflow_model.py")
+    )
     packages = requirements_of(publication)
     mlflow.pyfunc.save_model(
         str(laid_out),
-        python_model=str(Path(__file__).with_name("mlflow_model.py")),
+        python_model=str(code),
         artifacts=artifacts,
         pip_requirements=packages,
         model_config={"core_sha256": core_sha256, "packages": packages},

@@ -94,7 +94,7 @@ def take(lock_file: Path, *, wait: bool = False) -> int | None:
         StorageError: the workspace cannot be written.
     """
     try:
-        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM}:
             raise

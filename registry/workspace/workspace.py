@@ -57,9 +57,9 @@ class Workspace:
 
     @classmethod
     def open(cls, root: Path | str, *, store: str = "", sweep: bool = True) -> Workspace:
-        """Open the workspace at ``root``, making it (mode 0700) if there is none.
+        """Open the workspace at ``root``, making it if there is none.
 
-        What killed writers left half-written is removed, unless somebody holds the lock.
+        The umask decides who may read it, and everything in it. What killed writers left half-written is removed, unless somebody holds the lock.
 
         Args:
             root: its directory; made absolute.
@@ -77,14 +77,14 @@ class Workspace:
         try:
             if not workspace.root.is_dir():
                 DURABLE.make_directories(workspace.root.parent)
-                workspace.root.mkdir(mode=_PRIVATE, exist_ok=True)
+                workspace.root.mkdir(exist_ok=True)
                 DURABLE.sync(workspace.root.parent)
             if not workspace.manifest.exists():
                 workspace._found()
             workspace._check_format()
             missing = [n for n in _WORK_DIRECTORIES if not (workspace.root / n).is_dir()]
             for name in missing:
-                (workspace.root / name).mkdir(mode=_PRIVATE, exist_ok=True)
+                (workspace.root / name).mkdir(exist_ok=True)
             if missing:  # what is kept in them later would be lost along with them
                 DURABLE.sync(workspace.root)
             if sweep:
@@ -360,7 +360,6 @@ class Workspace:
         assert descriptor is not None
         try:
             if not self.manifest.exists():
-                self.root.chmod(_PRIVATE)
                 manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
                 remember_no_store(self.known_stores)
                 DURABLE.write(self.manifest, canonical_json(sealed(manifest)))

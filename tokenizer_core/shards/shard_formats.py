@@ -69,7 +69,7 @@ class _NumbersFile:
     def __init__(self, path: Path, dtype: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._path, self._dtype = path, dtype
-        self._descriptor = os.open(path, flags, 0o600)
+        self._descriptor = os.open(path, flags, 0o666)
 
     def append(self, numbers: NDArray[Any]) -> None:
         """Write an array in little-endian order."""

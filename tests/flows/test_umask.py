@@ -1,0 +1,45 @@
+"""Who may read and write what is made is decided by the umask, as of every other program."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+UMASKS = [0o027, 0o002, 0o077]
+
+
+@pytest.fixture
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    usual = os.umask(request.param)
+    yield request.param
+    os.umask(usual)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("umask", UMASKS, ids=oct, indirect=True)
+def test_everything_that_a_training_makes_follows_the_umask(
+    umask: int, tmp_path: Path, bpeline: Callable[..., Result], english_and_code: str
+) -> None:
+    Path("part.txt").write_text(english_and_code[:60_000], encoding="utf-8")
+    trained = bpeline("train", "part.txt", "--name", "news", "--vocab-size", 300)
+    assert trained.exit_code == 0, trained.output
+    for command in (
+        ("export", "news/1", "--format", "hf", "--output", "tokenizer.json"),
+        ("encode", "news/1", "part.txt", "-o", "tokens"),
+        ("promote", "news/1"),
+    ):
+        done = bpeline(*command)
+        assert done.exit_code == 0, done.output
+    unlike = {}
+    for path in tmp_path.rglob("*"):
+        mode, most = stat.S_IMODE(path.stat().st_mode), 0o777 if path.is_dir() else 0o666
+        if mode & 0o777 != most & ~umask:
+            unlike[str(path.relative_to(tmp_path))] = oct(mode)
+    assert unlike == {}
+    assert len(list(Path(".bpeline").rglob("*"))) > 50
