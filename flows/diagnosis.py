@@ -150,14 +150,19 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     yield Finding("ok", "catalogue", catalogue.place)
     if workspace.store:
         yield _store(workspace)
-    unfinished = [run for run in catalogue.unfinished_runs() if run.state != "running"]
+    unfinished = [
+        run
+        for run in catalogue.unfinished_runs()
+        # A sweep is no training that could be continued.
+        if run.state != "running" and "sweep" not in run.config
+    ]
     if unfinished and holder is None:
         yield Finding(
             "note",
             "runs",
             f"{len(unfinished)} unfinished; the newest is {unfinished[0].id} "
             f"({unfinished[0].name}, {unfinished[0].state})",
-            "type `bpeline resume`",
+            "type `bpeline resume`, or `bpeline dismiss RUN` to forget one",
         )
     waiting = len(waiting_records(workspace))
     if waiting:

@@ -63,9 +63,9 @@ def unfinished_runs() -> list[Run]:
 
 def _named(registry: Registry, run_id: str) -> Run | None:
     run = registry.catalogue.run(run_id)
-    if run.state == "finished":
+    if run.state in ("finished", "refused", "dismissed"):
         raise InvalidOption(
-            f"run {run.id} ({run.name}) is finished",
+            f"run {run.id} ({run.name}) is {run.state}",
             "runs that were interrupted or failed can be continued",
             f"type `bpeline versions {run.name}` to see what it made",
         )

@@ -47,6 +47,7 @@ COMMANDS = {
     "gc": ("gc",),
     "mixtures": ("mixtures",),
     "prune": ("prune",),
+    "removal": ("dismiss",),
     "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy", "ui"),

@@ -25,9 +25,12 @@ from bpeline.registry.tracking import StartedRun
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import (
     BpelineError,
+    CorpusError,
+    InvalidInput,
     RegistryError,
     RegistryUnreachable,
     StorageError,
+    UnknownVersion,
 )
 
 HEARTBEAT_SECONDS = 5.0
@@ -155,6 +158,9 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
                 elif isinstance(error, KeyboardInterrupt):
                     catalogue.interrupt_run(run_id)
                     _show_end(run, KILLED, "interrupted")
+                elif earlier is None and not run.seconds and cannot_begin(error):
+                    catalogue.refuse_run(run_id, _described(error))
+                    _show_end(run, FAILED, _described(error))
                 else:
                     catalogue.fail_run(run_id, _described(error))
                     _show_end(run, FAILED, _described(error))
@@ -193,6 +199,11 @@ def run_to_continue(catalogue: Catalogue, request: TrainingRequest) -> Run | Non
         if asked_the_same and run.state != "running":
             return run
     return None
+
+
+def cannot_begin(error: BaseException) -> bool:
+    """Whether what was asked for is not there, or cannot be: only another request would do."""
+    return isinstance(error, (InvalidInput, CorpusError, UnknownVersion))
 
 
 def _let_go(error: BaseException) -> None:

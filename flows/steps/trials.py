@@ -25,7 +25,7 @@ from bpeline.flows.steps.evaluation_metrics import Curve, curves_of, metrics_of
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import learn
 from bpeline.flows.steps.publishing import corpus_inputs, evaluation_inputs
-from bpeline.flows.steps.runs import TrainingRun
+from bpeline.flows.steps.runs import TrainingRun, cannot_begin
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
@@ -82,7 +82,9 @@ def sweeping(
         try:
             yield run
         except BaseException as error:
-            registry.catalogue.fail_run(row.id, str(error) or type(error).__name__)
+            refused = not run.seconds and cannot_begin(error)
+            end = registry.catalogue.refuse_run if refused else registry.catalogue.fail_run
+            end(row.id, str(error) or type(error).__name__)
             raise
         registry.catalogue.finish_run(row.id)
 

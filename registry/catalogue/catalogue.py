@@ -160,6 +160,24 @@ class Catalogue(CorpusRecords, RunRecords):
             row = session.scalars(query).one_or_none()
             return None if row is None else _version(row)
 
+    def forget_version(self, name: str, digest: str) -> bool:
+        """Forget a version, and what was measured of it, unless an MLflow has it under a number.
+
+        Returns:
+            Whether it is forgotten, now or before.
+        """
+
+        def work(session: Session) -> bool:
+            asked = {"name": name, "digest": digest}
+            if session.scalars(select(RegistrationRow).filter_by(**asked)).first():
+                return False
+            for row in session.scalars(select(VersionRow).filter_by(**asked)):
+                session.execute(delete(MetricRow).filter_by(version_id=row.id))
+                session.delete(row)
+            return True
+
+        return self._database.writing(work)
+
     # ---- registrations ---------------------------------------------------------------------
 
     def add_registration(self, registration: Registration) -> Registration | None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.corpus import SourceFile
 
-RunState = Literal["running", "interrupted", "finished", "failed", "unpublished"]
+RunState = Literal[
+    "running", "interrupted", "finished", "failed", "unpublished", "refused", "dismissed"
+]
 
 
 def utc_now(later: float = 0.0) -> str:
@@ -106,7 +108,9 @@ class Run:
         id: 12 hexadecimal digits.
         name: the tokenizer's name.
         config: what was asked for, as JSON values.
-        state: ``interrupted`` when it was running in a process that is known to be dead.
+        state: ``interrupted`` when it was running in a process that is known to be dead;
+            ``refused`` when what was asked for could not be begun; ``dismissed`` when somebody
+            said that it is not to be continued.
         pid: the process it runs or ran in.
         host: the machine of that process.
         started_at: when it was first started.

@@ -14,6 +14,7 @@ from bpeline.registry.catalogue.tables import Database, RunRow, Session, select
 from bpeline.registry.workspace import Process, this_process
 from bpeline.tokenizer_core.errors import RegistryError
 
+_ENDED = ("finished", "refused", "dismissed")
 SILENCE_SECONDS = 60.0  # of a run that says every few seconds that it lives
 _ID_BYTES = 6
 
@@ -69,18 +70,10 @@ class RunRecords:
         def work(session: Session) -> Run:
             row = _row(session, run_id)
             if row.workspace != self._workspace:
-                raise RegistryError(
-                    f"run {run_id} belongs to another workspace, on {row.host}",
-                    "a run is continued where its counts and checkpoints lie",
-                    "type `bpeline resume` there, or train here under the same name",
-                )
+                raise _of_another_workspace(row)
             owner = Process(row.pid, row.host, row.birth)
             if _state(row) == "running" and owner != process:
-                raise RegistryError(
-                    f"run {run_id} still runs in process {row.pid} on {row.host}",
-                    "a run can be continued when its process has ended",
-                    f"wait for it, or stop it: kill {row.pid}",
-                )
+                raise _still_running(row)
             row.state, row.error, row.finished_at = "running", "", ""
             row.pid, row.host, row.birth = process.pid, process.host, process.birth
             row.heartbeat_at = utc_now()
@@ -115,6 +108,35 @@ class RunRecords:
     def fail_run(self, run_id: str, error: str) -> None:
         """Record why a run failed; it may be continued."""
         self._change(run_id, state="failed", error=error, finished_at=utc_now())
+
+    def refuse_run(self, run_id: str, error: str) -> None:
+        """Record that what was asked of a run could not be begun; nobody will continue it."""
+        self._change(run_id, state="refused", error=error, finished_at=utc_now())
+
+    def dismiss_run(self, run_id: str) -> Run:
+        """Record that nobody will continue a run that did not finish.
+
+        Raises:
+            RegistryError: no such run, it is at work, has ended, or is another workspace's.
+        """
+
+        def work(session: Session) -> Run:
+            row = _row(session, run_id)
+            if row.workspace != self._workspace:
+                raise _of_another_workspace(row)
+            state = _state(row)
+            if state == "running":
+                raise _still_running(row)
+            if state in _ENDED and state != "dismissed":
+                raise RegistryError(
+                    f"run {run_id} ({row.name}) is {state}",
+                    "runs that were interrupted, failed or wait to be published can be dismissed",
+                    "type `bpeline resume --list` to see them",
+                )
+            row.state, row.finished_at = "dismissed", row.finished_at or utc_now()
+            return _run(row)
+
+        return self._database.writing(work)
 
     def interrupt_run(self, run_id: str) -> None:
         """Record that somebody stopped a run; it may be continued."""
@@ -160,7 +182,7 @@ class RunRecords:
         """
         with self._database.reading() as session:
             query = select(RunRow).where(
-                RunRow.state != "finished", RunRow.workspace == self._workspace
+                RunRow.state.not_in(_ENDED), RunRow.workspace == self._workspace
             )
             return [_run(row) for row in session.scalars(query.order_by(RunRow.number.desc()))]
 
@@ -196,6 +218,22 @@ def _row(session: Session, run_id: str) -> RunRow:
             "type `bpeline resume --list` to see the runs that can be continued",
         )
     return row
+
+
+def _of_another_workspace(row: RunRow) -> RegistryError:
+    return RegistryError(
+        f"run {row.id} belongs to another workspace, on {row.host}",
+        "a run is continued, or dismissed, where its counts and checkpoints lie",
+        "type `bpeline resume --list` there",
+    )
+
+
+def _still_running(row: RunRow) -> RegistryError:
+    return RegistryError(
+        f"run {row.id} still runs in process {row.pid} on {row.host}",
+        "a run can be continued, or dismissed, when its process has ended",
+        f"wait for it, or stop it: kill {row.pid}",
+    )
 
 
 def _state(row: RunRow) -> RunState:

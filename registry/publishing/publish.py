@@ -9,7 +9,8 @@ record waits; ``bpeline resume`` delivers it. Knows the order, not how any step 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,13 +112,14 @@ def waiting_records(workspace: Workspace) -> list[Path]:
 
 def waits_in_outbox(workspace: Workspace, run_id: str) -> bool:
     """Whether a run's tokenizer is finished and only its publication is missing."""
+    return any(one.run_id == run_id for _, one in waiting_publications(workspace))
+
+
+def waiting_publications(workspace: Workspace) -> Iterator[tuple[Path, Publication]]:
+    """What waits in the outbox, each with its record; damaged records are left out."""
     for path in waiting_records(workspace):
-        try:
-            if Publication.from_json(path.read_bytes(), path).run_id == run_id:
-                return True
-        except (CorruptFile, FileNotFoundError):
-            continue
-    return False
+        with suppress(CorruptFile, FileNotFoundError):
+            yield path, Publication.from_json(path.read_bytes(), path)
 
 
 def _deliver(

@@ -59,7 +59,8 @@ class Workspace:
     def open(cls, root: Path | str, *, store: str = "", sweep: bool = True) -> Workspace:
         """Open the workspace at ``root``, making it if there is none.
 
-        The umask decides who may read it, and everything in it. What killed writers left half-written is removed, unless somebody holds the lock.
+        The umask decides who may read it, and everything in it. What killed writers left
+        half-written is removed, unless somebody holds the lock.
 
         Args:
             root: its directory; made absolute.

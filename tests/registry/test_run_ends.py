@@ -12,10 +12,10 @@ from bpeline.registry import publish_outbox, publish_version
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.retention import find_leftovers, remove_leftovers
-from bpeline.registry.run_ends import show_ends
+from bpeline.registry.run_ends import dismiss, show_ends
 from bpeline.registry.tracking import StartedRun
 from bpeline.registry.tracking.tracked import milliseconds
-from bpeline.tokenizer_core.errors import RegistryUnreachable
+from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable
 
 Made = Callable[..., Publication]
 
@@ -143,3 +143,55 @@ def test_gc_removes_what_killed_processes_left_in_mlflow(
     assert {"mlflow model", "mlflow run"} <= {one.kind for one in found}
     left = find_leftovers(registry, days=0).old
     assert [one.kind for one in left if one.kind.startswith("mlflow")] == []
+
+
+def test_a_dismissed_run_ends_killed_and_one_at_work_is_refused(registry: Registry) -> None:
+    registry.make_store()
+    run = registry.catalogue.start_run("news", {})
+    registry.tracker.open_run(started(run.id))
+    with pytest.raises(RegistryError, match="still runs in process"):
+        dismiss(registry, run.id)
+    registry.catalogue.interrupt_run(run.id)
+    assert dismiss(registry, run.id[:8]).state == "dismissed"
+    (shown,) = runs_of(registry)
+    assert shown.info.status == "KILLED"
+    assert registry.catalogue.unfinished_runs() == []
+    registry.catalogue.finish_run(registry.catalogue.start_run("news", {}).id)
+    with pytest.raises(RegistryError, match="is finished"):
+        dismiss(registry, registry.catalogue.runs()[0].id)
+
+
+def test_a_dismissed_run_publishes_nothing_any_more(
+    registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = registry.catalogue.start_run("news", {})
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(type(registry.tracker), "record_run", killed)
+        publish_version(registry, made(b"the", run_id=run.id))
+    registry.catalogue.leave_unpublished(run.id, "")
+    dismiss(registry, run.id)
+    assert publish_outbox(registry) == []
+    assert registry.catalogue.versions() == []
+    assert {one.kind for one in find_leftovers(registry, days=0).old} == {"version"}
+
+
+def test_a_run_whose_version_is_registered_already_is_not_dismissed(
+    registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = registry.catalogue.start_run("news", {})
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(type(registry.catalogue), "add_registration", killed)
+        publish_version(registry, made(b"the", run_id=run.id))
+    registry.catalogue.leave_unpublished(run.id, "")
+    with pytest.raises(RegistryError, match="registered as news/1") as refused:
+        dismiss(registry, run.id)
+    assert "bpeline delete news/1" in refused.value.next_step
+    assert [one.reference for one in publish_outbox(registry)] == ["news/1"]
