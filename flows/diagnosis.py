@@ -167,6 +167,10 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     waiting = len(waiting_records(workspace))
     if waiting:
         yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
+    begun = [one.reference for one in catalogue.unfinished_deletions()]
+    if begun:
+        found = f"{', '.join(begun)} not deleted everywhere yet"
+        yield Finding("note", "deletions", found, "type `bpeline resume`")
     yield _mlflow(registry.tracker.settings.uri)
     if _may_be_asked(registry.tracker.settings.uri):
         yield from _versions(registry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bpeline.registry.catalogue import Run
+from bpeline.registry.deletion import DeletedVersion, finish_deletions
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records
 from bpeline.registry.records import PublishedVersion
@@ -21,6 +22,21 @@ def publish_waiting() -> list[PublishedVersion]:
         return []
     with registry.workspace.lock("publishing the outbox"):
         return publish_outbox(registry)
+
+
+def delete_waiting() -> list[DeletedVersion]:
+    """Go on with deletions that were interrupted, or noted while MLflow did not answer.
+
+    Raises:
+        RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
+        VersionInUse: an alias points to one of them; it stays, and is noted no more.
+        WorkspaceLocked: a run is at work.
+    """
+    registry = open_registry(make=False)
+    if not registry.catalogue.unfinished_deletions():
+        return []
+    with registry.workspace.lock("deleting versions"):
+        return finish_deletions(registry)
 
 
 def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None:

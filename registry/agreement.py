@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bpeline.registry.tombstones import tombstones
 from bpeline.registry.version_files import is_published_here
 from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:
+    from bpeline.registry.catalogue import Deletion
     from bpeline.registry.opening import Registry
     from bpeline.registry.tracking import TrackedVersion
 
@@ -32,10 +34,18 @@ def disagreements(registry: Registry, tracked: Sequence[TrackedVersion]) -> list
         for one in tracked
         if (one.name, one.digest) not in known and is_published_here(registry.workspace, one.digest)
     ]
+    begun = {(one.name, one.number) for one in registry.catalogue.unfinished_deletions()}
+    deleted: dict[tuple[str, int], Deletion] | None = None
     for row in registry.catalogue.registrations(store=registry.store):
         digest = there.get((row.name, row.number))
-        if digest is None:
-            found.append(f"MLflow has no {row.name}/{row.number} any more")
+        if digest is None and (row.name, row.number) not in begun:
+            if deleted is None:
+                deleted = {(one.name, one.number): one for one in tombstones(registry)}
+            why = deleted.get((row.name, row.number), "")
+            said = f", it was {why}" if why else ""
+            found.append(f"MLflow has no {row.name}/{row.number} any more{said}")
+        elif digest is None:
+            continue  # which `bpeline resume` goes on with
         elif digest != row.digest:
             found.append(
                 f"{row.name}/{row.number} was {row.digest[:12]} and is {digest[:12]} in MLflow"

@@ -1,4 +1,4 @@
-"""The one function that moves an alias, and what its history says; judges no version.
+"""The functions that move and remove an alias, and what its history says; judges no version.
 
 MLflow says where an alias points. It is asked before and after, and so is the digest behind the
 version's number; who uses the same catalogue waits meanwhile. Two catalogues over one MLflow have
@@ -104,6 +104,51 @@ def move_alias(
                 f"type `bpeline history {name}` to see who did, and decide again",
             )
         move = AliasMove(name, alias, before, number, by, reason, utc_now(), kind, registry.store)
+        catalogue.add_move(move)
+        _say_in_mlflow(registry, move)
+        return move
+
+
+def remove_alias(
+    registry: Registry, name: str, alias: str, *, by: str = "", reason: str = ""
+) -> AliasMove:
+    """Let an alias point nowhere, and write that into its history.
+
+    Args:
+        registry: whose MLflow and catalogue.
+        name, alias: what to remove.
+        by, reason: for the history.
+
+    Returns:
+        The move; from nowhere to nowhere when the alias had been removed before.
+
+    Raises:
+        UnknownVersion: there never was such an alias.
+        AliasMovedMeanwhile: somebody moved it while we did.
+        RegistryUnreachable, WorkspaceLocked: as `move_alias`.
+    """
+    tracker, catalogue = registry.tracker, registry.catalogue
+    with catalogue.moving():
+        present = look_at(registry, name, alias)
+        before = None if present is None else present.number
+        move = AliasMove(name, alias, before, None, by, reason, utc_now(), "remove", registry.store)
+        if before is None:
+            if not catalogue.alias_history(name, alias, registry.store):
+                raise UnknownVersion(
+                    f"{name} has no alias {alias} in MLflow at {tracker.settings.place}",
+                    "accepted are aliases that point to a version",
+                    f"type `bpeline versions {name}` to see them",
+                )
+            return move
+        tracker.remove_alias(name, alias)
+        after = tracker.version_of_alias(name, alias)
+        if after is not None:
+            raise AliasMovedMeanwhile(
+                f"{name}@{alias} was to point nowhere, and MLflow says that it points to "
+                f"{_place(name, after.number)}",
+                "accepted is an MLflow in which nobody else moves it at the same moment",
+                f"type `bpeline history {name}` to see who did, and decide again",
+            )
         catalogue.add_move(move)
         _say_in_mlflow(registry, move)
         return move

@@ -6,7 +6,7 @@ Looks first and says what it would do; trains nothing and asks nobody but this w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from bpeline.registry.catalogue import CountTable, Registration, utc_now
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import keep_in_outbox
 from bpeline.registry.records import Publication
+from bpeline.registry.tombstones import deleted_digests, tombstones
 from bpeline.registry.tracking import is_server
 from bpeline.registry.version_files import FORMAT_FILES
 from bpeline.registry.word_counts import WordCountStore
@@ -75,7 +76,7 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 def _repair(registry: Registry, write: bool) -> Repair:
     told = Repair(written=write)
     workspace, place = registry.workspace, registry.place
-    kept = _kept_versions(registry)
+    kept = _without_deleted(registry, _kept_versions(registry))
     try:
         _ = registry.catalogue
     except StoreLost as error:
@@ -118,6 +119,20 @@ def _repair(registry: Registry, write: bool) -> Repair:
         _remember_tables(registry, kept)
         _take_over(registry, tracked)
     return told
+
+
+def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
+    """Files may be here for another's sake alone: their own version was deleted."""
+    deleted = deleted_digests(registry)
+    if not deleted:
+        return kept
+    known: set[tuple[str, str]]
+    try:
+        known = {(one.name, one.digest) for one in registry.catalogue.versions()}
+    except StoreLost:
+        known = {(one.name, one.digest) for one in registry.tracker.versions()}
+    keys = deleted.keys() - known  # one that was made again is a version as any other
+    return [one for one in kept if (one.name, one.digest) not in keys]
 
 
 def _described(kept: list[Publication], registry: Registry) -> Iterator[str]:
@@ -196,9 +211,18 @@ def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
         return
     catalogue.forget_registrations("")  # by an earlier release, and MLflow has them no more
     there = {(one.name, one.number) for one in tracked}
+    deleted = {(one.name, one.number): one for one in tombstones(registry)}
+    catalogue.add_deletions(
+        # What is there still was being deleted when the catalogue was lost.
+        replace(one, done_at="", workspace=registry.workspace.id) if key in there else one
+        for key, one in deleted.items()
+    )
     for row in catalogue.registrations(store=store):
-        if (row.name, row.number) not in there:
-            catalogue.forget_registrations(store, row.name, row.number)
+        key = (row.name, row.number)
+        if key not in there:
+            catalogue.forget_registrations(store, *key)
+            if key in deleted:
+                catalogue.forget_version(row.name, row.digest)
     for one in tracked:
         tags = one.tags
         catalogue.add_version(

@@ -1,4 +1,4 @@
-"""Runs that are over: dismissed, and shown in MLflow as they ended, by the workspace that owns them."""
+"""Runs that are over: dismissed, and shown in MLflow as they ended, by who owns them."""
 
 from __future__ import annotations
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from bpeline.registry.loading import StaleAlias
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import validate_name
+from bpeline.registry.tombstones import tombstones
 from bpeline.registry.tracking import TrackedVersion
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue
+    from bpeline.registry.catalogue import Catalogue, Deletion
     from bpeline.registry.opening import Registry
     from bpeline.registry.workspace import Workspace
 
@@ -123,6 +124,20 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
             )
         )
     return listed
+
+
+def deleted_versions(name: str | None = None, workspace: WorkspacePlace = None) -> list[Deletion]:
+    """The versions (of a name) that were deleted, by name and number: who, when, why.
+
+    Args:
+        name, workspace: as for `list_versions`.
+
+    Raises:
+        StorageError: as `list_versions`.
+    """
+    if name is not None:
+        validate_name(name)
+    return tombstones(open_registry(workspace, make=False), name)
 
 
 def _as_remembered(

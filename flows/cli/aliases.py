@@ -14,8 +14,10 @@ from bpeline.flows.cli.options import FILE, answer, command
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
 
-_reason = click.option("--reason", default="", show_default=False, help="Why, for the history.")
-_by = click.option(
+reason_option = click.option(
+    "--reason", default="", show_default=False, help="Why, for the history."
+)
+by_option = click.option(
     "--by", default="", show_default=False, help="Who decided.  [default: the user's name]"
 )
 
@@ -33,8 +35,8 @@ _by = click.option(
     type=FILE,
     help="TOML file of rules that must hold against the version the alias points to now.",
 )
-@_reason
-@_by
+@reason_option
+@by_option
 def promote(
     reference: str, alias: str, rules_file: Path | None, reason: str, by: str, as_json: bool
 ) -> None:
@@ -57,7 +59,7 @@ def promote(
     from bpeline.registry.gates import read_rules
 
     rules = read_rules(rules_file) if rules_file else ()
-    _say(promote_version(reference, alias, by or _user(), reason, _note, rules=rules), as_json)
+    _say(promote_version(reference, alias, by or user_name(), reason, _note, rules=rules), as_json)
 
 
 @command(
@@ -65,23 +67,28 @@ def promote(
 )
 @click.argument("name")
 @click.option("--alias", default="champion", help="The alias to take back.")
-@_reason
-@_by
+@reason_option
+@by_option
 def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
     from bpeline.flows.alias_moves import rollback as roll_back
 
-    _say(roll_back(name, alias, by or _user(), reason or "rollback", _note), as_json)
+    _say(roll_back(name, alias, by or user_name(), reason or "rollback", _note), as_json)
 
 
 @command("bpeline history news", "bpeline history news --alias champion --json")
 @click.argument("name")
 @click.option("--alias", help="Only this alias.")
 def history(name: str, alias: str | None, as_json: bool) -> None:
-    """Show which alias of NAME was moved where, by whom and why; newest first."""
+    """Show which alias of NAME was moved where, by whom and why; newest first.
+
+    And which versions were deleted, unless one alias was asked for.
+    """
     from bpeline.registry.aliases import alias_history
+    from bpeline.registry.versions import deleted_versions
 
     moves = alias_history(name, alias)
+    deleted = [] if alias else deleted_versions(name)
     lines = []
     for move in moves:
         before, after = (
@@ -92,7 +99,17 @@ def history(name: str, alias: str | None, as_json: bool) -> None:
         when = move.at[:16].replace("T", " ")
         line = f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}"
         lines.append(line.rstrip())
-    answer(as_json, [asdict(move) for move in moves], lines)
+    for one in deleted:
+        when = one.at[:16].replace("T", " ")
+        place = f"{one.reference} was deleted"
+        lines.append(f"{when}  {'':<12}  {place:<24}  {one.by:<12}  {one.reason}".rstrip())
+    told = [asdict(move) for move in moves]
+    told += [{**asdict(one), "kind": "delete"} for one in deleted]
+    answer(
+        as_json,
+        sorted(told, key=lambda one: one["at"], reverse=True),
+        sorted(lines, reverse=True),
+    )
 
 
 def _say(change: AliasChange, as_json: bool) -> None:
@@ -112,7 +129,7 @@ def _note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
 
 
-def _user() -> str:
+def user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container's user without a name

@@ -47,7 +47,7 @@ COMMANDS = {
     "gc": ("gc",),
     "mixtures": ("mixtures",),
     "prune": ("prune",),
-    "removal": ("dismiss",),
+    "removal": ("delete", "dismiss"),
     "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy", "ui"),

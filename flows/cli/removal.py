@@ -6,7 +6,69 @@ from dataclasses import asdict
 
 import click
 
+from bpeline.flows.cli.aliases import by_option, reason_option, user_name
 from bpeline.flows.cli.options import answer, command
+
+_ELSEWHERE = (
+    "word counts and checkpoints: `bpeline gc --days 0 --remove` removes what no version needs",
+    "what was copied elsewhere: exports, encoded datasets, backups, reports of versions that were "
+    "compared with it",
+)
+
+
+@command(
+    "bpeline delete news/3                                   # what would go, and what stays",
+    'bpeline delete news/3 --reason "holds addresses" --remove',
+    "bpeline delete news --remove                            # all versions",
+    "bpeline delete news@staging --remove                    # the alias, no version",
+)
+@click.argument("reference", metavar="REF")
+@click.option("--remove", is_flag=True, help="Do it; without, only say what would go.")
+@reason_option
+@by_option
+def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) -> None:
+    """Delete a version wherever it is: MLflow, files, catalogue, shared copies.
+
+    REF is name/number, a name for all of its versions, or name@alias for the alias alone. What an
+    alias points to is refused. Who deleted what, when and why stays in the history, and the number
+    is never used again. Interrupted, the same command or `bpeline resume` goes on.
+    """
+    from bpeline.registry.deletion import (
+        delete_versions,
+        find_deletable,
+        parse_deletable,
+        take_alias_away,
+    )
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.references import ByAlias
+
+    wanted, who = parse_deletable(reference), by or user_name()
+    registry = open_registry(make=False)
+    again = f"\ndo it:  bpeline delete {reference} --remove"
+    if isinstance(wanted, ByAlias):
+        if not remove:
+            line = f"{wanted} would be removed; the version it points to stays"
+            answer(as_json, {"removed": False, "alias": str(wanted)}, [line, again])
+            return
+        move = take_alias_away(registry, wanted, who, reason)
+        before = "" if move.from_number is None else f" (before: {move.name}/{move.from_number})"
+        told = {"removed": True, "alias": str(wanted), "from": move.from_number}
+        answer(as_json, told, [f"{wanted} points nowhere now{before}"])
+        return
+    if remove:
+        found = delete_versions(registry, wanted, who, reason)
+    else:
+        found = find_deletable(registry, wanted)
+    lines = []
+    for one in found:
+        lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if remove else 'could go'}")
+        lines += [f"  {'went' if remove else 'goes'}:   {sentence}" for sentence in one.goes]
+        lines += [f"  stays:  {sentence}" for sentence in one.stays]
+    lines += [f"stays:    {sentence}" for sentence in _ELSEWHERE]
+    if not remove:
+        lines.append(again)
+    told = {"removed": remove, "versions": [asdict(one) for one in found], "stays": _ELSEWHERE}
+    answer(as_json, told, lines)
 
 
 @command("bpeline dismiss 4f1c09ab77d2", "bpeline dismiss 4f1c --json")

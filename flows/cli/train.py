@@ -219,23 +219,39 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
 @click.argument("run", required=False)
 @click.option("--list", "only_list", is_flag=True, help="Only show the unfinished runs.")
 def resume(run: str | None, only_list: bool, as_json: bool) -> None:
-    """Publish what waits in the outbox and continue an unfinished RUN (default: the newest)."""
-    from bpeline.flows.resume import publish_waiting, unfinished_run, unfinished_runs
+    """Publish what waits in the outbox and continue an unfinished RUN (default: the newest).
+
+    Versions whose deletion was interrupted, or noted while MLflow was down, are deleted.
+    """
+    from bpeline.flows.resume import (
+        delete_waiting,
+        publish_waiting,
+        unfinished_run,
+        unfinished_runs,
+    )
 
     if only_list:
         _show_runs(unfinished_runs(), as_json)
         return
     published = publish_waiting()
+    deleted = delete_waiting()
     chosen = unfinished_run(run, failed_too=not published)
     if not as_json:
         for version in published:
             click.echo(f"published {version.reference}  {version.link}")
+        for gone in deleted:
+            click.echo(f"deleted {gone.reference}")
     if chosen is not None:
         click.echo(f"continuing run {chosen.id} ({chosen.name})", err=True)
         print_summary(run_training(dict(chosen.config)), as_json)
     elif as_json:
-        echo_json({"published": [version.reference for version in published]})
-    elif not published:
+        echo_json(
+            {
+                "published": [version.reference for version in published],
+                "deleted": [version.reference for version in deleted],
+            }
+        )
+    elif not published and not deleted:
         click.echo("nothing to resume: no run is unfinished and the outbox is empty")
 
 

@@ -16,14 +16,16 @@ OTHER_TEXT = "*"
 @command("bpeline versions", "bpeline versions news --json")
 @click.argument("name", required=False)
 def versions(name: str | None, as_json: bool) -> None:
-    """List the registered versions (of NAME)."""
-    from bpeline.registry.versions import list_versions
+    """List the registered versions (of NAME), and those that were deleted."""
+    from bpeline.registry.versions import deleted_versions, list_versions
 
     found = list_versions(name)
+    deleted = [] if as_json else deleted_versions(name)
+    gone = [f"{one.reference}  {one.digest[:12]}  {one}" for one in deleted]
     if not found:
         whose = f"of {name} " if name else ""
         line = f"no version {whose}is registered; type `bpeline train --demo` to make one"
-        answer(as_json, [], [line])
+        answer(as_json, [], [line, *gone])
         return
     rows = [("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")]
     for version in found:
@@ -43,7 +45,7 @@ def versions(name: str | None, as_json: bool) -> None:
             f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
             "figures do not compare: `bpeline evaluate REF` measures a version on it"
         )
-    answer(as_json, [asdict(version) for version in found], lines)
+    answer(as_json, [asdict(version) for version in found], [*lines, *gone])
 
 
 @command("bpeline show news@candidate", "bpeline show news/3 --json")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .records import AliasMove as AliasMove
     from .records import ChunkRecord as ChunkRecord
     from .records import CountTable as CountTable
+    from .records import Deletion as Deletion
     from .records import FileReading as FileReading
     from .records import MoveKind as MoveKind
     from .records import NamedSet as NamedSet

@@ -16,6 +16,7 @@ from typing import cast
 from bpeline.registry.catalogue.corpus import CorpusRecords
 from bpeline.registry.catalogue.records import (
     AliasMove,
+    Deletion,
     Metric,
     MoveKind,
     NamedSet,
@@ -27,6 +28,7 @@ from bpeline.registry.catalogue.runs import RunRecords
 from bpeline.registry.catalogue.tables import (
     AliasMoveRow,
     Database,
+    DeletionRow,
     EvaluationSetRow,
     MetricRow,
     RegistrationRow,
@@ -240,6 +242,47 @@ class Catalogue(CorpusRecords, RunRecords):
                     move.store = store
                     if (move.name, move.from_number) in others:
                         move.from_number = None
+
+        self._database.writing(work)
+
+    # ---- deletions -------------------------------------------------------------------------
+
+    def add_deletions(self, deletions: Iterable[Deletion]) -> None:
+        """Remember what is to be deleted, or that it was; each is remembered once."""
+        added = list(deletions)
+
+        def work(session: Session) -> None:
+            for one in added:
+                session.merge(DeletionRow(**asdict(one)))
+
+        self._database.writing(work)
+
+    def deletions(self, name: str | None = None, store: str | None = None) -> list[Deletion]:
+        """What was deleted or is to be (of a name, in one MLflow), by name and number."""
+        query = select(DeletionRow).order_by(DeletionRow.name, DeletionRow.number)
+        asked = {"name": name, "store": store}
+        query = query.filter_by(**{key: value for key, value in asked.items() if value is not None})
+        with self._database.reading() as session:
+            return [
+                Deletion(
+                    row.store, row.name, row.number, row.digest, row.by, row.reason, row.at,
+                    row.done_at, row.workspace,
+                )
+                for row in session.scalars(query)
+            ]  # fmt: skip
+
+    def unfinished_deletions(self) -> list[Deletion]:
+        """Those that this workspace has begun, or will begin when MLflow answers."""
+        return [
+            one for one in self.deletions() if not one.done_at and one.workspace == self._workspace
+        ]
+
+    def forget_deletion(self, deletion: Deletion) -> None:
+        """Forget a deletion that nothing was done for."""
+        key = {"store": deletion.store, "name": deletion.name, "number": deletion.number}
+
+        def work(session: Session) -> None:
+            session.execute(delete(DeletionRow).filter_by(**key))
 
         self._database.writing(work)
 

@@ -212,7 +212,42 @@ class Registration:
     registered_at: str = ""
 
 
-MoveKind = Literal["publish", "promote", "rollback", "seen", "refusal"]
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A version was deleted, or is to be; its number is never used again.
+
+    Attributes:
+        store: identity of the MLflow whose number it is.
+        name, number: which version it was.
+        digest: of the tokenizer.
+        by, reason: who deleted it, and why.
+        at: when that was asked for.
+        done_at: when all of it was gone; empty while something may be left.
+        workspace: `Workspace.id` of the one that does it.
+    """
+
+    store: str
+    name: str
+    number: int
+    digest: str
+    by: str = ""
+    reason: str = ""
+    at: str = ""
+    done_at: str = ""
+    workspace: str = ""
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.number}"
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"deleted on {self.at[:16].replace('T', ' ')} UTC{who}{why}"
+
+
+MoveKind = Literal["publish", "promote", "rollback", "seen", "refusal", "remove"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +263,8 @@ class AliasMove:
         reason: why.
         at: when.
         kind: ``publish``: to a new version; ``promote``; ``rollback``: the last move undone;
-            ``seen``: somebody moved it in MLflow itself; ``refusal``: rules kept it where it is.
+            ``seen``: somebody moved it in MLflow itself; ``refusal``: rules kept it where it is;
+            ``remove``: it was taken away.
         store: identity of the MLflow whose numbers these are.
     """
 

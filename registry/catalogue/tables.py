@@ -63,9 +63,9 @@ from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, Workspace
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 
 __all__ = [
-    "AliasMoveRow", "CountTableRow", "Database", "EvaluationSetRow", "FileReadingRow", "MetricRow",
-    "RegistrationRow", "RunRow", "Session", "VersionRow", "and_", "delete", "func", "insert",
-    "select", "update",
+    "AliasMoveRow", "CountTableRow", "Database", "DeletionRow", "EvaluationSetRow",
+    "FileReadingRow", "MetricRow", "RegistrationRow", "RunRow", "Session", "VersionRow", "and_",
+    "delete", "func", "insert", "select", "update",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -248,9 +248,22 @@ class EvaluationSetRow(Base):
     name: Mapped[Name] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     digest: Mapped[Digest]
+    by: Mapped[str] = mapped_column(Remark)
+    reason: Mapped[str] = mapped_column(Remark)
+    at: Mapped[Time]
+
+
+class DeletionRow(Base):
+    __tablename__ = "deletions"
+    store: Mapped[Name] = mapped_column(primary_key=True)
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    digest: Mapped[Digest]
     by: Mapped[str] = mapped_column(Sentence)
     reason: Mapped[str] = mapped_column(Sentence)
     at: Mapped[Time]
+    done_at: Mapped[Time]
+    workspace: Mapped[Name]
 
 
 class MetricRow(Base):
@@ -345,7 +358,11 @@ def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE versions DROP COLUMN {column}"))
 
 
-def m005_evaluation_sets(connection: Connection) -> None:
+def m005_deletions(connection: Connection) -> None:
+    Base.metadata.tables["deletions"].create(connection)
+
+
+def m006_evaluation_sets(connection: Connection) -> None:
     Base.metadata.tables["evaluation_sets"].create(connection)
     # What was measured before is of texts that nothing named.
     connection.execute(
@@ -364,7 +381,8 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m002_workspace_of_runs,
     m003_steps_of_runs,
     m004_mlflow_says_which_versions_there_are,
-    m005_evaluation_sets,
+    m005_deletions,
+    m006_evaluation_sets,
 )
 
 _ATTEMPTS = 8

@@ -12,5 +12,6 @@ if TYPE_CHECKING:
     from .resolution import ResolvedVersion as ResolvedVersion
     from .resolution import StaleAlias as StaleAlias
     from .resolution import resolve as resolve
+    from .resolved import forget_resolved as forget_resolved
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

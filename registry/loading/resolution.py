@@ -14,6 +14,7 @@ from bpeline.registry.loading.resolved import ResolvedVersion as ResolvedVersion
 from bpeline.registry.loading.resolved import recall, remember
 from bpeline.registry.opening import Registry
 from bpeline.registry.references import ByAlias, ByDigest, ByNumber
+from bpeline.registry.tombstones import tombstones
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     RegistryError,
@@ -49,9 +50,11 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
     except RegistryUnreachable:
         version = _as_remembered(registry, reference)
         if version is None:
+            _refuse_deleted(registry, reference)
             raise
         return version
     if tracked is None or not tracked.digest:
+        _refuse_deleted(registry, reference)
         raise _unknown(registry, str(reference), reference.name)
     version = ResolvedVersion.of(tracked)
     if isinstance(reference, ByNumber):
@@ -121,8 +124,27 @@ def _by_digest(registry: Registry, reference: ByDigest) -> ResolvedVersion:
             "type more digits",
         )
     if not found:
+        _refuse_deleted(registry, reference)
         raise _unknown(registry, f"a digest beginning with {prefix}", None)
     return found.popitem()[1]
+
+
+def _refuse_deleted(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> None:
+    """Raise UnknownVersion where a number or a digest is that of a version that was deleted."""
+    if isinstance(reference, ByAlias):
+        return
+    name = reference.name if isinstance(reference, ByNumber) else None
+    for one in tombstones(registry, name):
+        if isinstance(reference, ByNumber):
+            meant = one.number == reference.number
+        else:
+            meant = one.digest.startswith(reference.prefix)
+        if meant:
+            raise UnknownVersion(
+                f"{one.reference} ({one.digest[:12]}) was {one}",
+                "accepted are versions that there are; a deleted number is never used again",
+                f"type `bpeline versions {one.name}` to see them",
+            )
 
 
 def _unknown(registry: Registry, wanted: str, name: str | None) -> UnknownVersion:

@@ -17,6 +17,8 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bpeline.registry.opening import Place
     from bpeline.registry.tracking import TrackedVersion
 
@@ -59,15 +61,28 @@ def remember(
         DURABLE.write(place.workspace.resolved(str(reference)), canonical_json(record))
 
 
+def forget_resolved(place: Place, name: str, number: int) -> None:
+    """Remove every memory of a version: what its number meant, and aliases that pointed to it."""
+    for path in place.workspace.resolved_references.glob("*.json"):
+        record = _read(path)
+        if record is not None and (record[2].name, record[2].number) == (name, number):
+            DURABLE.remove(path)
+
+
 def recall(place: Place, reference: ByAlias | ByNumber, store: str) -> ResolvedVersion | None:
     """What a reference meant, or None: never resolved here, or in another MLflow."""
+    record = _read(place.workspace.resolved(str(reference)))
+    return record[2] if record is not None and record[:2] == (store, str(reference)) else None
+
+
+def _read(path: Path) -> tuple[str, str, ResolvedVersion] | None:
+    """In which MLflow, which reference meant what; None for what cannot be read."""
     try:
-        with place.workspace.resolved(str(reference)).open("rb") as file:
+        with path.open("rb") as file:
             record = unsealed(json.loads(file.read(_LARGEST_RECORD)))
         version = ResolvedVersion(**record["version"])
         kinds = list(map(type, asdict(version).values()))
         sound = kinds == [str, int, str, str] and len(version.digest) == DIGEST_LENGTH
-        asked = record["store"], record["reference"]
-        return version if sound and asked == (store, str(reference)) else None
+        return (record["store"], record["reference"], version) if sound else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -153,6 +153,11 @@ def _deliver(
     remarks = []
     if move.to_number != version.number:
         remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, a later training")
+    for one in registry.catalogue.deletions(name, store):
+        if one.digest == digest and one.number < version.number and one.done_at:
+            remarks.append(
+                f"{name}/{version.number} is the tokenizer that was {one.reference}, {one}"
+            )
     if before is not None:
         remarks.append(
             f"{name}/{version.number} was the tokenizer {before.digest[:12]} before: was MLflow "

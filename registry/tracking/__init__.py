@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .mlflow_database import is_complete as is_complete
     from .mlflow_database import look_at as look_at
     from .mlflow_drift import DRIFTED as DRIFTED
+    from .mlflow_removal import Traces as Traces
     from .tracked import StartedRun as StartedRun
+    from .tracked import Tombstone as Tombstone
     from .tracked import TrackedRun as TrackedRun
     from .tracked import TrackedVersion as TrackedVersion
     from .tracked import TrackingSettings as TrackingSettings

@@ -95,6 +95,17 @@ class TableLookup:
                 found.setdefault(str(one), {})[str(alias)] = int(number)
         return found
 
+    def model_tags(self, name: str | None) -> dict[str, dict[str, str]]:
+        """Of every name (or one), the tags of the registered model."""
+        found: dict[str, dict[str, str]] = {}
+        with self._tables() as tables:
+            for one, key, value in tables.execute(
+                "SELECT name, key, value FROM registered_model_tags WHERE name = ?1 OR ?1 IS NULL",
+                (name,),
+            ):
+                found.setdefault(str(one), {})[str(key)] = str(value or "")
+        return found
+
     def _versions(self, where: str, values: tuple[Any, ...]) -> list[TrackedVersion]:
         query = (
             "SELECT v.name, v.version, v.run_id, v.creation_time, t.key, t.value "
@@ -142,6 +153,7 @@ def _make_nothing(connection: sqlite3.Connection) -> None:
         "CREATE TABLE experiments (experiment_id, name);"
         "CREATE TABLE experiment_tags (experiment_id, key, value);"
         "CREATE TABLE registered_model_aliases (name, alias, version);"
+        "CREATE TABLE registered_model_tags (name, key, value);"
         "CREATE TABLE model_versions (name, version, run_id, creation_time, current_stage);"
         "CREATE TABLE model_version_tags (name, version, key, value);"
     )
@@ -188,6 +200,15 @@ class ServerLookup:
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise Unsure from error
         return found
+
+    def model_tags(self, name: str | None) -> dict[str, dict[str, str]]:
+        """Of every name (or one), the tags of the registered model."""
+        chosen = {"filter": f"name = '{name}'"} if name else {}
+        models = self._pages("registered-models/search", "registered_models", 1000, **chosen)
+        try:
+            return {str(one["name"]): _tags(one) for one in models}
+        except (KeyError, TypeError) as error:
+            raise Unsure from error
 
     def _pages(self, question: str, member: str, most: int, **asked: Any) -> Iterator[Any]:
         def page_of(token: str) -> tuple[list[Any], str]:

@@ -201,6 +201,13 @@ def file_sizes(folder: str, tracking_uri: str) -> dict[str, int]:
     }
 
 
+def remove_artifacts(folder: str, tracking_uri: str) -> None:
+    """Remove a folder of artifacts for good; one that is gone already is fine."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    get_artifact_repository(folder, tracking_uri).delete_artifacts()
+
+
 def download(folder: str, names: Sequence[str], target: Path, tracking_uri: str) -> list[Path]:
     """Fetch files of a folder of artifacts into a directory."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository

@@ -198,17 +198,28 @@ class MlflowModels(MlflowConnection):
             return self._quickly(lambda store: store.aliases(name), lambda: self._aliases(name))
 
     def _aliases(self, name: str | None) -> dict[str, dict[str, int]]:
+        return {
+            one.name: {str(alias): int(number) for alias, number in one.aliases.items()}
+            for one in self._registered_models(name)
+            if one.aliases
+        }
+
+    def model_tags(self, name: str | None = None) -> dict[str, dict[str, str]]:
+        """Of every name (or one), what is said of the registered model, not of its versions."""
+        with self._answering("reading the tags of models"):
+            return self._quickly(
+                lambda store: store.model_tags(name),
+                lambda: {one.name: dict(one.tags) for one in self._registered_models(name)},
+            )
+
+    def _registered_models(self, name: str | None) -> Iterator[Any]:
         chosen = None if name is None else f"name = '{name}'"
 
         def page_of(token: str) -> tuple[Any, str | None]:
             page = self._client.search_registered_models(chosen, 1000, page_token=token or None)
             return page, page.token
 
-        return {
-            one.name: {str(alias): int(number) for alias, number in one.aliases.items()}
-            for one in all_pages(page_of)
-            if one.aliases
-        }
+        yield from all_pages(page_of)
 
     def versions(self, name: str | None = None) -> list[TrackedVersion]:
         """All versions of ``name`` (of all names), those that are not ours left out."""
@@ -240,9 +251,18 @@ class MlflowModels(MlflowConnection):
         with self._answering(f"moving {name}@{alias}"):
             insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
 
+    def remove_alias(self, name: str, alias: str) -> None:
+        """Let an alias point nowhere; one that does already is fine."""
+        with self._answering(f"removing {name}@{alias}"):
+            try:
+                self._client.delete_registered_model_alias(name, alias)
+            except self._exception as error:
+                if not says_missing(error):
+                    raise
+
     def withdraw_version(self, name: str, number: int) -> None:
-        """Delete a version that was made twice; one that is gone already is fine."""
-        with self._answering(f"removing the duplicate {name}/{number}"):
+        """Take a version away, and its aliases; one that is gone already is fine."""
+        with self._answering(f"removing {name}/{number}"):
             try:
                 self._client.delete_model_version(name, str(number))
             except self._exception as error:

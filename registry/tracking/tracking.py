@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bpeline.registry.tracking.mlflow_drift import MlflowDrift
-from bpeline.registry.tracking.mlflow_models import MlflowModels
+from bpeline.registry.tracking.mlflow_removal import MlflowRemoval
 from bpeline.registry.tracking.tracked import TrackingSettings as TrackingSettings
 
 
-class MlflowTracker(MlflowDrift, MlflowModels):
+class MlflowTracker(MlflowRemoval):
     """Experiments, runs and the model registry of one MLflow.
 
     All methods raise RegistryUnreachable when MLflow does not answer within the settings' limits,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .shared_copies import fetch_below as fetch_below
     from .shared_copies import fetch_directory as fetch_directory
     from .shared_copies import forget as forget
+    from .shared_copies import forget_directory as forget_directory
     from .shared_copies import is_shared as is_shared
     from .shared_copies import share as share
     from .shared_copies import share_directory as share_directory

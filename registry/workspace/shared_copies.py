@@ -110,6 +110,17 @@ def forget(workspace: Workspace, path: Path) -> None:
             remote_files.remove_file(_url(workspace, path))
 
 
+def forget_directory(workspace: Workspace, directory: Path, last: str) -> None:
+    """Remove a directory here and in the store, first the file that makes it exist."""
+    if workspace.store:
+        with _answering(workspace):
+            place = _url(workspace, directory)
+            for name in sorted(remote_files.names_below(place), key=lambda one: one != last):
+                remote_files.remove_file(f"{place}/{name}")
+    if directory.is_dir():
+        DURABLE.remove_tree(directory)
+
+
 def share_directory(workspace: Workspace, directory: Path, last: str) -> None:
     """Copy all finished files of a directory, the one named ``last`` after all others."""
     if workspace.store:

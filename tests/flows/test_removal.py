@@ -1,4 +1,4 @@
-"""``bpeline dismiss`` and ``bpeline delete`` as people type them, and runs that could never begin."""
+"""``bpeline delete`` and ``bpeline dismiss``, and runs that could never begin."""
 
 from __future__ import annotations
 

@@ -169,9 +169,11 @@ def test_a_dismissed_run_publishes_nothing_any_more(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    publication = made(b"the", run_id=run.id)
+    with monkeypatch.context() as patched:
         patched.setattr(type(registry.tracker), "record_run", killed)
-        publish_version(registry, made(b"the", run_id=run.id))
+        with pytest.raises(KeyboardInterrupt):
+            publish_version(registry, publication)
     registry.catalogue.leave_unpublished(run.id, "")
     dismiss(registry, run.id)
     assert publish_outbox(registry) == []
@@ -187,9 +189,11 @@ def test_a_run_whose_version_is_registered_already_is_not_dismissed(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    publication = made(b"the", run_id=run.id)
+    with monkeypatch.context() as patched:
         patched.setattr(type(registry.catalogue), "add_registration", killed)
-        publish_version(registry, made(b"the", run_id=run.id))
+        with pytest.raises(KeyboardInterrupt):
+            publish_version(registry, publication)
     registry.catalogue.leave_unpublished(run.id, "")
     with pytest.raises(RegistryError, match="registered as news/1") as refused:
         dismiss(registry, run.id)
