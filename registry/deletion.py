@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bpeline.registry.catalogue import AliasMove, Deletion, utc_now
+from bpeline.registry.catalogue import Deletion, utc_now
 from bpeline.registry.loading import forget_resolved
-from bpeline.registry.moves import remove_alias
 from bpeline.registry.publishing import waiting_publications
 from bpeline.registry.references import ByAlias, ByNumber, parse_reference, validate_name
 from bpeline.registry.tracking import Tombstone, Traces, TrackedVersion, is_server
@@ -142,13 +141,6 @@ def finish_deletions(registry: Registry) -> list[DeletedVersion]:
     noted = registry.catalogue.unfinished_deletions()
     store = registry.store if noted else ""
     return [_delete(registry, one) for one in noted if one.store == store]
-
-
-def take_alias_away(
-    registry: Registry, wanted: ByAlias, by: str = "", reason: str = ""
-) -> AliasMove:
-    """Remove an alias; the version it pointed to stays. See `registry.moves.remove_alias`."""
-    return remove_alias(registry, wanted.name, wanted.alias, by=by, reason=reason)
 
 
 def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Deletion]:
@@ -342,7 +334,8 @@ def _described(registry: Registry, one: Deletion) -> DeletedVersion:
         )
     else:
         traces = registry.tracker.traces(one.name, one.digest, kept.runs)
-        goes.append(f"its runs ({len(traces.runs)}) and models ({len(traces.models)}) there, with their files")
+        runs, models = len(traces.runs), len(traces.models)
+        goes.append(f"its runs ({runs}) and models ({models}) there, with their files")
     directory = workspace.version_directory(one.digest)
     if kept.files:
         stays.append(f"its files in {directory}, which others need: {_listed(kept.files)}")
@@ -375,13 +368,11 @@ def _hidden(registry: Registry, removed: Traces) -> tuple[str, ...]:
     settings = registry.tracker.settings
     chosen = {"--run-ids": removed.runs, "--logged-model-ids": removed.models}
     ids = " ".join(f"{option} {','.join(ones)}" for option, ones in chosen.items() if ones)
-    if is_server(settings.uri):
-        where = "on the server, `mlflow gc --backend-store-uri ITS_DATABASE"
-    else:
-        where = f"`mlflow gc --backend-store-uri {settings.place}"
+    database = "THE_DATABASE_OF_THE_SERVER" if is_server(settings.uri) else settings.place
     return (
-        "the hidden runs and models in MLflow's database, names, parameters and metrics without "
-        f"files: {where} {ids}` removes them",
+        "hidden in MLflow's database, names, parameters and metrics of runs and models: "
+        f"`mlflow gc --backend-store-uri {database} --tracking-uri {settings.place} {ids}` removes "
+        "them, and experiments that were deleted there",
     )
 
 

@@ -33,12 +33,8 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     alias points to is refused. Who deleted what, when and why stays in the history, and the number
     is never used again. Interrupted, the same command or `bpeline resume` goes on.
     """
-    from bpeline.registry.deletion import (
-        delete_versions,
-        find_deletable,
-        parse_deletable,
-        take_alias_away,
-    )
+    from bpeline.registry.deletion import delete_versions, find_deletable, parse_deletable
+    from bpeline.registry.moves import remove_alias
     from bpeline.registry.opening import open_registry
     from bpeline.registry.references import ByAlias
 
@@ -50,7 +46,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
             line = f"{wanted} would be removed; the version it points to stays"
             answer(as_json, {"removed": False, "alias": str(wanted)}, [line, again])
             return
-        move = take_alias_away(registry, wanted, who, reason)
+        move = remove_alias(registry, wanted.name, wanted.alias, by=who, reason=reason)
         before = "" if move.from_number is None else f" (before: {move.name}/{move.from_number})"
         told = {"removed": True, "alias": str(wanted), "from": move.from_number}
         answer(as_json, told, [f"{wanted} points nowhere now{before}"])

@@ -1,8 +1,8 @@
 """Killed before and after every single durable operation, each time ending as if nothing had been.
 
-The operations of a training, a publication, a promotion, an encoding, of making a workspace and of
-removing leftovers are numbered; for each number one process is killed before it and one after it
-(signal 9), and the next one goes on.
+The operations of a training, a publication, a promotion, a deletion, an encoding, of making a
+workspace and of removing leftovers are numbered; for each number one process is killed before it and
+one after it (signal 9), and the next one goes on.
 """
 
 from __future__ import annotations
@@ -69,6 +69,22 @@ def test_an_encoding_killed_at_any_operation_gives_the_same_shards(
     attempts = encoding(zygote, golden.registered, golden.corpus, place)
     encoded = attempts.undisturbed()
     require_every_point(record, encoded["operations"], encoded["state"], attempts)
+
+
+@pytest.mark.slow
+def test_a_deletion_killed_at_any_operation_is_completed_by_the_same_command(
+    zygote: Zygote, golden: Golden, place: Path, workspace: Path, record: Record
+) -> None:
+    """Every commit of MLflow's database and ours; MLflow's files lie where it remembers them."""
+    shutil.copytree(golden.outbox, workspace)
+    zygote.run("publish_waiting", workspace=workspace).returned()
+    registered = str(workspace.rename(place / "registered"))
+    deleting = Attempts(zygote, "delete_version", workspace, registered, {"workspace": workspace})
+    deleted = deleting.undisturbed()
+    assert len(deleted["operations"]) > 15
+    assert deleted["state"]["deletions"][0][3]
+    assert deleted["state"]["artifacts"] == 0
+    require_every_point(record, deleted["operations"], deleted["state"], deleting)
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ to the same; what it may be told beside its own arguments says `disturbed`.
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext, suppress
+import sqlite3
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from workspace_state import sha256, swept_state_of
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer, promote
+from bpeline.registry.deletion import delete_versions
+from bpeline.registry.moves import remove_alias
 from bpeline.registry.opening import open_registry
+from bpeline.registry.references import ByNumber
 from bpeline.registry.retention import remove_leftovers as registry_remove_leftovers
-from bpeline.tokenizer_core.errors import RegistryUnreachable
+from bpeline.tokenizer_core.errors import RegistryUnreachable, UnknownVersion
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 NAME, VOCAB_SIZE, END = "news", 330, "<|endoftext|>"
@@ -62,6 +66,33 @@ def publish_first(workspace: str, tables: str = "") -> None:
 def promote_version(workspace: str, reference: str) -> None:
     """Let ``champion`` point to a version."""
     promote(reference, by="a test", reason="it is better")
+
+
+def _state_without_version(workspace: str) -> dict[str, Any]:
+    """What a workspace holds, and what its MLflow shows and keeps of runs and models."""
+    state = swept_state_of(workspace)
+    registry = open_registry(workspace)
+    state["deletions"] = [
+        (one.name, one.number, one.digest, bool(one.done_at), one.reason)
+        for one in registry.catalogue.deletions()
+    ]
+    state["tombstones"] = [(one.name, one.number) for one in registry.tracker.tombstones()]
+    with closing(sqlite3.connect(Path(workspace) / "mlflow.sqlite")) as connection:
+        for table in ("runs", "logged_models"):
+            query = f"SELECT lifecycle_stage FROM {table} ORDER BY 1"
+            state[table] = connection.execute(query).fetchall()
+    artifacts = registry.workspace.mlflow_artifacts
+    state["artifacts"] = sum(path.is_file() for path in artifacts.rglob("*"))
+    return json.loads(json.dumps(state))  # type: ignore[no-any-return]
+
+
+@disturbed(state=_state_without_version)
+def delete_version(workspace: str) -> None:
+    """Remove the alias of the one version, and the version; done before is fine."""
+    registry = open_registry(workspace)
+    remove_alias(registry, NAME, "candidate", by="a test")
+    with suppress(UnknownVersion):
+        delete_versions(registry, ByNumber(NAME, 1), by="a test", reason="it holds an address")
 
 
 @disturbed()

@@ -1,0 +1,372 @@
+"""Versions that are deleted: gone wherever they were, remembered as deleted, never in the way."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mlflow_proxy import running_server
+from mlflow_tables import copy_database
+
+from bpeline.registry import configure, load_tokenizer, promote, publish_version, rollback
+from bpeline.registry.agreement import disagreements
+from bpeline.registry.deletion import (
+    VersionInUse,
+    delete_versions,
+    find_deletable,
+    finish_deletions,
+    parse_deletable,
+)
+from bpeline.registry.moves import remove_alias
+from bpeline.registry.opening import Place, Registry, open_registry
+from bpeline.registry.publishing import keep_in_outbox, waiting_records
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.references import ByAlias, ByNumber
+from bpeline.registry.repair import repair
+from bpeline.registry.retention import find_leftovers, remove_leftovers
+from bpeline.registry.tombstones import tombstones
+from bpeline.registry.version_files import holds_version, keep_files
+from bpeline.registry.versions import deleted_versions, list_versions
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    RegistryError,
+    RegistryUnreachable,
+    UnknownVersion,
+)
+from bpeline.tokenizer_core.formats import bpeline
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+Made = Callable[..., Publication]
+
+pytestmark = pytest.mark.slow
+
+SECRET = b"ada@example.org"
+FIRST = ByNumber("news", 1)
+
+
+def both(registry: Registry, made: Made) -> None:
+    """news/1, which knows the secret, and news/2, to which ``candidate`` points."""
+    publish_version(registry, replace(made(SECRET), report=f"found {SECRET.decode()}"))
+    publish_version(registry, made(b"the"))
+    registry.catalogue.add_metrics("news", registry.tracker.versions()[0].digest, {"x": 1.0})
+
+
+def files_with(secret: bytes, *roots: Path) -> list[Path]:
+    """All files in which somebody can read it, MLflow's database among them."""
+    return [
+        path
+        for root in roots
+        for path in root.rglob("*")
+        if path.is_file() and secret in path.read_bytes()
+    ]
+
+
+def artifacts_of(registry: Registry) -> list[Path]:
+    return [path for path in registry.workspace.mlflow_artifacts.rglob("*") if path.is_file()]
+
+
+def require_gone(registry: Registry, digest: str) -> None:
+    assert [one.number for one in registry.tracker.versions("news")] == [2]
+    assert registry.tracker.traces("news", digest, ()).runs == ()
+    assert registry.tracker.traces("news", digest, ()).models == ()
+    assert not registry.workspace.version_directory(digest).exists()
+    assert registry.catalogue.find_version("news", digest) is None
+    assert [one.number for one in registry.catalogue.registrations("news")] == [2]
+    assert registry.catalogue.unfinished_deletions() == []
+    assert disagreements(registry, registry.tracker.versions()) == []
+
+
+def test_a_deleted_version_is_nowhere_and_is_remembered(registry: Registry, made: Made) -> None:
+    both(registry, made)
+    digest = load_tokenizer("news/1").digest  # and what the number means is remembered
+    before = len(artifacts_of(registry))
+    (seen,) = find_deletable(registry, FIRST)
+    assert not seen.removed
+    assert len(artifacts_of(registry)) == before
+    (gone,) = delete_versions(registry, FIRST, by="ada", reason="holds an address")
+    assert (gone.reference, gone.removed, gone.goes) == ("news/1", True, seen.goes)
+    require_gone(registry, digest)
+    assert 0 < len(artifacts_of(registry)) < before
+    root = registry.workspace.root
+    assert files_with(SECRET, root) == []
+    assert not registry.workspace.resolved("news/1").exists()
+    for reference in ("news/1", digest[:12], digest):
+        with pytest.raises(UnknownVersion, match=r"news/1 .* was deleted on .* by ada: holds an"):
+            load_tokenizer(reference)
+    with pytest.raises(UnknownVersion, match="was deleted on"):
+        delete_versions(registry, FIRST)
+    (one,) = deleted_versions("news")
+    assert (one.number, one.digest, one.reason) == (1, digest, "holds an address")
+    assert {row.kind for row in find_leftovers(registry, days=0).old} == set()
+
+
+def test_the_database_of_mlflow_holds_no_tokens_of_it_after_its_own_gc(
+    registry: Registry, made: Made, tmp_path: Path
+) -> None:
+    """The command that is printed is one that MLflow has, and does what is said."""
+    both(registry, made)
+    (gone,) = delete_versions(registry, FIRST)
+    (said,) = [one for one in gone.stays if "mlflow gc" in one]
+    command = said.split("`")[1].split()
+    client = registry.tracker._client
+    experiment = client.get_experiment_by_name("news").experiment_id
+    hidden = client.search_runs([experiment], run_view_type=2)  # deleted ones alone
+    assert [run.info.run_id for run in hidden] == [command[command.index("--run-ids") + 1]]
+    assert "mlflow.note.content" not in hidden[0].data.tags
+    subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, timeout=120)
+    assert client.search_runs([experiment], run_view_type=2) == []
+    assert [one.number for one in registry.tracker.versions()] == [2]
+    assert load_tokenizer("news@candidate").digest
+
+
+def test_what_an_alias_points_to_is_refused_and_aliases_can_be_removed(
+    registry: Registry, made: Made
+) -> None:
+    both(registry, made)
+    promote("news/1", alias="old")
+    for wanted, said in ((FIRST, "news@old to news/1"), ("news", "news@candidate to news/2")):
+        with pytest.raises(VersionInUse, match=said) as refused:
+            delete_versions(registry, wanted)
+        assert "--remove`" in refused.value.next_step
+        with pytest.raises(VersionInUse):
+            find_deletable(registry, wanted)
+    assert len(registry.tracker.versions()) == 2
+    assert registry.catalogue.unfinished_deletions() == []
+    move = remove_alias(registry, "news", "old", by="ada", reason="not used")
+    assert (move.from_number, move.to_number, move.kind) == (1, None, "remove")
+    assert registry.tracker.version_of_alias("news", "old") is None
+    again = remove_alias(registry, "news", "old")
+    assert (again.from_number, again.to_number) == (None, None)
+    assert len(registry.catalogue.alias_history("news", "old")) == 2
+    with pytest.raises(UnknownVersion, match="no alias never"):
+        remove_alias(registry, "news", "never")
+    rollback("news", alias="old")
+    assert registry.tracker.version_of_alias("news", "old").number == 1
+
+
+def test_all_versions_of_a_name_and_numbers_that_are_never_used_again(
+    registry: Registry, made: Made
+) -> None:
+    both(registry, made)
+    remove_alias(registry, "news", "candidate")
+    gone = delete_versions(registry, "news")
+    assert [one.reference for one in gone] == ["news/1", "news/2"]
+    assert list_versions("news") == []
+    published = publish_version(registry, made(SECRET, run_id="once-more"))
+    assert (published.number, published.newly_registered) == (3, True)
+    assert any("was news/1, deleted on" in one for one in published.remarks)
+    assert load_tokenizer("news/3").digest == published.digest
+    assert [one.number for one in tombstones(registry)] == [1, 2]
+    with pytest.raises(UnknownVersion, match="no version of blog"):
+        delete_versions(registry, "blog")
+
+
+@pytest.mark.parametrize("text", ["./news/3", "0123456789abcdef/", "/tmp/x", "News", "a b"])
+def test_only_versions_aliases_and_names_can_be_deleted(text: str) -> None:
+    with pytest.raises(InvalidOption):
+        parse_deletable(text)
+    assert parse_deletable("news/3") == ByNumber("news", 3)
+    assert parse_deletable("news@old") == ByAlias("news", "old")
+    assert parse_deletable("deadbeef") == "deadbeef"  # a name, though it looks like a digest
+
+
+def test_what_another_name_needs_stays(registry: Registry, made: Made) -> None:
+    both(registry, made)
+    publish_version(registry, made(SECRET, name="blog"))
+    (gone,) = delete_versions(registry, FIRST)
+    assert any("blog/1" in one for one in gone.stays)
+    assert holds_version(registry.workspace, gone.digest)
+    shutil.rmtree(registry.workspace.version_directory(gone.digest))
+    assert load_tokenizer("blog/1").digest == gone.digest  # from MLflow
+    remove_alias(registry, "blog", "candidate")
+    delete_versions(registry, "blog")
+    assert not holds_version(registry.workspace, gone.digest)
+    assert files_with(SECRET, registry.workspace.root) == []
+
+
+def test_a_copy_that_mlflow_made_of_a_version_keeps_its_files(
+    registry: Registry, made: Made
+) -> None:
+    both(registry, made)
+    client = registry.tracker._client
+    client.copy_model_version("models:/news/1", "copied")
+    (gone,) = delete_versions(registry, FIRST)
+    shutil.rmtree(registry.workspace.version_directory(gone.digest))
+    assert load_tokenizer("copied/1").digest == gone.digest
+
+
+def test_another_mlflow_keeps_its_version_and_that_is_said(
+    registry: Registry, made: Made, empty_mlflow: Path, tmp_path: Path
+) -> None:
+    both(registry, made)
+    copy_database(empty_mlflow, tmp_path / "other.sqlite")
+    configure(tracking_uri=f"sqlite:///{tmp_path / 'other.sqlite'}")
+    other = open_registry()
+    publish_version(other, made(SECRET, run_id="elsewhere"))
+    (gone,) = delete_versions(registry, FIRST)
+    assert any(f"news/1 in the MLflow {other.store}" in one for one in gone.stays)
+    assert [one.number for one in other.tracker.versions()] == [1]
+    assert load_tokenizer("news/1").digest == gone.digest
+    assert tombstones(other) == []
+    assert disagreements(other, other.tracker.versions()) == []
+
+
+def test_while_mlflow_is_down_it_is_noted_and_done_later(
+    registry: Registry, made: Made, disconnected: Registry
+) -> None:
+    both(registry, made)
+    known = registry.catalogue.registrations("news")
+    with pytest.raises(RegistryUnreachable):
+        delete_versions(disconnected, ByNumber("news", 9))
+    with pytest.raises(VersionInUse):
+        delete_versions(disconnected, ByNumber("news", 2))
+    with pytest.raises(RegistryUnreachable, match="noted that news/1 is to be") as told:
+        delete_versions(disconnected, FIRST, by="ada", reason="holds an address")
+    assert "bpeline resume" in told.value.next_step
+    assert registry.catalogue.registrations("news") == known
+    assert holds_version(registry.workspace, known[0].digest)
+    assert disagreements(registry, registry.tracker.versions()) == []
+    with pytest.raises(RegistryUnreachable):
+        finish_deletions(disconnected)
+    assert [one.reference for one in finish_deletions(registry)] == ["news/1"]
+    require_gone(registry, known[0].digest)
+    assert str(tombstones(registry)[0]).endswith("by ada: holds an address")
+    assert finish_deletions(registry) == []
+    with pytest.raises(UnknownVersion, match="was deleted on"):  # though MLflow is down
+        load_tokenizer("news/1")
+
+
+def test_an_alias_that_was_moved_there_meanwhile_keeps_the_version(
+    registry: Registry, made: Made, disconnected: Registry
+) -> None:
+    both(registry, made)
+    with pytest.raises(RegistryUnreachable):
+        delete_versions(disconnected, FIRST)
+    configure(tracking_uri=registry.tracker.settings.uri)
+    promote("news/1")
+    with pytest.raises(VersionInUse):
+        finish_deletions(registry)
+    assert finish_deletions(registry) == []
+    assert load_tokenizer("news@champion").digest == registry.tracker.versions()[0].digest
+
+
+def test_a_lost_catalogue_does_not_bring_it_back(registry: Registry, made: Made) -> None:
+    both(registry, made)
+    publish_version(registry, made(SECRET, name="blog"))
+    (gone,) = delete_versions(registry, FIRST, reason="holds an address")
+    registry.catalogue.close()
+    (registry.workspace.root / "catalogue.sqlite").unlink()
+    told = repair(open_registry(), write=True)
+    assert told.written
+    fresh = open_registry()
+    assert [(one.name, one.digest == gone.digest) for one in fresh.catalogue.versions()] == [
+        ("blog", True), ("news", False),
+    ]  # fmt: skip
+    (one,) = fresh.catalogue.deletions()
+    assert (one.number, one.reason, bool(one.done_at)) == (1, "holds an address", True)
+    assert disagreements(fresh, fresh.tracker.versions()) == []
+    assert repair(fresh).found == []
+    with pytest.raises(UnknownVersion, match="holds an address"):
+        load_tokenizer("news/1")
+
+
+def test_a_lost_mlflow_does_not_bring_it_back(
+    registry: Registry, made: Made, empty_mlflow: Path
+) -> None:
+    publish_version(registry, made(SECRET, name="blog"))
+    for word in (SECRET, b"the"):
+        publication = made(word)
+        tokenizer = Tokenizer.load(publication.tokenizer_directory, format="bpeline")
+        told = {"name": "news", "run": publication.run_id}
+        bpeline.save(tokenizer, publication.tokenizer_directory, told)
+        publish_version(registry, publication)
+    delete_versions(registry, FIRST)
+    copy_database(empty_mlflow, Path(registry.tracker.settings.uri.removeprefix("sqlite:///")))
+    fresh = open_registry()
+    repair(fresh, write=True)
+    names = sorted(path.name.partition(".")[0] for path in waiting_records(fresh.workspace))
+    assert names == ["news"]  # news/2; the files that blog needs say that they are of news, too
+
+
+def test_what_waits_of_a_deleted_version_is_not_published(registry: Registry, made: Made) -> None:
+    both(registry, made)
+    keep_in_outbox(registry.workspace, keep_files(registry.workspace, made(SECRET, run_id="again")))
+    delete_versions(registry, FIRST)
+    assert waiting_records(registry.workspace) == []
+
+
+def test_another_workspace_is_told_and_takes_it_over(
+    registry: Registry, made: Made, tmp_path: Path
+) -> None:
+    """With a catalogue of its own, over the same MLflow."""
+    both(registry, made)
+    configure(workspace=tmp_path / "another")
+    other = open_registry()
+    publish_version(other, made(SECRET, run_id="other"))
+    promote("news/2", alias="candidate")
+    (gone,) = delete_versions(registry, FIRST, by="ada")
+    (said,) = disagreements(other, other.tracker.versions())
+    assert "no news/1 any more, it was deleted on" in said
+    repair(other, write=True)
+    assert disagreements(other, other.tracker.versions()) == []
+    with pytest.raises(UnknownVersion, match="by ada"):
+        load_tokenizer("news/1")
+    remove_leftovers(other, days=0)
+    assert not holds_version(other.workspace, gone.digest)
+
+
+def test_copies_in_the_store_go_too(registry: Registry, made: Made, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    url = f"memory://store-{tmp_path.name}"
+    shared = Workspace.open(tmp_path / "shared", store=url)
+    place = Place(shared, registry.place.tracking_uri, f"sqlite:///{tmp_path / 'cat.sqlite'}")
+    sharing = Registry(place, registry.tracker)
+    both(sharing, made)
+    digest = sharing.tracker.versions()[0].digest
+    memory = fsspec.filesystem("memory")
+    assert [one for one in memory.find(f"/store-{tmp_path.name}") if digest in one]
+    delete_versions(sharing, FIRST)
+    assert [one for one in memory.find(f"/store-{tmp_path.name}") if digest in one] == []
+    assert not holds_version(shared, digest)
+
+
+@pytest.mark.server
+def test_an_mlflow_server_gives_up_all_of_it(
+    home: Path, made: Made, empty_mlflow: Path, tmp_path: Path
+) -> None:
+    copy_database(empty_mlflow, tmp_path / "mlflow.sqlite")
+    with running_server(tmp_path) as server:
+        configure(tracking_uri=f"http://127.0.0.1:{server.port}")
+        registry = open_registry()
+        both(registry, made)
+        digest = registry.tracker.versions()[0].digest
+        (gone,) = delete_versions(registry, FIRST, by="ada", reason="holds an address")
+        require_gone(registry, digest)
+        assert any("THE_DATABASE_OF_THE_SERVER" in one for one in gone.stays)
+        assert [one.number for one in open_registry().tracker.tombstones()] == [1]
+        with pytest.raises(UnknownVersion, match="by ada: holds an address"):
+            load_tokenizer("news/1")
+        assert publish_version(registry, made(b"more")).number == 3
+    artifacts = [path for path in tmp_path.rglob("*") if "artifacts" in path.parts]
+    assert artifacts
+    assert [path for path in artifacts if path.is_file() and SECRET in path.read_bytes()] == []
+
+
+def test_a_number_that_means_another_tokenizer_now_is_not_deleted(
+    registry: Registry, made: Made, disconnected: Registry, empty_mlflow: Path
+) -> None:
+    """MLflow was put back from a backup between the note and the deletion."""
+    both(registry, made)
+    with pytest.raises(RegistryUnreachable):
+        delete_versions(disconnected, FIRST)
+    (noted,) = registry.catalogue.unfinished_deletions()
+    registry.catalogue.add_deletions([replace(noted, digest="f" * 64)])
+    with pytest.raises(RegistryError, match="MLflow says now"):
+        finish_deletions(registry)
+    assert len(registry.tracker.versions()) == 2
