@@ -7,7 +7,6 @@ SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL.
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import time
@@ -59,6 +58,7 @@ from bpeline.registry.catalogue.dialects import (
     wait_to_move,
 )
 from bpeline.registry.workspace import release, take
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkspaceLocked
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 
@@ -586,4 +586,4 @@ class Database:
 def _make_file(path: Path) -> None:
     """Let the umask decide who may write a new database: SQLite gives its own files 0644."""
     with suppress(OSError):  # SQLite says what is wrong there
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        DURABLE.disk.create(path, b"")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -226,6 +225,7 @@ class _SameContext(ThreadPoolExecutor):
 
 def save_model(
     laid_out: Path,
+    code: Path,
     model: TrackedModel,
     run_id: str,
     publication: Publication,
@@ -234,10 +234,6 @@ def save_model(
 ) -> None:
     """Write MLflow's model directory: our model file, the tokenizer, the wheel of the core."""
     mlflow = _import_pyfunc()
-    # MLflow copies the file with its mode, which an installation chose; a copy has the umask's.
-    code = shutil.copyfile(
-        Path(__file__).with_name("mlflow_model.py"), laid_out.with_name("mlflow_model.py")
-    )
     packages = requirements_of(publication)
     mlflow.pyfunc.save_model(
         str(laid_out),

@@ -333,7 +333,10 @@ def _lay_out_model(
         shutil.copyfile(path, tokenizer / path.name)
     wheel = core_wheel()
     DURABLE.write(staging / wheel.name, wheel.content)
+    # MLflow copies this file with its mode, which an installation chose; a copy has the umask's.
+    code = staging / "mlflow_model.py"
+    shutil.copyfile(Path(__file__).with_name(code.name), code)
     laid_out = staging / "model"
     artifacts = {MODEL_FOLDER: str(tokenizer), "core": str(staging / wheel.name)}
-    save_model(laid_out, model, run.run_id, publication, artifacts, wheel.digest)
+    save_model(laid_out, code, model, run.run_id, publication, artifacts, wheel.digest)
     return laid_out

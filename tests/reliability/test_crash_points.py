@@ -1,8 +1,8 @@
 """Killed before and after every single durable operation, each time ending as if nothing had been.
 
 The operations of a training, a publication, a promotion, a deletion, an encoding, of making a
-workspace and of removing leftovers are numbered; for each number one process is killed before it and
-one after it (signal 9), and the next one goes on.
+workspace and of removing leftovers are numbered; for each number one process is killed before it
+and one after it (signal 9), and the next one goes on.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def test_an_encoding_killed_at_any_operation_gives_the_same_shards(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3)
 def test_a_deletion_killed_at_any_operation_is_completed_by_the_same_command(
     zygote: Zygote, golden: Golden, place: Path, workspace: Path, record: Record
 ) -> None:
