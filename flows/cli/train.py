@@ -13,7 +13,7 @@ from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import BYTE_BPE, ENCODINGS, OPTIONS, TrainingRequest, check_options
 from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,13 +234,21 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         _show_runs(unfinished_runs(), as_json)
         return
     published = publish_waiting()
-    deleted = delete_waiting()
+    deleted, left = [], None
+    try:
+        deleted = delete_waiting()
+    except RegistryError as error:  # said below: it need not keep a run from being continued
+        left = error
     chosen = unfinished_run(run, failed_too=not published)
     if not as_json:
         for version in published:
             click.echo(f"published {version.reference}  {version.link}")
         for gone in deleted:
             click.echo(f"deleted {gone.reference}")
+    if left is not None:
+        if chosen is None:
+            raise left
+        click.echo(f"note: {left.happened}", err=True)
     if chosen is not None:
         click.echo(f"continuing run {chosen.id} ({chosen.name})", err=True)
         print_summary(run_training(dict(chosen.config)), as_json)

@@ -259,8 +259,8 @@ class DeletionRow(Base):
     name: Mapped[Name] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     digest: Mapped[Digest]
-    by: Mapped[str] = mapped_column(Sentence)
-    reason: Mapped[str] = mapped_column(Sentence)
+    by: Mapped[str] = mapped_column(Remark)
+    reason: Mapped[str] = mapped_column(Remark)
     at: Mapped[Time]
     done_at: Mapped[Time]
     workspace: Mapped[Name]

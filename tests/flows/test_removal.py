@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.diagnosis import examine
+from bpeline.registry.catalogue import Deletion
 from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
@@ -67,3 +68,72 @@ def test_a_dismissed_run_is_forgotten_and_gc_takes_what_only_it_needed(bpeline: 
     assert list(registry.workspace.shards.glob("*/*")) == []
     assert bpeline(*train).exit_code == 2  # typed again, it is another run
     assert registry.catalogue.unfinished_runs()[0].id != run.id
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(3)
+@pytest.mark.usefixtures("corpus")
+def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> None:
+    train = ("train", "corpus", "--name", "news", "--vocab-size", 300)
+    assert bpeline(*train).exit_code == 0
+    assert bpeline("extend", "news/1", "--vocab-size", 320).exit_code == 0
+    digest = json.loads(bpeline("show", "news/1", "--json").stdout)["digest"]
+    refused = bpeline("delete", "news", "--remove")
+    assert refused.exit_code == 1
+    assert "bpeline delete news@candidate --remove" in refused.stderr
+    said = bpeline("delete", "news/1")
+    assert "could go" in said.stdout
+    assert "news/2, which was extended from it" in said.stdout
+    assert said.stdout.endswith("do it:  bpeline delete news/1 --remove\n")
+    assert "news/1" in bpeline("versions").stdout
+    done = bpeline("delete", "news/1", "--remove", "--by", "ada", "--reason", "secret", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["removed"], told["versions"][0]["digest"]) == (True, digest)
+    assert f"news/1  {digest[:12]}  deleted on" in bpeline("versions", "news").stdout
+    assert "news/1 was deleted" in bpeline("history", "news").stdout
+    (entry,) = [
+        one
+        for one in json.loads(bpeline("history", "news", "--json").stdout)
+        if one["kind"] == "delete"
+    ]
+    assert (entry["number"], entry["digest"], entry["by"]) == (1, digest, "ada")
+    assert len(json.loads(bpeline("versions", "--json").stdout)) == 1
+    assert "news/1, deleted on" in bpeline("show", "news/2").stdout
+    loaded = bpeline("encode", "news/1", "text")
+    assert loaded.exit_code == 1
+    assert "by ada: secret" in loaded.stderr
+    assert [one.state for one in examine() if one.subject == "versions"] == ["ok"]
+    assert bpeline("gc", "--days", 0, "--remove").exit_code == 0
+    removed = bpeline("delete", "news@candidate", "--remove")
+    assert removed.stdout == "news@candidate points nowhere now (before: news/2)\n"
+    again = bpeline(*train)
+    assert again.exit_code == 0, again.output
+    assert "news/3 (newly registered)" in again.stdout
+    assert "news/3 is the tokenizer that was news/1, deleted on" in again.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.usefixtures("corpus")
+def test_a_deletion_that_was_noted_is_done_by_resume_and_keeps_no_run_waiting(
+    bpeline: Command,
+) -> None:
+    train = ("train", "corpus", "--name", "news", "--vocab-size")
+    assert bpeline(*train, 300).exit_code == 0
+    registry = open_registry()
+    (row,) = registry.catalogue.registrations("news")
+    noted = Deletion(row.store, "news", 1, row.digest, at="2026", workspace=registry.workspace.id)
+    registry.catalogue.add_deletions([noted])
+    assert "deletions" in [finding.subject for finding in examine()]
+    Path("broken.txt").write_bytes(b"no \xff UTF-8 " * 1000)
+    assert bpeline("train", "broken.txt", "--name", "other").exit_code == 2
+    Path("broken.txt").write_text("mended, mended and mended " * 1000)
+    resumed = bpeline("resume")  # candidate points to it
+    assert resumed.exit_code == 0, resumed.output
+    assert "note: an alias points" in resumed.stderr
+    assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
+    registry.catalogue.add_deletions([noted])
+    done = bpeline("resume", "--json")
+    assert json.loads(done.stdout) == {"published": [], "deleted": ["news/1"]}
+    assert "deletions" not in [finding.subject for finding in examine()]

@@ -160,6 +160,29 @@ def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
     assert len(calls) == 4
 
 
+@pytest.mark.rotating(3)
+@pytest.mark.slow
+def test_a_version_that_another_machine_deletes_is_gone_from_the_store(
+    machine: Machine, texts: str, s3: S3Server, tmp_path: Path
+) -> None:
+    digest = trained(machine("a")("train", f"{texts}/a.txt", *TRAIN))["digest"]
+    store = f"store-{tmp_path.name}/"
+
+    def kept() -> list[str]:
+        own = (f"/versions/{digest}/", "/mlflow-artifacts/")
+        return [key for key in s3.keys(store) if any(one in key for one in own)]
+
+    assert len(kept()) > 10
+    assert machine("b")("delete", "news@candidate", "--remove").exit_code == 0
+    gone = machine("b")("delete", "news/1", "--remove", "--reason", "an address")
+    assert gone.exit_code == 0, gone.output
+    assert kept() == []
+    told = machine("c")("encode", "news/1", "text")
+    assert told.exit_code == 1
+    assert "an address" in told.stderr
+    assert trained(machine("c")("train", f"{texts}/a.txt", *TRAIN))["reference"] == "news/2"
+
+
 @pytest.mark.slow
 def test_a_file_that_is_written_anew_is_counted_anew(
     machine: Machine, s3: S3Server, english_and_code: str, tmp_path: Path
