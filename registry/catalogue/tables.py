@@ -548,7 +548,7 @@ class Database:
     def _migrate(self, make: bool) -> str:
         if not make and not self._server and not Path(str(self._address.database)).exists():
             return ""  # connecting would make an empty file
-        if not self._server:
+        if not self._server and not Path(str(self._address.database)).exists():
             _make_file(Path(str(self._address.database)))
 
         def known(connection: Connection) -> int | None:
