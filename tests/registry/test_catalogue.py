@@ -66,7 +66,7 @@ def test_the_tables_compile_for_postgresql() -> None:
     names = {table.name for table in Base.metadata.sorted_tables}
     assert names == {
         "schema_version", "identity", "file_readings", "count_tables", "runs", "versions",
-        "registrations", "alias_history", "evaluation_sets", "metrics",
+        "registrations", "alias_history", "evaluation_sets", "deletions", "metrics",
     }  # fmt: skip
     assert any("UNIQUE (name, digest)" in statement for statement in statements)
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
@@ -103,7 +103,7 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) 
     assert there.start_run("news", {}).workspace == "a workspace with an id"
     with sqlite3.connect(path) as connection:
         applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
-        assert applied.fetchall() == [(1,), (2,), (3,), (4,), (5,)]
+        assert applied.fetchall() == [(1,), (2,), (3,), (4,), (5,), (6,)]
         old = columns_of(connection)
     connection.close()
     new = Path(path).with_name("new.sqlite")
