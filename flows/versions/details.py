@@ -58,6 +58,9 @@ def version_details(reference: str) -> dict[str, Any]:
             },
         }
         details["parameters"] = _parameters(registry, row.run_id)
+    if row is not None and (base := details["parameters"].get("extends")):
+        gone = [one for one in registry.catalogue.deletions() if one.digest == base]
+        details["lineage"]["extends"] = ", ".join(f"{one.reference}, {one}" for one in gone) or base
     directory = registry.workspace.version_directory(found.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
     details["sources"] = sources_of(directory)

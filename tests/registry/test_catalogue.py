@@ -11,6 +11,7 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from bpeline.registry.catalogue.catalogue import Catalogue
+from bpeline.registry.catalogue.records import Deletion
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 HERE = Path(__file__).parent
@@ -93,6 +94,8 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) 
     (move,) = catalogue.alias_history("news", "candidate")
     assert (move.to_number, move.kind, move.store) == (registered.number, "publish", "")
     assert [metric.value for metric in catalogue.metrics("news", version.digest)] == [2.5]
+    catalogue.add_deletions([Deletion("store", "news", 1, version.digest)])
+    assert [one.reference for one in catalogues[1].deletions()] == ["news/1"]
     assert {one.id for one in catalogues} == {catalogue.id}
     assert len(catalogue.id) == 16
     table = catalogue.count_table(digest(7))

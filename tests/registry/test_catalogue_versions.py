@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import AliasMove, Metric, Registration
+from bpeline.registry.catalogue.records import AliasMove, Deletion, Metric, Registration
 from bpeline.tokenizer_core.errors import UnknownVersion
 
 ROOT = Path(__file__).parents[2]
@@ -182,3 +183,30 @@ def test_answers_are_frozen_values(catalogue: Catalogue) -> None:
         assert dataclasses.is_dataclass(value)
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, attribute, "changed")
+
+
+def test_deletions_are_noted_done_and_belong_to_a_workspace(catalogue: Catalogue) -> None:
+    noted = Deletion("store", "news", 1, digest(1), "ada", "why", "2026-01-01T00:00", "", "")
+    other = replace(noted, number=2, workspace="elsewhere")
+    catalogue.add_deletions([noted, other])
+    assert catalogue.unfinished_deletions() == [noted]
+    done = replace(noted, done_at="2026-01-02T00:00")
+    catalogue.add_deletions([done])
+    assert catalogue.unfinished_deletions() == []
+    assert catalogue.deletions("news", "store") == [done, other]
+    catalogue.forget_deletion(other)
+    assert catalogue.deletions() == [done]
+    assert catalogue.deletions("blog") == []
+
+
+def test_a_version_is_forgotten_when_no_mlflow_has_it(catalogue: Catalogue) -> None:
+    catalogue.add_version("news", digest(1))
+    catalogue.add_metrics("news", digest(1), {"x": 1.0})
+    catalogue.add_registration(Registration("store", "news", 1, digest(1)))
+    assert not catalogue.forget_version("news", digest(1))
+    assert catalogue.metrics("news", digest(1)) != []
+    catalogue.forget_registrations("store", "news", 1)
+    assert catalogue.forget_version("news", digest(1))
+    assert catalogue.forget_version("news", digest(1))
+    assert catalogue.versions() == []
+    assert catalogue.metrics("news", digest(1)) == []
