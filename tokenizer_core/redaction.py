@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus
 
 HIDDEN = "***"
-_EXAMPLE = "user@host"
+_EXAMPLES = ("user@host", "HOST:PORT")  # in what messages say is accepted
 
 _SCHEME = re.compile(r"(?<![a-zA-Z0-9])([a-zA-Z][a-zA-Z0-9+.-]{0,40})://")
 _HOST = r"(?:\[[0-9a-fA-F:.%]*\]|[^\s:/?#@\[\]\"'`,;()<>{}\\]*)(?::\d{1,5})?"
@@ -243,8 +243,8 @@ def _without_users(text: str) -> str:
     shown, position = [], 0
     for found in _SCHEME.finditer(text):
         begin = found.end()
-        if begin < position or text.startswith(_EXAMPLE, begin):
-            continue  # inside of what is hidden; what messages say is accepted
+        if begin < position or text.startswith(_EXAMPLES, begin):
+            continue  # inside of what is hidden, or an example
         before = text[found.start() - 1 : found.start()]
         end = begin + _user_length(found[1].lower(), _line_from(text, begin), before)
         if end > begin:

@@ -13,6 +13,7 @@ from bpeline.flows.cli.options import FILE, answer, command
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
+    from bpeline.registry.catalogue import AliasMove, Deletion
 
 reason_option = click.option(
     "--reason", default="", show_default=False, help="Why, for the history."
@@ -52,8 +53,9 @@ def promote(
       tolerance = 0.005
       slice = "german"
       confidence = 0.95
-    The first version an alias points to must only keep to limits (limit = 3.5). A refusal is
-    written into the history and on the version in MLflow; the exit code is 3.
+    Both versions are judged on the evaluation set of their name. The first version an alias points
+    to must only keep to limits (limit = 3.5). A refusal is written into the history and on the
+    version in MLflow; the exit code is 3, or 4 where a rule could not be judged.
     """
     from bpeline.flows.alias_moves import promote as promote_version
     from bpeline.registry.gates import read_rules
@@ -89,27 +91,25 @@ def history(name: str, alias: str | None, as_json: bool) -> None:
 
     moves = alias_history(name, alias)
     deleted = [] if alias else deleted_versions(name)
-    lines = []
-    for move in moves:
-        before, after = (
-            "nowhere" if number is None else f"{name}/{number}"
-            for number in (move.from_number, move.to_number)
-        )
-        places = f"stays {after}" if before == after else f"{before} → {after}"
-        when = move.at[:16].replace("T", " ")
-        line = f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}"
-        lines.append(line.rstrip())
-    for one in deleted:
-        when = one.at[:16].replace("T", " ")
-        place = f"{one.reference} was deleted"
-        lines.append(f"{when}  {'':<12}  {place:<24}  {one.by:<12}  {one.reason}".rstrip())
-    told = [asdict(move) for move in moves]
-    told += [{**asdict(one), "kind": "delete"} for one in deleted]
-    answer(
-        as_json,
-        sorted(told, key=lambda one: one["at"], reverse=True),
-        sorted(lines, reverse=True),
+    told = [(move.at, asdict(move), _move_line(name, move)) for move in moves]
+    told += [(one.at, {**asdict(one), "kind": "delete"}, _deletion_line(one)) for one in deleted]
+    told.sort(key=lambda one: one[0], reverse=True)  # stable: moves of one instant stay in order
+    answer(as_json, [values for _, values, _ in told], [line for _, _, line in told])
+
+
+def _move_line(name: str, move: AliasMove) -> str:
+    before, after = (
+        "nowhere" if number is None else f"{name}/{number}"
+        for number in (move.from_number, move.to_number)
     )
+    places = f"stays {after}" if before == after else f"{before} → {after}"
+    when = move.at[:16].replace("T", " ")
+    return f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}".rstrip()
+
+
+def _deletion_line(one: Deletion) -> str:
+    when, place = one.at[:16].replace("T", " "), f"{one.reference} was deleted"
+    return f"{when}  {'':<12}  {place:<24}  {one.by:<12}  {one.reason}".rstrip()
 
 
 def _say(change: AliasChange, as_json: bool) -> None:

@@ -57,7 +57,11 @@ def prefect_address() -> PrefectAddress | None:
     named = settings.configured_prefect()
     if named is not None:
         return named
-    api_url = served_prefect(Workspace(addresses().home.expanduser().absolute()))
+    try:
+        home = addresses().home.expanduser().absolute()
+    except RuntimeError:  # the home directory of nobody: whoever opens the workspace says so
+        return None
+    api_url = served_prefect(Workspace(home))
     return PrefectAddress(api_url, "`bpeline server` of this workspace") if api_url else None
 
 

@@ -134,7 +134,7 @@ def test_files_are_named_all_or_none_and_a_file_is_itself(here: Path, bpeline: C
     assert "--on 'other=fresh.txt'" in refused.stderr
     shutil.copy(here / "fresh.txt", here / "a=b.txt")
     answer = bpeline("compare", "news/1", "news/2", "--on", "a=b.txt", "--json")
-    assert json.loads(answer.stdout)["slices"] == []
+    assert [one["name"] for one in json.loads(answer.stdout)["slices"]] == ["all"]
 
 
 def test_tokens_are_compared_with_morphs(here: Path, bpeline: Command) -> None:
@@ -208,13 +208,17 @@ def test_words_of_a_corpus_cannot_become_markup(
 
 
 @pytest.mark.slow
-def test_without_files_the_held_out_documents_are_compared(here: Path, bpeline: Command) -> None:
+def test_without_files_the_evaluation_set_is_compared_on(here: Path, bpeline: Command) -> None:
     compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
     metrics = {one["key"]: one["second"] for one in compared["metrics"]}
     assert compared["documents"]["documents"] == metrics["evaluated/documents"] > 0
     assert compared["documents"]["second_tokens"] == metrics["evaluated/tokens"]
     bpeline("export", "news/2", "--format", "hf", "--output", "file.json")
-    shown = bpeline("compare", "news/1", "./file.json").stdout
+    (listed,) = json.loads(bpeline("evaluate", "--sets", "--json").stdout)
+    for second in ("news/2", "./file.json"):
+        shown = bpeline("compare", "news/1", second).stdout
+        assert f"on         evaluation set {listed['digest'][:8]} (" in shown
+    shown = bpeline("compare", "./file.json", "./file.json").stdout
     assert "name some with `--on FILES`" in shown
 
 

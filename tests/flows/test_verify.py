@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.word_counts import ShardFiles
 
 Command = Callable[..., Result]
 
@@ -78,16 +78,17 @@ def test_files_that_came_later_do_not_matter(here: Path, bpeline: Command) -> No
 def test_the_counts_are_made_anew_even_if_the_workspace_has_them(
     here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    has = WordCountStore.has
+    found: list[set[str]] = []
+    there = ShardFiles.there
 
-    def watched(store: WordCountStore, chunk: str, reading: str) -> bool:
-        asked.append(has(store, chunk, reading))
-        return asked[-1]
+    def watched(files: ShardFiles, keys: Iterable[str]) -> set[str]:
+        found.append(there(files, keys))
+        return found[-1]
 
-    monkeypatch.setattr(WordCountStore, "has", watched)
+    monkeypatch.setattr(ShardFiles, "there", watched)
     verified(bpeline, code=0)
-    assert asked == [False] * 3
+    assert found
+    assert not any(found)
 
 
 def test_an_edit_that_leaves_size_and_time_alone_is_seen(here: Path, bpeline: Command) -> None:
