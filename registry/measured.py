@@ -24,6 +24,7 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     premiums      {language: tokens, those of the cheapest language being 1}
     divergences   [[language, language, bits]]
     training      {dead, rare, junk, f95_by_size: [[size, count]]} of the words trained on, or null
+    robustness    what became of the figures when the text was changed, see `Robustness`, or null
     suggested     {knee, well_used}: vocab sizes, or null; the rules are `compression_curve.knee`
                   and `TokenUsage.largest_well_used`
     screening     {suspicious: [[id, kind]], chunks, one_chunk, one_document, unread: [id]}, see
@@ -57,7 +58,7 @@ from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import ALL, CHANGED_IDS, depends_on_text
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.evaluation import Change, Evaluation, TokenUsage
+    from bpeline.tokenizer_core.evaluation import Change, Evaluation, Robustness, TokenUsage
 
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
@@ -204,6 +205,7 @@ def evaluation_record(
     held_out: bool,
     parallel: bool,
     usage: TokenUsage | None,
+    robustness: Robustness | None = None,
 ) -> dict[str, Any]:
     """The content of ``evaluation.json``.
 
@@ -213,6 +215,7 @@ def evaluation_record(
         new: what was measured on other text of the same training.
         references: label → what people call the tokenizer compared with.
         usage: of the words trained on, for byte-level BPE.
+        robustness: on the same text, changed.
     """
     from bpeline.tokenizer_core.evaluation import DEFINITIONS, knee
 
@@ -267,6 +270,7 @@ def evaluation_record(
             "junk": usage.junk,
             "f95_by_size": _listed(usage.f95_by_size),
         },
+        "robustness": None if robustness is None else robustness.as_record(),
         "suggested": {
             "knee": knee(evaluation.report.curve),
             "well_used": None if usage is None else usage.largest_well_used,

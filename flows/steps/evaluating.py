@@ -36,17 +36,19 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, read_chunks
 from bpeline.tokenizer_core.counting import documents_between
 from bpeline.tokenizer_core.digests import digest_of_bytes
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, RegistryError
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidTokenizer, RegistryError
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     CompressionReport,
     Evaluation,
     EvaluationText,
     MadeTokens,
+    Robustness,
     TokenUsage,
     TokenUse,
     evaluate_texts,
     has_curve,
+    measure_robustness,
     token_usage,
     token_use,
 )
@@ -70,6 +72,8 @@ class Evaluated:
         new: on text of this training's own that is not in the set; None where there is none.
         left_out: digest of the set whose passages were left out of training, although nothing
             else held them out; empty where there was no need.
+        robustness: on the set with its text changed; None where there is none, of trials, and of
+            split patterns without a kernel, which would take minutes.
         sources: what the texts were.
         held_out: whether training had not seen them.
         parallel: whether the texts of all languages say the same.
@@ -94,6 +98,7 @@ class Evaluated:
     set_number: int = 0
     new: Evaluation | None = None
     left_out: str = ""
+    robustness: Robustness | None = None
 
     @property
     def report(self) -> CompressionReport:
@@ -112,6 +117,7 @@ class Evaluated:
             held_out=self.held_out,
             parallel=self.parallel,
             usage=self.usage,
+            robustness=self.robustness,
         )
 
     @property
@@ -248,6 +254,7 @@ def evaluate(
         number,
         _on_new_text(tokenizer, champion, own, made),
         setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
+        _robustness(tokenizer, champion, texts) if made is not None and adopts else None,
     )
 
 
@@ -321,6 +328,22 @@ def _on_new_text(
             new.append(EvaluationText(text.name, documents, text.language, text.domain))
     others = {} if champion is None else {CHAMPION: champion[1]}
     return evaluate_texts(tokenizer, others, new)[0] if new else None
+
+
+def _robustness(
+    tokenizer: Tokenizer,
+    champion: tuple[ResolvedVersion, Tokenizer] | None,
+    texts: Sequence[EvaluationText],
+) -> Robustness | None:
+    """What both make of the texts with typos, in other letters, with other spaces …"""
+    if not tokenizer.pattern.has_kernel:
+        return None
+    others = {CHAMPION: champion[1]} if champion and champion[1].pattern.has_kernel else {}
+    documents = (document for text in texts for document in text.documents)
+    try:
+        return measure_robustness(tokenizer, others, documents)
+    except EmptyCorpus:  # no word in what is perturbed
+        return None
 
 
 def _training_text(plan: CorpusPlan) -> Text:

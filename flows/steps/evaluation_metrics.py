@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.evaluation import (
     MERGE_GAIN,
     NEW_TEXT,
     SHOWN_PER_SLICE,
+    SHOWN_ROBUSTNESS,
     Change,
     Evaluation,
     Slice,
@@ -41,6 +42,9 @@ def metrics_of(evaluated: Evaluated) -> dict[str, float]:
                 _percent(f"vs_{label}_percent/{part.name}", opponent.changes[part.name])
             )
     metrics |= dict(_between_languages(evaluation))
+    if evaluated.robustness is not None:
+        robust = evaluated.robustness.tokenizers[""].metrics
+        metrics |= {name: robust[name] for name in SHOWN_ROBUSTNESS if name in robust}
     metrics |= dict(_on_new_text(evaluated))
     metrics |= dict(_of_training(evaluated))
     if evaluated.comparison is not None and evaluated.comparison.documents is not None:
