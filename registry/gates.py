@@ -173,6 +173,8 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
 def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
     value = evidence.version.get(rule.slice, {}).get(rule.metric)
     if value is None or math.isnan(value):
+        if evidence.missing and evidence.present is None and rule.limit is None:
+            return Verdict(rule, True, f"{rule}: there is nothing to compare it with")
         return _not_judged(rule, "was not measured", evidence)
     sign = 1 if rule.direction == "higher" else -1
     on = f" on {evidence.measured_on}" if depends_on_text(rule.metric) else ""

@@ -140,11 +140,18 @@ def test_too_little_text_refuses_only_what_it_shows_to_be_worse(
 
 
 def test_what_depends_on_text_is_not_judged_where_there_is_none() -> None:
-    evidence = Evidence({ALL: {"privacy/key_tokens": 0.0}}, missing="there is no set")
-    rules = [Rule(RATIO, "higher"), Rule("privacy/key_tokens", "lower", None, 0)]
-    text, other = judge(rules, evidence)
-    assert (text.judged, str(text).endswith("there is no set")) == (False, True)
-    assert other.holds
+    known = {ALL: {"privacy/key_tokens": 0.0, "vocabulary/unreachable_tokens": 0.0}}
+    rules = [
+        Rule(RATIO, "higher"), Rule(RATIO, "higher", None, 1.0),
+        Rule("privacy/key_tokens", "lower", None, 0),
+        Rule("vocabulary/unreachable_tokens", "lower"),
+    ]  # fmt: skip
+    for present in (known, None):
+        better, limit, *others = judge(rules, Evidence(known, present, missing="there is no set"))
+        assert (limit.judged, str(limit).endswith("there is no set")) == (False, True)
+        assert all(one.holds for one in others)
+        # With nothing to compare with only limits bind.
+        assert (better.judged, better.holds) == ((False, False) if present else (True, True))
 
 
 def test_rules_are_read_from_toml(tmp_path: Path) -> None:

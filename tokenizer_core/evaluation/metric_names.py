@@ -95,7 +95,10 @@ SHOWN_ROBUSTNESS = (
 
 
 # What a version is, or what its training read: the same whatever text it is measured on.
-_OF_NO_TEXT = ("corpus/", "ids/", "privacy/", "seconds/", "training/")
+_OF_NO_TEXT = (
+    "corpus/", "ids/", "privacy/", "seconds/", "training/", "vocabulary/mixed_fragment_tokens",
+    "vocabulary/token_bytes_", "vocabulary/undecodable_tokens", "vocabulary/unreachable_tokens",
+)  # fmt: skip
 NEW_TEXT = "own_new_text/"  # on text of one training that no other version was measured on
 CHANGED_IDS = "ids/changed_meaning"  # ids that are another token, or none, in the newer version
 
