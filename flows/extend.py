@@ -15,8 +15,8 @@ from bpeline.registry.version_files import EXTENSION
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 from bpeline.tokenizer_core.trainers import ExtensionCertificate, merges_to_continue
 
-# Of the first training, not of what is learned.
-_HOW = ("workers", "table_memory", "engine")
+# Of the first training, not of what is learned: an alias moves where it is asked for again.
+_HOW = ("workers", "table_memory", "engine", "rules")
 
 
 def extension_parameters(
@@ -25,7 +25,8 @@ def extension_parameters(
     """The parameters of `train_tokenizer` that continue a version.
 
     Everything that decides which merges are learned is as it was for the version: pattern, special
-    tokens, tie-break, thresholds. Chunks that it counted are not read again.
+    tokens, tie-break, thresholds. Chunks that it counted are not read again. Its rules are not
+    asked again: who wants the extension to become champion says so.
 
     Args:
         reference: a registered version.

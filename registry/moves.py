@@ -43,11 +43,13 @@ def move_alias(
     expected: int | Anywhere | None = ANYWHERE,
     trained: int = 0,
     trained_at: str = "",
+    registered_before: bool = False,
 ) -> AliasMove:
     """Let an alias point to a version, and write that into its history.
 
     A version that was just published takes an alias only from an older training: an outbox may
-    deliver Monday's after Tuesday's.
+    deliver Monday's after Tuesday's. One that a training only made again takes it from no later
+    number: on text that has not changed, nothing goes back.
 
     Args:
         registry: whose MLflow and catalogue.
@@ -57,6 +59,7 @@ def move_alias(
         by, reason: for the history.
         expected: the number it must point to now; None for nowhere.
         trained, trained_at: of the training that made it, see `Version` and `Publication`.
+        registered_before: whether an earlier training had made and registered it.
 
     Returns:
         The move. It has the same number twice when nothing moved, and that is no move in the
@@ -86,7 +89,9 @@ def move_alias(
             known = registry.catalogue.find_version(name, present.digest)
             # Here the order of trainings is known, whatever clocks said; of one from elsewhere
             # there is the time its machine showed, or else the order of publication.
-            if trained and known is not None and known.trained:
+            if registered_before and present.number > number:
+                later = True
+            elif trained and known is not None and known.trained:
                 later = known.trained > trained
             elif at := present.tags.get("trained_at"):
                 later = at > trained_at

@@ -12,17 +12,25 @@ from bpeline.flows.cli.options import command
 @command(
     "bpeline extend news@champion --vocab-size 64000",
     "bpeline extend news/3 more/*.txt --vocab-size 40000 --json",
+    "bpeline extend news@champion --vocab-size 64000 --rules rules.toml",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("paths", nargs=-1)
 @click.option("--vocab-size", type=int, required=True, help="Number of ids of the new version.")
 @click.option("--name", help="Name to register under.  [default: that of the version]")
+@click.option(
+    "--rules",
+    type=click.Path(dir_okay=False),
+    help="A .toml file of rules; the new version becomes champion if all hold. Those that the "
+    "version itself was trained with are not asked again.",
+)
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 def extend(
     reference: str,
     paths: tuple[str, ...],
     vocab_size: int,
     name: str | None,
+    rules: str | None,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -39,6 +47,8 @@ def extend(
     from bpeline.flows.extend import extension_of, extension_parameters
 
     parameters: dict[str, Any] = extension_parameters(reference, vocab_size, paths, name)
+    if rules is not None:
+        parameters["rules"] = rules
     if workers is not None:
         parameters["workers"] = workers
     summary = run_training(parameters)

@@ -250,7 +250,9 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
             raise left
         click.echo(f"note: {left.happened}", err=True)
     if chosen is not None:
-        click.echo(f"continuing run {chosen.id} ({chosen.name})", err=True)
+        rules = chosen.config.get("rules")
+        asked = f"; it was asked with --rules {rules}, which decide about champion" if rules else ""
+        click.echo(f"continuing run {chosen.id} ({chosen.name}){asked}", err=True)
         print_summary(run_training(dict(chosen.config)), as_json)
     elif as_json:
         echo_json(

@@ -28,6 +28,7 @@ class TrainingSummary:
         version: its number, 0 before it is published; ``reference`` is ``name/version``.
         digest: what identifies its behaviour.
         newly_registered: False when this behaviour was registered before.
+        candidate: whether this alias points to it.
         run_id: of the run in the catalogue.
         vocab_size: ids it has.
         merges: merges it has.
@@ -70,6 +71,7 @@ class TrainingSummary:
     version: int = 0
     digest: str = ""
     newly_registered: bool = False
+    candidate: bool = False
     directory: str = ""
     link: str = ""
     ui_command: str = ""
@@ -88,6 +90,7 @@ class TrainingSummary:
             version=version.number,
             digest=version.digest,
             newly_registered=version.newly_registered,
+            candidate=version.candidate,
             directory=str(version.directory),
             link=version.link,
             ui_command=version.ui_command,
@@ -129,11 +132,12 @@ class TrainingSummary:
         if self.promotion is not None:
             rows.append(("promotion", self.promotion.outcome))
         promoted = self.promotion is not None and self.promotion.promoted
-        aliases = "candidate and champion" if promoted else "candidate"
+        aliases = ["candidate"] * self.candidate + ["champion"] * promoted
+        called = f", alias {' and '.join(aliases)}" if aliases else ""
         hint = f"  (after `{self.ui_command}`)" if self.ui_command else ""
         new = "newly registered" if self.newly_registered else "registered before"
         return [
-            ("tokenizer", f"{self.reference} ({new}), alias {aliases}"),
+            ("tokenizer", f"{self.reference} ({new}){called}"),
             *rows,
             ("digest", self.digest),
             ("files", self.directory),
@@ -177,7 +181,8 @@ class TrainingSummary:
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
         if self.sources:
             lines += ["", *aligned(statistics_table(as_json(self.sources)))]
-        lines += ["", f'try it:  bpeline encode {self.name}@candidate "Hello world"']
+        tried = f"{self.name}@candidate" if self.candidate else self.reference
+        lines += ["", f'try it:  bpeline encode {tried} "Hello world"']
         return "\n".join(["", *lines, f"see it:  bpeline show {self.reference}"])
 
     def as_markdown(self) -> str:

@@ -93,6 +93,7 @@ class TrainingPlan:
         version: the registered version it would come to; empty when it would be another one, or
             when only reading can tell.
         continues: the run it would continue, and how that one ended; empty when it begins anew.
+        aliases: which will move, and which not.
         steps: in their order.
         notes: what else people should know.
     """
@@ -106,6 +107,7 @@ class TrainingPlan:
     merges_reused: int
     version: str
     continues: str
+    aliases: str
     steps: tuple[PlannedStep, ...]
     notes: tuple[str, ...]
 
@@ -142,6 +144,7 @@ class TrainingPlan:
             took = "nothing to do" if step.reused else f"about {_seconds(step.seconds)}"
             lines.append(f"{step.name:<{width}}  {took:>13}  {step.said}")
         lines.append(f"{'together':<{width}}  {f'about {_seconds(self.seconds)}':>13}")
+        lines.append(f"{'aliases':<{width}}  {self.aliases}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -206,6 +209,7 @@ class _Planner:
             merges_reused=merges,
             version="" if version is None else self._called(version),
             continues=self._continued(),
+            aliases=self._aliases(version),
             steps=tuple(steps),
             notes=tuple(filter(None, (self.request.pattern_remark, self._held()))),
         )
@@ -321,11 +325,15 @@ class _Planner:
 
     def _called(self, version: Version) -> str:
         """Its number where it was registered last; its digest while its publication waits."""
+        return self._registered_as(version) or version.digest[:12]
+
+    def _registered_as(self, version: Version) -> str:
+        """Its number where it was registered last; empty while its publication waits."""
         assert self.catalogue is not None
         for row in reversed(self.catalogue.registrations(version.name)):
             if row.digest == version.digest:
                 return f"{row.name}/{row.number}"
-        return version.digest[:12]
+        return ""
 
     def _others(self, version: Version | None) -> list[PlannedStep]:
         sources = len(self.request.evaluation)
@@ -338,8 +346,21 @@ class _Planner:
         if version is not None:
             said[PUBLISH] = f"{self._called(version)} is registered and keeps its files"
         if self.request.rules is not None:
-            said[PROMOTE] = "to champion if all rules hold"
+            new = version is None or not self._registered_as(version)
+            said[PROMOTE] = "to champion if all rules hold" if new else "nothing: it is not new"
         return [self._planned(step, text) for step, text in said.items()]
+
+    def _aliases(self, version: Version | None) -> str:
+        if version is not None and (number := self._registered_as(version)):
+            return f"candidate and champion stay: {number} is registered already"
+        if self.request.rules is None:
+            champion = "champion stays, as no --rules were given"
+        else:
+            champion = f"champion too if all rules hold ({Path(self.request.rules).name})"
+        return (
+            f"candidate moves to the new version, {champion}; neither if it turns out to be "
+            f"registered already"
+        )
 
     def _planned(self, step: StepKind, said: str, amount: float = 1) -> PlannedStep:
         """A step that has all of its work to do."""

@@ -146,13 +146,18 @@ def _deliver(
     before = registry.catalogue.add_registration(
         Registration(store, name, version.number, digest, version.mlflow_run_id, utc_now())
     )
-    move = _let_alias_point(registry, publication, alias, version.number)
+    # Not whether this call made it: a call that was cut short may have.
+    new = version.run_id == publication.run_id
+    move = _let_alias_point(registry, publication, alias, version.number, new)
     if publication.run_id in unfinished:
         registry.catalogue.finish_run(publication.run_id)
     DURABLE.remove(record)
     remarks = []
+    if not new:
+        remarks.append(f"nothing new since {name}/{version.number}: the same tokenizer")
     if move.to_number != version.number:
-        remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, a later training")
+        later = "a later training" if new else "a later version"
+        remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, {later}")
     for one in registry.catalogue.deletions(name, store):
         if one.digest == digest and one.number < version.number and one.done_at:
             remarks.append(
@@ -167,8 +172,8 @@ def _deliver(
         name=name,
         number=version.number,
         digest=digest,
-        # Not whether this call made it: a call that was cut short may have.
-        newly_registered=version.run_id == publication.run_id,
+        newly_registered=new,
+        candidate=move.to_number == version.number,
         run_id=publication.run_id,
         mlflow_run_id=version.mlflow_run_id,
         directory=directory,
@@ -179,15 +184,16 @@ def _deliver(
 
 
 def _let_alias_point(
-    registry: Registry, publication: Publication, alias: str, number: int
+    registry: Registry, publication: Publication, alias: str, number: int, new: bool
 ) -> AliasMove:
-    """Unless it points to a later training; judged again when another catalogue moved it."""
+    """Unless it points to a later one; judged again when another catalogue moved it."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return move_alias(
                 registry, publication.name, alias, number, publication.digest,
                 kind="publish", by="bpeline", reason="published",
                 trained=publication.trained, trained_at=publication.created_at,
+                registered_before=not new,
             )  # fmt: skip
         except AliasMovedMeanwhile:
             if attempt == _ATTEMPTS:

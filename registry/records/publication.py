@@ -198,6 +198,7 @@ class PublishedVersion:
         link: the version in the MLflow UI.
         ui_command: what to type so that the link answers; empty where a server does.
         remarks: what people should know although nothing failed.
+        candidate: whether the alias of what was published last points to it now.
     """
 
     name: str
@@ -210,6 +211,7 @@ class PublishedVersion:
     link: str
     ui_command: str = ""
     remarks: tuple[str, ...] = ()
+    candidate: bool = True
 
     @property
     def reference(self) -> str:

@@ -1,0 +1,76 @@
+"""Aliases move when somebody said so: what trainings, extensions and plans do to them, and say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from bpeline.registry.opening import open_registry
+
+Command = Callable[..., Result]
+RULES = '[[rule]]\nmetric = "vocabulary/unreachable_tokens"\ndirection = "lower"\nlimit = 100000\n'
+TRAIN = ("train", "corpus", "--name", "news", "--vocab-size")
+
+
+def aliases() -> dict[str, int]:
+    return open_registry().tracker.aliases("news")["news"]
+
+
+def done(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def rules(corpus: Path, tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "rules.toml").write_text(RULES, encoding="utf-8")
+    return ("--rules", "rules.toml")
+
+
+@pytest.mark.slow
+def test_a_training_that_makes_a_registered_version_moves_nothing(
+    rules: tuple[str, str], bpeline: Command
+) -> None:
+    for size in (400, 420):
+        done(bpeline(*TRAIN, size, *rules, "--json"))
+    assert aliases() == {"candidate": 2, "champion": 2}
+    planned = done(bpeline(*TRAIN, 400, *rules, "--plan", "--json"))
+    assert "news/1 is registered already" in planned["aliases"]
+    assert "stay" in planned["aliases"]
+    again = bpeline(*TRAIN, 400, *rules)
+    assert again.exit_code == 0, again.output
+    assert aliases() == {"candidate": 2, "champion": 2}, "neither goes back"
+    said = " ".join(again.output.split())
+    assert "nothing new since news/1: the same tokenizer" in said
+    assert "champion stays at news/2" in said
+    assert "candidate stays at news/2" in said
+    assert "alias candidate" not in said
+    assert "bpeline encode news/1" in said, "what is to be tried is what was trained"
+    champion = json.loads(bpeline("history", "news", "--alias", "champion", "--json").stdout)
+    assert len(champion) == 2, "nothing was moved, and nothing refused"
+    assert bpeline("promote", "news/1").exit_code == 0
+    assert aliases()["champion"] == 1, "a person goes back"
+
+
+@pytest.mark.slow
+def test_an_extension_asks_no_rules_that_were_its_bases(
+    rules: tuple[str, str], bpeline: Command
+) -> None:
+    planned = done(bpeline(*TRAIN, 400, "--plan", "--json"))
+    assert "champion stays" in planned["aliases"]
+    planned = done(bpeline(*TRAIN, 400, *rules, "--plan", "--json"))
+    assert "champion too if all rules hold" in planned["aliases"]
+    assert "champion too" in bpeline(*TRAIN, 400, *rules, "--plan").output
+    done(bpeline(*TRAIN, 400, *rules, "--json"))
+    extended = done(bpeline("extend", "news/1", "--vocab-size", 420, "--json"))
+    assert extended["promotion"] is None
+    assert aliases() == {"candidate": 2, "champion": 1}
+    extended = done(bpeline("extend", "news/1", "--vocab-size", 430, *rules, "--json"))
+    assert extended["promotion"]["refusal"] == ""
+    assert aliases() == {"candidate": 3, "champion": 3}
