@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.evaluation import (
     DIVERGENCE,
     DRIFT_DEFINITIONS,
     EXCESS_DIVERGENCE,
+    FEWEST_RESAMPLED,
     MANY,
     NEW_COST,
     Figure,
@@ -61,25 +62,24 @@ def judge_drift(
 ) -> tuple[Verdict, ...]:
     """What every rule says; one that does not hold says that the text has drifted.
 
-    With a confidence, a rule is broken only when even the better end of the interval is.
+    With a confidence, a rule is broken only when even the better end of the interval is. One that
+    could not be judged neither holds nor is broken.
 
     Args:
         figures: what was measured.
-        too_little: slice → why nothing can be said of it; its rules hold.
+        too_little: slice → why nothing can be said of it; its rules are not judged.
     """
     return tuple(_verdict(rule, figures, too_little) for rule in rules)
 
 
 def _verdict(rule: Rule, figures: Figures, too_little: Mapping[str, str]) -> Verdict:
     if rule.slice in too_little:
-        return Verdict(rule, True, f"{rule} is not judged: {too_little[rule.slice]}")
+        return _not_judged(rule, too_little[rule.slice])
     figure = figures.get(rule.slice, {}).get(rule.metric)
     if figure is None:
-        return Verdict(rule, True, f"{rule} is not judged: it was not measured")
-    if rule.tolerance is not None and figure.own is None and rule.limit is None:
-        return Verdict(
-            rule, True, f"{rule} is not judged: it is not known of the version's own text"
-        )
+        return _not_judged(rule, "it was not measured, for want of the version's own text")
+    if rule.confidence is not None and not len(figure.new_draws):
+        return _not_judged(rule, f"fewer than {FEWEST_RESAMPLED} documents give no interval")
     higher, sign = rule.direction == "higher", 1 if rule.direction == "higher" else -1
     bound = "at least" if higher else "at most"
     said = f"{rule} is {figure.new:.4g}"
@@ -97,9 +97,15 @@ def _verdict(rule: Rule, figures: Figures, too_little: Mapping[str, str]) -> Ver
         margin = figure.margin(higher, tolerance=rule.tolerance, confidence=rule.confidence)
         if margin < 0:
             return Verdict(rule, False, f"{said}{_surely(rule, margin)}")
-    elif rule.limit is not None:
+    elif rule.tolerance is not None:
+        return _not_judged(rule, "it is not known of the version's own text")
+    else:
         said = f"{said}, {bound} {rule.limit:.4g} is accepted"
     return Verdict(rule, True, said)
+
+
+def _not_judged(rule: Rule, why: str) -> Verdict:
+    return Verdict(rule, False, f"{rule} is not judged: {why}", judged=False)
 
 
 def _surely(rule: Rule, margin: float) -> str:

@@ -12,13 +12,13 @@ from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
 
-DRIFTED = 3  # the exit code, where it was asked for
+EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was asked for
 
 
 @command(
     "bpeline drift news@champion incoming/*.txt",
     "bpeline drift news incoming/ --source 'german:language=de=incoming/de/*.txt' --json",
-    "bpeline drift news@champion incoming/ --rules drift.toml --fail-on-drift || bpeline train …",
+    "bpeline drift news@champion incoming/ --fail-on-drift; case $? in 3) bpeline train …;; esac",
 )
 @click.argument("reference", metavar="NAME@ALIAS")
 @click.argument("paths", nargs=-1)
@@ -30,7 +30,11 @@ DRIFTED = 3  # the exit code, where it was asked for
     },
     but=("name", "paths", "alias"),
 )
-@click.option("--fail-on-drift", is_flag=True, help="Exit with 3 when a rule says drift.")
+@click.option(
+    "--fail-on-drift",
+    is_flag=True,
+    help="Exit with 3 when a rule says drift, with 4 when none does but one cannot be judged.",
+)
 def drift(
     reference: str, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
 ) -> None:
@@ -38,6 +42,7 @@ def drift(
 
     Compares bytes per token, words split into many tokens, the distribution of words, and new
     frequent words with the version's own text, each with an interval; rules decide what is drift.
+    The answer is drifted, not drifted, or not judged: too little text, new or the version's own.
     Every call is one observation of a series in MLflow. Words that are counted already are not
     counted again, here or by a training on the same text.
     """
@@ -56,5 +61,5 @@ def drift(
     with progress.listening(progress.for_stream(sys.stderr)):
         report = watch_drift(name, paths, alias or None, workspace=home, **given)
     answer(as_json, report.as_dict(), ["", *report.lines()])
-    if report.drifted and fail_on_drift:
-        raise SystemExit(DRIFTED)
+    if fail_on_drift and (code := EXIT_CODES[report.outcome]):
+        raise SystemExit(code)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from bpeline.flows.wording import aligned, markdown_table, token_text
 from bpeline.registry.gates import Verdict
-from bpeline.registry.tracking import DRIFTED
+from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     CONFIDENCE,
@@ -19,7 +19,8 @@ from bpeline.tokenizer_core.evaluation import (
     of_slice,
 )
 
-FORMAT = 1
+FORMAT = 2
+Outcome = Literal["drifted", "not drifted", "not judged"]
 WORDS_SHOWN, WORDS_KEPT = 10, 200
 _SHARES = ("continued", "in_many_tokens", "unseen", "new_frequent", "new_frequent_cost")
 
@@ -55,26 +56,38 @@ class DriftReport:
     @property
     def broken(self) -> tuple[Verdict, ...]:
         """The rules that say it has drifted."""
-        return tuple(one for one in self.verdicts if not one.holds)
+        return tuple(one for one in self.verdicts if one.judged and not one.holds)
+
+    @property
+    def not_judged(self) -> tuple[Verdict, ...]:
+        """The rules that can say nothing, for want of text."""
+        return tuple(one for one in self.verdicts if not one.judged)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Drifted when a rule says so; not drifted only when every rule was judged and holds."""
+        if self.broken:
+            return "drifted"
+        return "not judged" if self.not_judged else "not drifted"
 
     @property
     def drifted(self) -> bool:
         """Whether any rule says so."""
-        return bool(self.broken)
+        return self.outcome == "drifted"
 
     @property
     def title(self) -> str:
         """The outcome in one line."""
-        if not self.drifted:
-            return f"{self.reference} ({self.alias}): no drift"
-        return (
-            f"{self.reference} ({self.alias}): DRIFT, say {len(self.broken)} of "
-            f"{len(self.verdicts)} rules"
-        )
+        said = {
+            "drifted": f"DRIFT, say {len(self.broken)} of {len(self.verdicts)} rules",
+            "not drifted": "not drifted",
+            "not judged": f"NOT JUDGED by {len(self.not_judged)} of {len(self.verdicts)} rules",
+        }
+        return f"{self.reference} ({self.alias}): {said[self.outcome]}"
 
     def metrics(self) -> dict[str, float]:
         """One point of every series in MLflow."""
-        found: dict[str, float] = {DRIFTED: float(self.drifted)}
+        found: dict[str, float] = {DRIFTED: DRIFTED_VALUES[self.outcome]}
         found["drift/version"] = float(self.reference.rpartition("/")[2])
         for name, one in self.slices.items():
             for metric, figure in one.figures.items():
@@ -95,12 +108,14 @@ class DriftReport:
         return {
             "format": FORMAT,
             **self._about,
-            "drifted": self.drifted,
+            "outcome": self.outcome,
+            "drifted": None if self.outcome == "not judged" else self.drifted,
             "verdicts": [
                 {
                     "metric": one.rule.metric,
                     "slice": one.rule.slice,
-                    "holds": one.holds,
+                    "judged": one.judged,
+                    "holds": one.holds if one.judged else None,
                     "said": one.said,
                 }
                 for one in self.verdicts
@@ -118,6 +133,7 @@ class DriftReport:
         return {
             **self._about,
             "rules": [one.said for one in self.broken],
+            "not_judged": [one.said for one in self.not_judged],
             "bytes": everything.bytes,
             "figures": {key: figure.new for key, figure in everything.figures.items()},
             "observation": self.observation,
@@ -126,8 +142,7 @@ class DriftReport:
 
     def lines(self) -> list[str]:
         """The report for a terminal."""
-        lines = [self.title, *(f"  {one.said}" for one in self.broken)]
-        lines += [f"  {one.said}" for one in self.verdicts if "not judged" in one.said]
+        lines = [self.title, *(f"  {one.said}" for one in (*self.broken, *self.not_judged))]
         for name, one in self.slices.items():
             lines += ["", f"{name}: {_size(one)}"]
             origin = self.origins[name]
@@ -145,7 +160,7 @@ class DriftReport:
 
     def markdown(self) -> str:
         """The report as a page."""
-        parts = [f"# {self.title}", *(f"- {one.said}" for one in self.broken)]
+        parts = [f"# {self.title}", *(f"- {one.said}" for one in (*self.broken, *self.not_judged))]
         for name, one in self.slices.items():
             parts += ["", f"## {name}", "", f"{_size(one)}; compared with "
                       f"{self.origins[name] or 'nothing'}", ""]  # fmt: skip

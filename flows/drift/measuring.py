@@ -20,7 +20,7 @@ from bpeline.flows.running import (
     telling,
     tries,
 )
-from bpeline.flows.steps import count_words, plan_chunks
+from bpeline.flows.steps import count_words, left_out_for, plan_chunks
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.drift_rules import default_rules, judge_drift
 from bpeline.registry.gates import Rule, Verdict
@@ -47,13 +47,14 @@ def gathered(
     for one in tries(WATCH_DRIFT, progress.current().note):
         with one:
             with telling(PLAN_CHUNKS) as said:
-                plan = plan_chunks(request, registry)
+                left_out = left_out_for(request.name, registry.catalogue, workspace)
+                plan = plan_chunks(request, registry, left_out)  # as trainings of the name do
                 said.append(plan.outcome)
             with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
                 corpus = count_words(plan, request, registry)
                 said.append(corpus.outcome)
             with telling(COMBINE_COUNTS) as said:
-                counts = combine_slices(text, plan, corpus, request, workspace)
+                counts = combine_slices(text, plan, corpus, workspace)
                 said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
     with telling(SAMPLE_TEXT) as said:
         samples = sample_slices(counts, request)

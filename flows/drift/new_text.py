@@ -83,7 +83,6 @@ def combine_slices(
     text: NewText,
     plan: CorpusPlan,
     corpus: CountedCorpus,
-    request: TrainingRequest,
     workspace: Workspace,
 ) -> dict[str, CountedSlice]:
     """Add the chunks' counts up for every slice.
@@ -97,8 +96,9 @@ def combine_slices(
         for file, reading in zip(plan.files, corpus.readings, strict=True)
     }
     return {
-        name: _combined(name, [readings[file.state] for file in _files(sources)], request,
-                        WordCountStore(workspace))
+        name: _combined(
+            name, [readings[file.state] for file in _files(sources)], WordCountStore(workspace)
+        )
         for name, sources in text.slices.items()
     }  # fmt: skip
 
@@ -111,14 +111,17 @@ def _files(sources: Sequence[NamedSource]) -> list[SourceFile]:
 def _combined(
     name: str,
     readings: Sequence[tuple[SourceFile, FileReading]],
-    request: TrainingRequest,
     store: WordCountStore,
 ) -> CountedSlice:
-    digest = request.reading.digest
     refs, files, base = [], [], 0
     for file, reading in readings:
         for chunk in reading.chunks:
-            refs.append(ShardRef(shard_key(chunk.digest, digest), position_base=base + chunk.begin))
+            refs.append(
+                ShardRef(
+                    shard_key(chunk.digest, reading.reading_digest),
+                    position_base=base + chunk.begin,
+                )
+            )
         size = reading.chunks[-1].end if reading.chunks else 0
         files.append((file, size))
         base += size
@@ -126,7 +129,7 @@ def _combined(
     if not seen.words:
         raise EmptyCorpus(
             f"there is not a single word in {'the new text' if name == ALL else name}",
-            "files with some text beside special tokens",
+            "files with some text beside special tokens and documents of the evaluation set",
             "look at the files that were named",
         )
     return CountedSlice(store.combine(refs), seen.bytes_counted, tuple(files))

@@ -38,12 +38,11 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
     Raises:
         RegistryUnreachable: MLflow does not answer.
     """
-    said = "drift" if report.drifted else "no drift"
-    broken = ", ".join(str(one.rule) for one in report.broken)
+    why = ", ".join(str(one.rule) for one in report.broken or report.not_judged)
     observed = registry.tracker.record_drift(
         DriftObservation(
             name=report.name,
-            said=f"{report.reference}: {said}{': ' if broken else ''}{broken}",
+            said=f"{report.reference}: {report.outcome}{': ' if why else ''}{why}",
             time_ms=timegm(strptime(report.at[:19], "%Y-%m-%dT%H:%M:%S")) * 1000,
             metrics=report.metrics(),
             record=report.as_dict(),

@@ -8,12 +8,12 @@ from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import progress
+from bpeline.registry.evaluation_sets import has_set, read_documents, read_set
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.measured import evaluation_of, metrics_of
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.corpus import Reading, Source, documents_of, find_source_files
-from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import CorpusError, CorruptFile
+from bpeline.tokenizer_core.corpus import Reading
+from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
@@ -26,7 +26,6 @@ from bpeline.tokenizer_core.evaluation import (
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out evenly
-_MOST_READ_AGAIN = 64 << 20  # bytes of an evaluation source; a larger one counts as recorded
 _NOT_ABOUT_READING = frozenset(
     ("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature")
 )
@@ -80,7 +79,10 @@ def own_texts(
         if name == ALL:
             sample, origin = _held_out(lineage, reading), _HELD_OUT
         elif name in record.get("slices", {}):
-            sample, origin = _evaluated(record, name, reading), f"the texts of {name} again"
+            sample, origin = (
+                _evaluated(lineage, record, name, reading),
+                f"the texts of {name} again",
+            )
         metrics = _recorded(lineage, record, name)
         if sample is not None:
             known = KnownText(
@@ -111,25 +113,20 @@ def _held_out(lineage: Lineage, reading: Reading) -> TextSample | None:
     return sample_of(documents, reading.pattern) if documents else None
 
 
-def _evaluated(record: Mapping[str, Any], name: str, reading: Reading) -> TextSample | None:
-    """The documents a slice was evaluated on, if all of its files are what they were."""
-    texts = set(record["slices"][name]["texts"])
-    sources = [one for one in record["sources"] if one["name"] in texts]
-    if (
-        not all(one["files"] for one in sources)
-        or sum(one["bytes"] for one in sources) > _MOST_READ_AGAIN
-    ):
+def _evaluated(
+    lineage: Lineage, record: Mapping[str, Any], name: str, reading: Reading
+) -> TextSample | None:
+    """The documents of a slice, if the evaluation set that the version was measured on is here."""
+    workspace, digest = lineage.registry.workspace, (record.get("set") or {}).get("digest", "")
+    if not digest or not has_set(workspace, digest):
         return None
-    documents: list[bytes] = []
     try:
-        for source in sources:
-            digests: list[str] = []
-            files = find_source_files([Source(path) for path in source["files"]])
-            documents += documents_of(files, reading, digests)
-            if digest_of(digests) != source["digest"]:
-                return None
-    except CorpusError:  # moved, or gone: the record speaks for them
+        kept = read_documents(workspace, read_set(workspace, digest))
+    except CorruptFile as error:  # the record speaks for them
+        progress.current().note(f"an evaluation set cannot be used: {error.happened}")
         return None
+    texts = record["slices"][name]["texts"]
+    documents = [one for text in texts for one in kept.get(text, ())]
     return sample_of(list(_evenly(documents)), reading.pattern) if documents else None
 
 

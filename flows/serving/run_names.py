@@ -20,7 +20,7 @@ def training(parameters: Mapping[str, Any], reference: str = "") -> str:
 
 
 def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
-    """``news@champion beside new/ (3 files)``, then ``news/3 (champion): no drift, beside …``."""
+    """``news@champion beside new/ (3 files)``, then ``news/3 (champion): not drifted, …``."""
     watched = f"{outcome}," if outcome else f"{parameters['name']}@{parameters['alias']}"
     return f"{watched} beside {corpus([*parameters['paths'], *parameters['sources']])}"
 

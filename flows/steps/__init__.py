@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .dataset_encoding import encode as encode
     from .dataset_encoding import record as record
     from .evaluating import evaluate as evaluate
+    from .evaluation_setup import left_out_for as left_out_for
     from .evaluation_setup import set_up_evaluation as set_up_evaluation
     from .learning import learn as learn
     from .learning import learned_from as learned_from

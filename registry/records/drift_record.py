@@ -15,7 +15,8 @@ class DriftObservation:
         name: of the tokenizer, which is the experiment's too.
         said: which version, and what the rules said, in a few words.
         time_ms: when, in milliseconds since 1970.
-        metrics: ``drift/…`` → value: one point of each series.
+        metrics: ``drift/…`` → value: one point of each series; ``drift/drifted`` is 1, or 0, or −1
+            where it could not be judged.
         record: everything, as JSON values.
         page: Markdown.
     """

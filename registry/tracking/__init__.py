@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .mlflow_database import is_complete as is_complete
     from .mlflow_database import look_at as look_at
     from .mlflow_drift import DRIFTED as DRIFTED
+    from .mlflow_drift import DRIFTED_VALUES as DRIFTED_VALUES
     from .mlflow_removal import Traces as Traces
     from .tracked import StartedRun as StartedRun
     from .tracked import Tombstone as Tombstone

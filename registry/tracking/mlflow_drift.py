@@ -14,7 +14,10 @@ from bpeline.registry.tracking.mlflow_runs import METRICS_PER_REQUEST, MlflowRun
 from bpeline.registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
 
 DRIFT = "drift"
-DRIFTED = "drift/drifted"  # 1 or 0; every observation has it, so its last step is their number
+DRIFTED = "drift/drifted"  # every observation has it, so its last step is their number
+# What was not judged has a value of its own, which neither a search for 0 nor a chart takes for
+# "not drifted", and in whose place no value of an observation before it stands.
+DRIFTED_VALUES = {"drifted": 1.0, "not drifted": 0.0, "not judged": -1.0}
 
 
 class MlflowDrift(MlflowRuns):

@@ -53,19 +53,22 @@ def test_a_limit_needs_nothing_to_compare_with() -> None:
     both = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, limit=3.0)
     assert not says(both, Figure(2.9, 3.0))[0], "the limit"
     assert not says(both, Figure(3.1, 4.0))[0], "the tolerance"
-    assert says(both, Figure(3.1, None))[0]
+    assert "is not judged: it is not known" in says(both, Figure(3.1, None))[1]
 
 
-def test_what_cannot_be_known_is_said_and_no_alarm() -> None:
+def test_what_cannot_be_known_is_not_judged() -> None:
     (missing,) = judge_drift([WORSE_BY_A_TWENTIETH], {"all": {}}, {})
-    assert missing.holds
+    assert (missing.judged, missing.holds) == (False, False)
     assert "was not measured" in missing.said
     holds, said = says(WORSE_BY_A_TWENTIETH, around(1.0, 0.0))
-    assert holds
-    assert "not known of the version's own text" in said
+    assert not holds
+    assert "is not judged: it is not known of the version's own text" in said
+    holds, said = says(WORSE_BY_A_TWENTIETH, Figure(1.0, 4.0, documents=3))
+    assert not holds
+    assert "is not judged: fewer than 10 documents give no interval" in said
     far = {"all": {BYTES_PER_TOKEN: around(1.0, 0.0, own=4.0)}}
     (small,) = judge_drift([WORSE_BY_A_TWENTIETH], far, {"all": "3 documents"})
-    assert small.holds
+    assert (small.judged, small.holds) == (False, False)
     assert small.said.endswith("is not judged: 3 documents")
 
 
