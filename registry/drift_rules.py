@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.evaluation import (
     Figure,
 )
 
+LEAST_DOCUMENTS, LEAST_BYTES = 100, 400_000  # of new text and of a version's own; see docs/drift.md
 _SURE = 0.99  # a watch looks every night: one alarm in forty nights would be ignored
 _PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
 
@@ -37,6 +38,29 @@ DEFAULT_RULES = (
 WITH_INTERVALS = tuple(metric for metric in DRIFT_DEFINITIONS if metric != DIVERGENCE)
 
 Figures = Mapping[str, Mapping[str, Figure]]  # by slice and metric
+
+
+def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
+    """What people should know of a version whose own text is too little; empty where it is enough.
+
+    Args:
+        documents, held_out: how many a training held out, and their bytes.
+        corpus: bytes of all its text.
+    """
+    if documents >= LEAST_DOCUMENTS and held_out >= LEAST_BYTES:
+        return ""
+    needed = max(LEAST_BYTES, LEAST_DOCUMENTS * held_out // max(documents, 1))
+    share = needed / corpus if corpus else 1.0
+    more = (
+        f"hold out more (`--held-out {min(1.2 * share, 0.5):.2g}`)"
+        if share < 0.4
+        else (f"give more text: {2.5 * LEAST_BYTES / 1e6:.1f} MB or more, with `--held-out 0.5`")
+    )
+    return (
+        f"too little was held out ({documents:,} documents, {held_out / 1e6:,.2f} MB) for "
+        f"`bpeline drift` to judge by: it takes {LEAST_DOCUMENTS} documents and "
+        f'{LEAST_BYTES / 1e6:.1f} MB, less is "not judged"; {more}'
+    )
 
 
 def read_drift_rules(path: Path) -> tuple[Rule, ...]:

@@ -13,6 +13,7 @@ from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.runs import TrainingRun
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
+from bpeline.registry.drift_rules import too_small_to_judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         )
     if evaluated.warning:
         run.note(evaluated.warning)
+    if remark := too_small_to_judge(
+        seen.held_out_documents, seen.held_out_bytes, corpus.corpus_bytes
+    ):
+        run.note(remark)
     return TrainingSummary(
         name=request.name,
         run_id=run.id,

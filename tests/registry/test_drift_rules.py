@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bpeline.registry.drift_rules import DEFAULT_RULES, default_rules, judge_drift, read_drift_rules
+from bpeline.registry.drift_rules import (
+    DEFAULT_RULES,
+    default_rules,
+    judge_drift,
+    read_drift_rules,
+    too_small_to_judge,
+)
 from bpeline.registry.gates import Rule
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure
@@ -106,3 +112,12 @@ def test_rules_of_what_is_not_measured_are_refused(
     path.write_text(f'[[rule]]\nmetric = "{metric}"\ndirection = "lower"\n{more}\n', "utf-8")
     with pytest.raises(InvalidOption, match=complaint):
         read_drift_rules(path)
+
+
+def test_a_version_with_too_little_held_out_is_told_how_much_to_hold_out() -> None:
+    assert too_small_to_judge(100, 400_000, 40_000_000) == ""
+    assert "`--held-out 0.048`" in too_small_to_judge(25, 100_000, 10_000_000)
+    assert "`--held-out 0.096`" in too_small_to_judge(50, 400_000, 10_000_000), "more documents"
+    assert "`--held-out 0.12`" in too_small_to_judge(0, 0, 4_000_000)
+    assert "give more text: 1.0 MB" in too_small_to_judge(5, 20_000, 300_000)
+    assert "give more text" in too_small_to_judge(0, 0, 0)

@@ -72,6 +72,11 @@ class Served:
         path = f"/deployments/{self.deployments[deployment]['id']}/schedules"
         self.server.ask(path, [schedule])
 
+    def configure(self, deployment: str, **parameters: Any) -> None:
+        """Give it parameters for runs that are triggered."""
+        path = f"/deployments/{self.deployments[deployment]['id']}"
+        self.server.ask(path, {"parameters": parameters}, "PATCH")
+
     def ended(self, deployment: str, number: int = 1) -> Any:
         """The last of the first so many of its runs; there are no more from now on."""
 

@@ -3,13 +3,13 @@ is triggered, and people find the results in both user interfaces."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import browsing, installed_browser
-from loopback import waiting_for
-from served import PATIENCE, Served
+from served import Served
 
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
@@ -81,31 +81,6 @@ def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     assert metrics["encode/megabytes_per_second"] > 0
 
 
-def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
-    served: Served, retrained: Any
-) -> None:
-    new = served.home.parent / "new.txt"
-    new.write_text("<|end|>".join(f"ᚠᚢᚦᚨᚱᚲ {number} " * 400 for number in range(120)))
-    served.schedule(
-        "watch-drift", name="demo", paths=[str(new)], least_documents=1, least_bytes=1000
-    )
-    run = served.ended("watch-drift")
-    assert run["auto_scheduled"]
-    assert run["name"].startswith("demo/1 (champion): DRIFT")
-    assert "demo/1" in served.server.artifacts(run["id"])["drift-summary"]["data"]
-    assert served.mlflow_runs("demo", "metrics.`drift/drifted` = 1")
-    where = {"id": {"any_": [served.deployments["retrain"]["id"]]}}
-
-    def triggered() -> Any:
-        runs = served.server.all("flow_runs", deployments=where)
-        return [run for run in runs if run["created_by"]["type"] == "AUTOMATION"]
-
-    (training,) = waiting_for("training", triggered, PATIENCE)
-    served.server.ask(
-        f"/flow_runs/{training['id']}", method="DELETE"
-    )  # it would train the whole demo
-
-
 @pytest.mark.rotating(3)
 def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
     left = list((served.home / "runs").iterdir())
@@ -139,3 +114,36 @@ def test_people_find_the_results_in_both_user_interfaces(
         page.shows(
             f"{mlflow}/#/experiments/{place}?{view}", "demo/1 dataset", "megabytes_per_second"
         )
+
+
+def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
+    served: Served, retrained: Any
+) -> None:
+    """The last test of this file, for the champion moves: the watch after it finds no drift."""
+    choose, new = random.Random(2), served.home.parent / "new.txt"
+    words = ["".join(choose.choices("ᚠᚢᚦᚨᚱᚲᚷᚹ", k=6)) for _ in range(200)]
+    new.write_text("<|end|>".join(" ".join(choose.choices(words, k=200)) for _ in range(240)))
+    corpus = [str(served.home.parent / "corpus"), str(new)]
+    served.configure(
+        "retrain", paths=corpus, name="demo", vocab_size=400, special_tokens=["<|end|>"],
+        held_out=0.4, rules="promotion.toml",
+    )  # fmt: skip
+    watching = {"name": "demo", "paths": corpus, "least_documents": 1, "least_bytes": 1000}
+    served.schedule("watch-drift", **watching)
+    run = served.ended("watch-drift")
+    assert run["auto_scheduled"]
+    assert run["name"].startswith("demo/1 (champion): DRIFT")
+    assert "demo/1" in served.server.artifacts(run["id"])["drift-summary"]["data"]
+    assert served.mlflow_runs("demo", "metrics.`drift/drifted` = 1")
+
+    training = served.ended("retrain", 2)
+    assert training["created_by"]["type"] == "AUTOMATION"
+    assert (
+        "demo/2 is champion" in served.server.artifacts(training["id"])["tokenizer-summary"]["data"]
+    )
+
+    served.schedule("watch-drift", **watching)
+    run = served.ended("watch-drift", 2)
+    assert run["name"].startswith("demo/2 (champion): not drifted")
+    assert "not judged" not in served.server.artifacts(run["id"])["drift-summary"]["data"].lower()
+    assert served.mlflow_runs("demo", "metrics.`drift/drifted` = 0")
