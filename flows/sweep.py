@@ -67,7 +67,7 @@ def sweep(
                 inputs = inputs or read
                 # What the first pattern held out is what the others are measured on, too.
                 setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
-        done = Sweep(name, run.id, tuple(combinations))
+        done = Sweep(name, run.id, tuple(combinations), notes=tuple(run.notes))
         with run.step(RECORD) as outcome:
             done = record_sweep(done, first, inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")

@@ -120,3 +120,4 @@ class Sweep:
     run_id: str
     combinations: tuple[Combination, ...]
     link: str = ""
+    notes: tuple[str, ...] = ()

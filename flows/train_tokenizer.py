@@ -29,6 +29,7 @@ from bpeline.flows.steps import (
     publish,
     screen_tokens,
     set_up_evaluation,
+    special_remark,
     summarize,
     training_run,
 )  # fmt: skip
@@ -54,6 +55,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                 with run.step(PLAN_CHUNKS) as outcome:
                     plan = plan_chunks(request, registry, setup.left_out)
                     outcome(plan.outcome)
+                    run.note(special_remark(plan.files, plan.reading))
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)
                     outcome(corpus.outcome, corpus.bytes_counted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -226,7 +226,7 @@ class Tokenizer(TextEncoding):
         out: str | Path,
         *,
         threads: int | None = None,
-        separator: str | None = None,
+        separator: str | Sequence[str] | None = None,
         end_of_text: str | None = None,
         invalid_utf8: Literal["strict", "replace"] = "strict",
         text_field: str = "text",
@@ -245,8 +245,9 @@ class Tokenizer(TextEncoding):
             out: the directory: see `token_shards` for what is in it.
             threads: how many; by default one per available processor. Shards are the same.
             separator: what stands between the documents of a text file, such as
-                ``<|endoftext|>``; without it each text file is one document. Each line of a .jsonl
-                file is one anyway. Empty documents are left out.
+                ``<|endoftext|>``, or several; without it each text file is one document (commands
+                take the special tokens: ``list(tokenizer.special_tokens)``). Each line of a .jsonl
+                file is one anyway. Empty documents are left out, and separators have no ids.
             end_of_text: the special token whose id is put behind each document.
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
             text_field: the member of a JSON line that holds its document.
@@ -275,7 +276,7 @@ class Tokenizer(TextEncoding):
         paths: AnyPath | Iterable[AnyPath],
         *,
         threads: int | None = None,
-        separator: str | None = None,
+        separator: str | Sequence[str] | None = None,
         end_of_text: str | None = None,
         invalid_utf8: Literal["strict", "replace"] = "strict",
         text_field: str = "text",

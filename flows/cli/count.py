@@ -34,14 +34,21 @@ PIPE = "-"
 def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Count the tokens, documents and bytes of FILES, or of standard input ("-").
 
-    FILES are text or .jsonl, also .gz and .zst, directories or globs. Special tokens in them are
-    ordinary text; a separator between documents is not counted. Bytes are those of documents.
+    FILES are text or .jsonl, also .gz and .zst, directories or globs. The special tokens of REF
+    separate the documents of text files and are not counted, unless --separator says otherwise.
+    Bytes are those of documents.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
+    from bpeline.flows.steps import document_notes
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import find_source_files, sources_of
-    from bpeline.tokenizer_core.shards import FileCount, count_files, file_encoding_of
+    from bpeline.tokenizer_core.shards import (
+        FileCount,
+        count_files,
+        file_encoding_of,
+        separators_of,
+    )
 
     threads = options.pop("threads")
     if PIPE in files and len(files) > 1:
@@ -49,13 +56,16 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
             "standard input was given beside files", "either of them", "leave - out, or the files"
         )
     tokenizer = load_tokenizer(reference)
-    encoding = file_encoding_of(tokenizer, **options)
+    asked = options.pop("separator")
+    separators = separators_of(tokenizer, asked)
+    encoding = file_encoding_of(tokenizer, separators, **options)
     watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
     with _named(files) as paths, listening(watching):
         found = find_source_files(sources_of(paths))
         watching.step_started("count", sum(file.size for file in found), "bytes")
         advanced = partial(watching.step_advanced, "count")
         counts = list(count_files(encoding, found, threads, advanced))
+        notes = document_notes(found, tokenizer, asked)
     if PIPE in files:
         counts = [replace(one, path=PIPE) for one in counts]
     total = FileCount(
@@ -68,7 +78,11 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
         {**asdict(one), "bytes_per_token": one.bytes_per_token} for one in (*counts, total)
     )
     del total_row["path"]
-    told = {"digest": tokenizer.digest, "files": rows, "total": total_row}
+    told = {"digest": tokenizer.digest, "separators": separators, "files": rows,
+            "total": total_row, "notes": notes}  # fmt: skip
+    if not as_json:
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
     answer(as_json, told, _lines([*counts, total] if len(counts) > 1 else counts))
 
 

@@ -96,8 +96,10 @@ def encode(
 ) -> None:
     """Print the token ids of a text: TEXT, a file, or standard input ("-").
 
-    With -o DIRECTORY: write the ids of whole FILES there. The same command goes on where it was
-    interrupted, and adds files that have come since.
+    With -o DIRECTORY: write the ids of whole FILES there, document by document. The special tokens
+    of REF separate the documents of text files, unless --separator says otherwise, and have no ids
+    but that of --end-of-text. The same command goes on where it was interrupted, and adds files
+    that have come since.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
@@ -151,8 +153,10 @@ def _encode_files(
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
+    from bpeline.flows.steps import document_notes
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+    from bpeline.tokenizer_core.shards import separators_of
 
     check_engine(engine)
     keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
@@ -161,7 +165,10 @@ def _encode_files(
 
         keywords["format"] = PARQUET
     tokenizer = load_tokenizer(reference)
-    total = sum(file.size for file in find_source_files(sources_of(files)))
+    found = find_source_files(sources_of(files))
+    total = sum(file.size for file in found)
+    notes = document_notes(found, tokenizer, keywords["separator"])
+    keywords["separator"] = separators_of(tokenizer, keywords["separator"])
     progress = for_stream(sys.stderr)
 
     def say(shard: ShardRecord) -> None:
@@ -169,6 +176,8 @@ def _encode_files(
 
     begun = time.monotonic()
     with listening(progress):
+        for note in notes:
+            progress.note(note)
         progress.step_started("encode", total, "bytes")
         if engine == LOCAL:
             advanced = partial(progress.step_advanced, "encode")
@@ -192,7 +201,7 @@ def _encode_files(
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":
         lines.append("read them with: from bpeline.tokenizer_core.shards import TokenShards")
         lines.append(f'                TokenShards("{output}")')
-    answer(as_json, counts, lines)
+    answer(as_json, {**counts, "notes": notes}, lines)
 
 
 def _echo_in_language(

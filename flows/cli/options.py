@@ -71,7 +71,12 @@ def bulk_options(function: Function) -> Function:
         click.option("--text-field", default="text", help="Field of .jsonl files."),
         click.option("--threads", type=int, help="For files.  [default: one per processor]"),
         click.option("--end-of-text", help="The special token to put behind each document."),
-        click.option("--separator", help="What stands between the documents of a text file."),
+        click.option(
+            "--separator",
+            metavar="TEXT|none",
+            help="What stands between the documents of a text file; none: each is one document.  "
+            "[default: the special tokens of REF]",
+        ),
     ):
         function = option(function)
     return function

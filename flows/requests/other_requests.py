@@ -59,8 +59,8 @@ class DatasetRequest(Request):
     )
     separator: str | None = Field(
         None,
-        description="what stands between the documents of a text file, such as <|endoftext|>; each "
-        "file is one document when empty",
+        description="what stands between the documents of a text file; the version's special "
+        "tokens when empty; none: each file is one document",
     )
     end_of_text: str | None = Field(
         None, description="the special token to put behind each document; none when empty"

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from . import shard_encoding as shard_encoding
     from .chunk_plan import CorpusPlan as CorpusPlan
     from .chunk_plan import plan_chunks as plan_chunks
+    from .chunk_plan import special_remark as special_remark
     from .combining import combine_counts as combine_counts
     from .counting import CountedCorpus as CountedCorpus
     from .counting import count_words as count_words
     from .dataset_encoding import EncodedDataset as EncodedDataset
     from .dataset_encoding import encode as encode
     from .dataset_encoding import record as record
+    from .document_notes import document_notes as document_notes
     from .evaluating import evaluate as evaluate
     from .evaluation_setup import left_out_for as left_out_for
     from .evaluation_setup import set_up_evaluation as set_up_evaluation

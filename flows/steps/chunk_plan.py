@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest, with_demo
 from bpeline.flows.running import MOST_TASKS, PLAN_CHUNKS, step
-from bpeline.flows.wording import counted
+from bpeline.flows.wording import counted, unknown_special
 from bpeline.registry.catalogue import Catalogue, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardFiles, shard_key
@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.corpus import (
     Source,
     SourceFile,
     find_source_files,
+    look_for_special,
     plan_chunk_groups,
 )
 
@@ -72,6 +73,11 @@ def plan_chunks(
     reading = replace(request.reading, left_out=left_out)
     known = known_readings(files, reading, workspace, registry.catalogue)
     return plan_reading(files, known, reading, engines.current(request.workers))
+
+
+def special_remark(files: Sequence[SourceFile], reading: Reading) -> str:
+    """One line where a lot looks like special tokens that were not asked for; empty as a rule."""
+    return unknown_special(look_for_special(files, reading.special_tokens), "--special-token")
 
 
 def known_readings(

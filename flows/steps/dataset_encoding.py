@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.running import ENCODE, RECORD, progress, step
+from bpeline.flows.steps.document_notes import document_notes
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
@@ -16,9 +17,10 @@ from bpeline.registry.records import CorpusInput, DatasetRecord
 from bpeline.registry.token_parquet import PARQUET
 from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.formats import MANIFEST
-from bpeline.tokenizer_core.shards import read_manifest, sha256_of
+from bpeline.tokenizer_core.shards import read_manifest, separators_of, sha256_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class EncodedDataset:
         seconds: that encoding took, finding and verifying those that were there included.
         link: the run in the MLflow UI.
         newly_recorded: False when nothing had changed since an earlier run, whose link this is.
+        notes: where documents end, and what people should know of them.
     """
 
     reference: str
@@ -51,6 +54,7 @@ class EncodedDataset:
     seconds: float
     link: str = ""
     newly_recorded: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> str:
@@ -101,7 +105,10 @@ class EncodedDataset:
         if self.link:
             rows["MLflow"] = self.link
         lines = [f"# Tokens of {self.reference}", "", "| | |", "|---|---|"]
-        return "\n".join([*lines, *(f"| {key} | {value} |" for key, value in rows.items())]) + "\n"
+        lines += [f"| {key} | {value} |" for key, value in rows.items()]
+        if self.notes:
+            lines += ["", *(f"- {note}" for note in self.notes)]
+        return "\n".join(lines) + "\n"
 
 
 @step(ENCODE)
@@ -123,6 +130,11 @@ def encode(
     if options["format"] == "parquet":
         options["format"] = PARQUET
     listener = progress.current()
+    files = find_source_files(sources_of(paths))
+    notes = document_notes(files, tokenizer, options["separator"])
+    options["separator"] = separators_of(tokenizer, options["separator"])
+    for note in notes:
+        listener.note(note)
     begin = time.perf_counter()
     before = _written_at(place)
     shards = tokenizer.encode_files(
@@ -148,6 +160,7 @@ def encode(
         encoded_bytes=sum(one.bytes for one in new),
         encoded_tokens=sum(one.tokens for one in new),
         seconds=seconds,
+        notes=tuple(notes),
     )
 
 

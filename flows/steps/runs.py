@@ -97,9 +97,10 @@ class TrainingRun:
         show_ends(self.registry)
 
     def note(self, text: str) -> None:
-        """Remember and say something that is not an error."""
-        self.notes.append(text)
-        self.progress.note(text)
+        """Remember and say something that is not an error, once."""
+        if text and text not in self.notes:
+            self.notes.append(text)
+            self.progress.note(text)
 
 
 @dataclass(slots=True)

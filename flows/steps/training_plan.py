@@ -1,4 +1,4 @@
-"""What a training would do, told from what is known of its files: reads none of them, does nothing.
+"""What a training would do, told from what is known of its files: reads none whole, does nothing.
 
 Asks the same functions as the steps themselves, so that both decide alike. What only the bytes of
 a file can tell (whether a changed file holds chunks that were counted) is told as a bound.
@@ -24,7 +24,7 @@ from bpeline.flows.running import (
     SCREEN_TOKENS,
     StepKind,
 )  # fmt: skip
-from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of
+from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of, special_remark
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluation_setup import left_out_for
@@ -211,7 +211,16 @@ class _Planner:
             continues=self._continued(),
             aliases=self._aliases(version),
             steps=tuple(steps),
-            notes=tuple(filter(None, (self.request.pattern_remark, self._held()))),
+            notes=tuple(
+                filter(
+                    None,
+                    (
+                        self.request.pattern_remark,
+                        special_remark(files, self.reading),
+                        self._held(),
+                    ),
+                )
+            ),
         )
 
     # ---- files -----------------------------------------------------------------------------

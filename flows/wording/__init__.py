@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .numbers import from_here as from_here
     from .numbers import megabytes as megabytes
     from .numbers import number_text as number_text
+    from .special_tokens import separated_at as separated_at
+    from .special_tokens import unknown_special as unknown_special
     from .tables import aligned as aligned
     from .tables import markdown_table as markdown_table
     from .tables import statistics_table as statistics_table

@@ -165,6 +165,24 @@ def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None
 
 
 @pytest.mark.slow
+def test_documents_end_at_the_special_tokens_of_the_version(
+    corpus: Path, bpeline: Callable[..., Result]
+) -> None:
+    asked = ("--name", "news", "--vocab-size", 300, "--special-token", "<|end|>")
+    assert bpeline("train", corpus, *asked).exit_code == 0
+    documents = ["one document", "another", "the last"]
+    path = corpus / "part-0.txt"
+    path.write_text("<|end|>".join(documents), encoding="utf-8")
+    made = encode_dataset("news/1", [str(path)])
+    tokenizer = load_tokenizer("news/1")
+    assert [tokenizer.decode(ids.tolist()) for ids in TokenShards(made.output)] == documents
+    assert "documents of text files end at <|end|>" in made.as_markdown()
+    assert made.as_dict()["notes"] == made.notes
+    whole = encode_dataset("news/1", [str(path)], separator="none")
+    assert (whole.documents, whole.notes) == (1, ())
+
+
+@pytest.mark.slow
 def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
     for reference, paths, error in (
         ("news@nobody", [str(registered)], UnknownVersion),

@@ -45,6 +45,25 @@ def test_files_become_shards_and_documents_again(here: Tokenizer, bpeline: Comma
     assert again["end_of_text"] == 257
 
 
+def test_documents_end_at_the_special_tokens_of_the_version(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    result = bpeline("encode", "./kept", "a.txt", "-o", "out")
+    assert result.exit_code == 0, result.output
+    assert "3 documents" in result.stdout
+    assert f"note: documents of text files end at {END};" in result.stderr
+    shards = TokenShards("out")
+    assert [here.decode(ids) for ids in shards] == ["to the", "two", "three"]
+    named = bpeline("encode", "./kept", "a.txt", "-o", "named", "--separator", END)
+    assert "documents of text" not in named.stderr
+    assert TokenShards("named").records == shards.records
+    whole = bpeline("encode", "./kept", "a.txt", "-o", "out", "--separator", "none", "--json")
+    told = json.loads(whole.stdout)
+    assert (told["documents"], told["separator"], told["notes"]) == (1, None, [])
+    text = Path("a.txt").read_text()
+    assert [ids.tolist() for ids in TokenShards("out")] == [here.encode(text)]
+
+
 @pytest.mark.parametrize("format", ["bin", "npy", "parquet"])
 def test_every_format_holds_the_same_documents(
     here: Tokenizer, bpeline: Command, format: str

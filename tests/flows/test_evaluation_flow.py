@@ -306,6 +306,23 @@ def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorith
     assert refused.exit_code == 2
 
 
+@pytest.mark.slow
+def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
+    bpeline: Command, corpus: Path
+) -> None:
+    text = corpus / "part-0.txt"
+    with text.open("a") as file:
+        file.write("one more document<|endoftext|>" * 40)
+    sweeping = ("sweep", text, "--sizes", "300", "--pattern", "gpt2", "--pattern", "cl100k")
+    for command in (sweeping, ("train", text, "--vocab-size", 300)):
+        ended = bpeline(*command, "--name", "news", "--json")
+        assert ended.exit_code == 0, ended.output
+        said = [note for note in json.loads(ended.stdout)["notes"] if "special" in note]
+        assert len(said) == 1
+        assert "type `--special-token '<|endoftext|>'`" in said[0]
+        assert ended.stderr.count(f"note: {said[0]}") == 1
+
+
 def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus: Path) -> None:
     catalogue = open_registry().catalogue
     run = catalogue.start_run("news", {"sweep": {}})

@@ -77,6 +77,8 @@ def test_count_says_tokens_documents_and_bytes_of_each_file(
     assert [Path(one.pop("path")).name for one in found["files"]] == ["a.txt", "b.jsonl.gz"]
     assert found == {
         "digest": here.digest,
+        "separators": [END],
+        "notes": [],
         "files": [
             {"tokens": 3, "documents": 2, "bytes": 7, "bytes_per_token": 7 / 3},
             {"tokens": 2, "documents": 1, "bytes": 6, "bytes_per_token": 3.0},
@@ -89,6 +91,46 @@ def test_count_says_tokens_documents_and_bytes_of_each_file(
     assert lines[-1].split() == ["5", "3", "13", "2.6000", "total"]
     closed = json.loads(printed(bpeline(*command, "--end-of-text", END, "--json")))
     assert closed["total"]["tokens"] == 5 + 3
+
+
+def test_count_separates_documents_at_the_special_tokens_of_the_version(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    Path("a.txt").write_text(f" then{END}é<x> then")
+    found = json.loads(printed(bpeline("count", "./kept", "a.txt", "--json")))
+    total = found["total"]
+    assert (total["documents"], total["tokens"], total["bytes"]) == (3, 4, 12)
+    assert found["separators"] == [END, "<x>"]
+    assert found["notes"] == [
+        f"documents of text files end at {END} and <x>; `--separator none` reads each file as one "
+        "document"
+    ]
+    plain = bpeline("count", "./kept", "a.txt")
+    assert plain.stderr == f"note: {found['notes'][0]}\n"
+    assert plain.stdout.splitlines()[1].split()[:3] == ["4", "3", "12"]
+    whole = json.loads(
+        printed(bpeline("count", "./kept", "a.txt", "--separator", "none", "--json"))
+    )
+    assert whole["total"]["tokens"] == here.count(Path("a.txt").read_text())
+    assert (whole["total"]["documents"], whole["separators"], whole["notes"]) == (1, [], [])
+
+
+def test_text_that_looks_like_a_special_token_brings_one_line_with_the_option_to_type(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    Path("a.txt").write_text("one</s>two<|endoftext|>" * 12 + END * 20 + "[INST]" * 9)
+    command = ("count", "./kept", "a.txt")
+    line = bpeline(*command).stderr.splitlines()[1]
+    assert "</s> 12 times, <|endoftext|> 12 times, at least" in line
+    assert "--separator '</s>'" in line
+    assert END not in line
+    assert "INST" not in line
+    for more in (("--separator", "</s>"), ("--separator", "none")):
+        notes = json.loads(printed(bpeline(*command, *more, "--json")))["notes"]
+        assert len(notes) == 1
+        assert "<|endoftext|> 12 times" in notes[0]
+    Path("b.jsonl").write_text(json.dumps({"text": "</s>" * 30}))
+    assert json.loads(printed(bpeline("count", "./kept", "b.jsonl", "--json")))["notes"] == []
 
 
 def test_count_reads_a_pipe(here: Tokenizer, bpeline: Command) -> None:

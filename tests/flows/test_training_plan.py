@@ -51,6 +51,17 @@ def test_nothing_is_made_where_there_is_no_workspace(corpus: Path, bpeline: Comm
     assert everything_below(corpus.parent) == before
 
 
+def test_text_that_looks_like_special_tokens_is_said_with_the_option_to_type(
+    corpus: Path, bpeline: Command
+) -> None:
+    (corpus / "part-0.txt").write_text("one document<|endoftext|>" * 40)
+    command = ("train", corpus, *ASKED, "--plan", "--json", "--workspace", "none")
+    (note,) = planned(bpeline(*command))["notes"]
+    assert "<|endoftext|> 40 times, at least" in note
+    assert "`--special-token '<|endoftext|>'`" in note
+    assert planned(bpeline(*command, "--special-token", "<|endoftext|>"))["notes"] == []
+
+
 @pytest.mark.slow
 def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -> None:
     bpeline("train", corpus, *ASKED)

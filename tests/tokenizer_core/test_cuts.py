@@ -224,3 +224,16 @@ def test_a_cut_is_judged_by_the_bytes_around_it_alone() -> None:
 def test_without_rules_there_is_no_cut() -> None:
     assert not Cuts().possible
     assert Cuts().first(b"a b c d", 1, 6) == -1
+
+
+def test_many_special_tokens_are_found_where_a_few_are() -> None:
+    chance = random.Random(1)
+    tokens = tuple(f"<{one}>".encode() for one in ("a", "aa", "b>", *range(17), "[x"))
+    content = b"".join(chance.choice([*tokens, b"some text", b"<", b">"]) for _ in range(400))
+    several = [Cuts(special_tokens=tokens[begin : begin + 5]) for begin in range(0, len(tokens), 5)]
+    ahead = Cuts(special_tokens=tokens).ahead
+    for begin in range(0, len(content) - 60, 7):
+        end = min(begin + 40, len(content) - ahead)
+        first = [one._first_special(content, begin, end) for one in several]
+        expected = min([at for at in first if at >= 0], default=-1)
+        assert Cuts(special_tokens=tokens)._first_special(content, begin, end) == expected

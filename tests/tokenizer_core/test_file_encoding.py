@@ -127,6 +127,7 @@ def test_another_separator_makes_other_documents_of_the_same_files(
         (None, ["one--two==three--four"]),
         ("--", ["one", "two==three", "four"]),
         ("==", ["one--two", "three--four"]),
+        (["--", "=="], ["one", "two", "three", "four"]),
     ):
         shards = tokenizer.encode_files([path], tmp_path / "out", separator=separator)
         assert [ids.tolist() for ids in shards] == [tokenizer.encode(text) for text in texts]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.corpus import Chunk, ChunkText, LeftOut, Reading, SourceFile
+from bpeline.tokenizer_core.corpus import (
+    Chunk,
+    ChunkText,
+    LeftOut,
+    Reading,
+    Source,
+    SourceFile,
+    find_source_files,
+)
 from bpeline.tokenizer_core.corpus.held_out import without
 from bpeline.tokenizer_core.corpus.special_looking import (
     count_special_looking,
+    look_for_special,
     without_special_looking,
 )
 from bpeline.tokenizer_core.counting import ChunkCounts, count_chunk
@@ -112,3 +123,18 @@ def test_what_looks_like_a_special_token_is_counted_and_taken_out() -> None:
     }  # fmt: skip
     pieces = [b"one", b"two", b"three", b"four <b>bold</b> [a] <|>"]
     assert without_special_looking(text) == pieces
+
+
+def test_special_tokens_nobody_registered_are_looked_for_where_files_begin(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02}.txt").write_text("a</s>b<|endoftext|>c")
+    (tmp_path / "00.txt").write_bytes(b"x" * (1 << 20) + b"</s>" * 1000)
+    (tmp_path / "39.txt.gz").write_bytes(gzip.compress(b"<s>" * 50))
+    files = find_source_files([Source(str(tmp_path))])
+    (tmp_path / "03.txt").unlink()
+    found = look_for_special(files, ["<|endoftext|>"])
+    assert found.counts == {"</s>": 12}  # of 14 looked into, one is gone, and one begins otherwise
+    assert (found.files, found.bytes) == (13, (1 << 20) + 12 * 20)
+    assert look_for_special(files[:9], []).counts == {}
+    assert look_for_special([], []).files == 0
+    assert look_for_special(files[-1:], []).counts == {"<s>": 50}

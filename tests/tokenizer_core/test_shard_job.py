@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, Workspac
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN, NPY
 from bpeline.tokenizer_core.shards.shard_job import ShardJob, _alone_in
+from bpeline.tokenizer_core.shards.shard_plan import FileCutter
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -124,6 +126,22 @@ def test_a_text_file_without_separator_is_never_divided(
     shards = tokenizer.encode_files(path, tmp_path / "out", shard_bytes=SHARD)
     assert [ids.tolist() for ids in shards] == [tokenizer.encode(text)]
     assert len(shards.records) == 1
+
+
+def test_a_compressed_file_without_its_separator_is_never_in_memory_whole(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"some words and more of them " * 400_000))
+    (file,) = find_source_files([Source(str(path))])
+    reading = file_encoding_of(tokenizer, END).reading
+    most = 0
+    with closing(FileCutter(file, reading, 1 << 18)) as cutter:
+        for piece in cutter.pieces(1 << 20):
+            assert piece.unpacked is not None
+            most = max(most, piece.unpacked.size, len(cutter._source._window))  # type: ignore
+        assert cutter.is_at_end
+    assert most < 3 << 20
 
 
 def test_npy_opens_with_numpy_and_holds_what_bin_holds(

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from .sources import SourceFile as SourceFile
     from .sources import find_source_files as find_source_files
     from .sources import sources_of as sources_of
+    from .special_looking import SpecialLooking as SpecialLooking
     from .special_looking import count_special_looking as count_special_looking
+    from .special_looking import look_for_special as look_for_special
     from .special_looking import without_special_looking as without_special_looking
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -161,8 +161,11 @@ def _digest_of(raw: Text, file: SourceFile) -> str:
     return digest_of_bytes(*mark, raw.data.data[: raw.size])
 
 
-def first_cut(source: SourceBytes, cuts: Cuts, position: int) -> int:
-    """The first legal cut at or after ``position``: 0 for 0, the end of the file if none."""
+def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.maxsize) -> int:
+    """The first legal cut at or after ``position``: 0 for 0, the end of the file if none.
+
+    Nothing is looked for after ``last``: -1 where it is after that.
+    """
     end = source.reach(position if cuts.possible or position == 0 else sys.maxsize)
     if position == 0 or end < position or not cuts.possible:
         return end
@@ -173,11 +176,12 @@ def first_cut(source: SourceBytes, cuts: Cuts, position: int) -> int:
         content = source.peek(begin, size)
         judged = begin + len(content) - cuts.ahead  # the last position that can be judged
         found = cuts.first(content, position - begin, judged - begin + 1)
-        if found >= 0:
-            return begin + found
-        if len(content) < size:
-            return begin + len(content)
+        if found >= 0 or len(content) < size:
+            cut = begin + (found if found >= 0 else len(content))
+            return cut if cut <= last else -1
         position = judged + 1
+        if position > last:
+            return -1
         look = min(2 * look, _LONGEST_LOOK)
 
 

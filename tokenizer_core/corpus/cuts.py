@@ -13,9 +13,13 @@ legal or not by a few bytes around it, wherever reading began.
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import dataclass
 
 from bpeline.tokenizer_core.splitting import CutPairs, SpacesFirst
+
+_FEW = 8  # special tokens that are looked for one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,10 @@ class Cuts:
         return -1
 
     def _first_special(self, content: bytes, begin: int, end: int) -> int:
+        if len(self.special_tokens) > _FEW:
+            longest = max(map(len, self.special_tokens))
+            match = _any_of(self.special_tokens).search(content, begin, end + longest - 1)
+            return match.start() if match is not None and match.start() < end else -1
         nearest = -1
         for token in self.special_tokens:
             found = content.find(token, begin, end + len(token) - 1)
@@ -85,3 +93,9 @@ class Cuts:
             content.find(token, max(position - len(token) + 1, 0), position + len(token) - 1) >= 0
             for token in self.special_tokens
         )
+
+
+@functools.lru_cache(maxsize=8)
+def _any_of(tokens: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """One pass finds hundreds, such as the reserved special tokens of published tokenizers."""
+    return re.compile(b"|".join(map(re.escape, tokens)))

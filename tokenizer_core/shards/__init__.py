@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .file_encoding import NO_SEPARATOR as NO_SEPARATOR
     from .file_encoding import FileEncoding as FileEncoding
     from .file_encoding import file_encoding_of as file_encoding_of
+    from .file_encoding import separators_of as separators_of
     from .ids_in_memory import DocumentIds as DocumentIds
     from .ids_in_memory import FileCount as FileCount
     from .ids_in_memory import count_files as count_files

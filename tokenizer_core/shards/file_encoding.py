@@ -29,6 +29,7 @@ PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: L
 _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
+NO_SEPARATOR = "none"  # typed for text files that are one document each
 _VERSION = 2  # raised whenever the same files and settings give other shards than before
 
 
@@ -88,7 +89,7 @@ class FileEncoding:
     Attributes:
         encoder: gives ids.
         digest: of the tokenizer.
-        reading: pattern, separator (as its one special token) and UTF-8 policy.
+        reading: pattern, separators (as its special tokens) and UTF-8 policy.
         end_of_text: the id behind each document, or −1.
         dtype: ``uint16`` or ``uint32``.
         piece_bytes: what one thread encodes at a time, at most; ids do not depend on it.
@@ -106,7 +107,7 @@ class FileEncoding:
         """What ids depend on beside the tokenizer and the text, for manifests."""
         return {
             "end_of_text": self.end_of_text if self.end_of_text >= 0 else None,
-            "separator": next(iter(self.reading.special_tokens), None),
+            "separator": _as_told(self.reading.special_tokens),
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
         }
@@ -162,6 +163,11 @@ class FileEncoding:
         return EncodedPiece(ids[:0], False, ids, ends, _size(spans))
 
 
+def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
+    """None, the one there is, or a list of several."""
+    return list(separators) if len(separators) > 1 else next(iter(separators), None)
+
+
 def _size(spans: NDArray[np.int64]) -> int:
     return int((spans[:, 1] - spans[:, 0]).sum())
 
@@ -181,9 +187,21 @@ def _filled(
     return (np.delete(ids, ends[empty] - 1) if marked else ids), np.cumsum(lengths[~empty])
 
 
+def separators_of(tokenizer: Tokenizer, asked: str | None) -> tuple[str, ...]:
+    """What separates the documents of a text file, from what somebody typed.
+
+    Args:
+        asked: one separator; None: every special token of the tokenizer, as when it was trained;
+            ``none``: nothing, each text file is one document.
+    """
+    if asked is None:
+        return tuple(tokenizer.special_tokens)
+    return () if asked == NO_SEPARATOR else (asked,)
+
+
 def file_encoding_of(
     tokenizer: Tokenizer,
-    separator: str | None = None,
+    separator: str | Sequence[str] | None = None,
     end_of_text: str | None = None,
     invalid_utf8: Literal["strict", "replace"] = "strict",
     text_field: str = "text",
@@ -194,8 +212,8 @@ def file_encoding_of(
         InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
         InvalidOption: no such policy for invalid UTF-8.
     """
-    separators = () if separator is None else (separator,)
-    settings = tokenizer.pattern, separators, invalid_utf8, text_field
+    separators = [separator] if isinstance(separator, str) else separator or ()
+    settings = tokenizer.pattern, tuple(separators), invalid_utf8, text_field
     reading = Reading(*settings)
     if tokenizer.words is not None and (marks := tokenizer.words.sentences) is not None:
         reading = SentenceReading(*settings, sentences=marks.kind)

@@ -168,7 +168,9 @@ class FileCutter:
             step = (self.position // self._piece_bytes + 1) * self._piece_bytes
             cut = first_cut(self._source, self._cuts, step)
             if end is None and target is not None and cut >= target:
-                end = first_cut(self._source, self._document_cuts, target)
+                # Piece by piece: a compressed file without a separator would be in memory whole.
+                found = first_cut(self._source, self._document_cuts, target, cut)
+                end, target = (None, cut + 1) if found < 0 else (found, target)
             cut = cut if end is None else min(cut, end)
             begin, spent, self.position = self.position, self._spent, cut
             plain = self._file.compression is None
