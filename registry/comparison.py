@@ -32,6 +32,7 @@ from bpeline.tokenizer_core.evaluation import (
     evaluate_texts,
     first_diverging_merge,
 )
+from bpeline.tokenizer_core.shards import separators_of
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
@@ -144,6 +145,7 @@ def compare_versions(
     *,
     on: Sequence[str | Path] = (),
     text_field: str = "text",
+    separator: str | None = None,
     shown: int = 20,
 ) -> VersionComparison:
     """Compare two tokenizers, each a registered version or any file that can be loaded.
@@ -155,6 +157,7 @@ def compare_versions(
             tokens. Without any, the evaluation set of ``second``'s name, else of ``first``'s, else
             the documents held out when ``second`` was trained, as far as they are here.
         text_field: the member of a JSON line that holds its document.
+        separator: what the documents of ``on`` are cut at instead; ``none``: each file is one.
         shown: words of each kind in the result, at most.
 
     Raises:
@@ -165,7 +168,7 @@ def compare_versions(
     one, other = (_side(registry, reference) for reference in (first, second))
     if on:
         files = tuple(find_source_files([Source(str(pattern)) for pattern in on]))
-        reading = _reading((one.tokenizer, other.tokenizer), text_field)
+        reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
         texts = [EvaluationText(GIVEN, documents_of(files, reading))]
         return _compared(one, other, texts, GIVEN_TEXT, False, shown)
     for version in (other.version, one.version):
@@ -263,12 +266,13 @@ def compare_on_slices(
     *,
     parallel: bool = False,
     text_field: str = "text",
+    separator: str | None = None,
     shown: int = 20,
 ) -> VersionComparison:
     """Compare two tokenizers on named texts: all figures are of these, and of every slice.
 
     Args:
-        first, second, workspace, text_field, shown: as for `compare_versions`.
+        first, second, workspace, text_field, separator, shown: as for `compare_versions`.
         sources: at least one; names differ.
         parallel: the texts of all languages say the same.
 
@@ -278,7 +282,7 @@ def compare_on_slices(
     """
     registry = open_registry(workspace)
     one, other = (_side(registry, reference) for reference in (first, second))
-    reading = _reading((one.tokenizer, other.tokenizer), text_field)
+    reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
     texts = [
         EvaluationText(
             source.name, documents_of(source.files, reading), source.language, source.domain
@@ -325,9 +329,11 @@ def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
     return []
 
 
-def _reading(tokenizers: tuple[Tokenizer, Tokenizer], text_field: str) -> Reading:
-    """Documents end at the special tokens of either."""
-    separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
+def _reading(
+    tokenizers: tuple[Tokenizer, Tokenizer], text_field: str, separator: str | None
+) -> Reading:
+    """Documents end at the special tokens of either, unless a separator was asked for."""
+    separators = dict.fromkeys(one for each in tokenizers for one in separators_of(each, separator))
     return Reading(tokenizers[0].pattern, tuple(separators), text_field=text_field)
 
 

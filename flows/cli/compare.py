@@ -41,6 +41,12 @@ from bpeline.flows.cli.options import FILE, PATH, command, echo_json
     "morphs do?",
 )
 @click.option("--text-field", default="text", help="Field of .jsonl lines.")
+@click.option(
+    "--separator",
+    metavar="TEXT|none",
+    help="With --on: what stands between the documents of a text file; none: each is one "
+    "document.  [default: the special tokens of A and B]",
+)
 @click.option("--html", type=FILE, help="Also write a page to read.")
 def compare(
     first: str,
@@ -48,6 +54,7 @@ def compare(
     files: tuple[str, ...],
     words: int,
     text_field: str,
+    separator: str | None,
     morphology: Path | None,
     html: Path | None,
     as_json: bool,
@@ -67,7 +74,7 @@ def compare(
     from bpeline.flows.pages import comparison_page
     from bpeline.tokenizer_core.durable_files import DURABLE
 
-    compared = compare_on(first, second, files, text_field, words)
+    compared = compare_on(first, second, files, text_field, separator, words)
     if morphology is not None:
         compared = with_morphology(compared, first, second, morphology)
     if html is not None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bpeline.flows.requests import evaluation_sources
 from bpeline.registry.comparison import (
@@ -21,22 +22,34 @@ from bpeline.tokenizer_core.evaluation import boundary_scores, read_gold
 
 
 def compare_on(
-    first: str, second: str, on: Sequence[str], text_field: str = "text", shown: int = 20
+    first: str,
+    second: str,
+    on: Sequence[str],
+    text_field: str = "text",
+    separator: str | None = None,
+    shown: int = 20,
 ) -> VersionComparison:
     """Compare two tokenizers.
 
     Args:
-        first, second, text_field, shown: see `registry.comparison.compare_versions`.
+        first, second, text_field, separator, shown: see `registry.comparison.compare_versions`.
         on: files, directories and globs; or all of them named sources, as `evaluation_sources`
             spells them. What is a file, whatever its name, is that file.
 
     Raises:
-        InvalidOption: some are named and others are not.
+        InvalidOption: some are named and others are not; a separator, and no files.
         BpelineError: see `compare_versions`.
     """
+    if separator is not None and not on:
+        raise InvalidOption(
+            "--separator was given, and no files to compare on",
+            "files, and what separates their documents",
+            "add `--on FILES`, or leave --separator out",
+        )
+    reading: dict[str, Any] = {"text_field": text_field, "separator": separator}
     named = [one for one in on if _is_named(one)]
     if not named:
-        return compare_versions(first, second, on=on, text_field=text_field, shown=shown)
+        return compare_versions(first, second, on=on, shown=shown, **reading)
     if len(named) < len(on):
         (other, *_) = (one for one in on if one not in named)
         raise InvalidOption(
@@ -49,7 +62,7 @@ def compare_on(
         NamedFiles(one.name, tuple(one.found()), one.language, one.domain) for one in asked.sources
     ]
     return compare_on_slices(
-        first, second, sources, parallel=asked.parallel, text_field=text_field, shown=shown
+        first, second, sources, parallel=asked.parallel, shown=shown, **reading
     )
 
 

@@ -70,6 +70,22 @@ def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Comm
         assert found["documents"]["documents"] == len(documents)
 
 
+@pytest.mark.parametrize("on", ["fresh.txt", "fresh=fresh.txt"])
+def test_a_separator_that_is_named_takes_the_place_of_special_tokens(
+    here: Path, bpeline: Command, on: str
+) -> None:
+    text = (here / "fresh.txt").read_text(encoding="utf-8")
+    comparing = ("compare", "news/1", "news/2", "--on", on, "--json", "--separator")
+    parted = json.loads(bpeline(*comparing, "\n\n").stdout)["documents"]
+    assert parted["documents"] == len(list(filter(None, text.split("\n\n"))))
+    whole = json.loads(bpeline(*comparing, "none").stdout)["documents"]
+    tokens = len(load_tokenizer("news/1").encode(text))
+    assert (whole["documents"], whole["first_tokens"]) == (1, tokens)
+    refused = bpeline("compare", "news/1", "news/2", "--separator", "none")
+    assert refused.exit_code == 2
+    assert "--on FILES" in refused.stderr
+
+
 def test_tokens_in_json_are_spelt_as_in_vocab_json(here: Path, bpeline: Command) -> None:
     compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
     vocab = json.loads(
