@@ -40,7 +40,7 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    from bpeline.flows.steps import document_notes
+    from bpeline.flows.steps import notes_on_documents
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import find_source_files, sources_of
     from bpeline.tokenizer_core.shards import (
@@ -65,7 +65,7 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
         watching.step_started("count", sum(file.size for file in found), "bytes")
         advanced = partial(watching.step_advanced, "count")
         counts = list(count_files(encoding, found, threads, advanced))
-        notes = document_notes(found, tokenizer, asked)
+        notes = notes_on_documents(found, tokenizer, asked)
     if PIPE in files:
         counts = [replace(one, path=PIPE) for one in counts]
     total = FileCount(

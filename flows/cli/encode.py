@@ -153,7 +153,7 @@ def _encode_files(
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
-    from bpeline.flows.steps import document_notes
+    from bpeline.flows.steps import notes_on_documents
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import find_source_files, sources_of
     from bpeline.tokenizer_core.shards import separators_of
@@ -167,7 +167,7 @@ def _encode_files(
     tokenizer = load_tokenizer(reference)
     found = find_source_files(sources_of(files))
     total = sum(file.size for file in found)
-    notes = document_notes(found, tokenizer, keywords["separator"])
+    notes = notes_on_documents(found, tokenizer, keywords["separator"])
     keywords["separator"] = separators_of(tokenizer, keywords["separator"])
     progress = for_stream(sys.stderr)
 

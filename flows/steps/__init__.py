@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .dataset_encoding import EncodedDataset as EncodedDataset
     from .dataset_encoding import encode as encode
     from .dataset_encoding import record as record
-    from .document_notes import document_notes as document_notes
+    from .document_notes import notes_on_documents as notes_on_documents
     from .evaluating import evaluate as evaluate
     from .evaluation_setup import left_out_for as left_out_for
     from .evaluation_setup import set_up_evaluation as set_up_evaluation

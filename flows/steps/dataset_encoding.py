@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.running import ENCODE, RECORD, progress, step
-from bpeline.flows.steps.document_notes import document_notes
+from bpeline.flows.steps.document_notes import notes_on_documents
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
@@ -131,7 +131,7 @@ def encode(
         options["format"] = PARQUET
     listener = progress.current()
     files = find_source_files(sources_of(paths))
-    notes = document_notes(files, tokenizer, options["separator"])
+    notes = notes_on_documents(files, tokenizer, options["separator"])
     options["separator"] = separators_of(tokenizer, options["separator"])
     for note in notes:
         listener.note(note)

@@ -10,7 +10,7 @@ from bpeline.tokenizer_core.shards import separators_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
-def document_notes(
+def notes_on_documents(
     files: Sequence[SourceFile], tokenizer: Tokenizer, asked: str | None
 ) -> list[str]:
     """Where documents of text files end, and what in them looks like a special token and is none.
