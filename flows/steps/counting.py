@@ -64,6 +64,24 @@ class CountedCorpus:
         return sum(chunk.end - chunk.begin for chunk in self.chunks)
 
     @property
+    def copies_remark(self) -> str:
+        """What share of the text stands in exact copies; empty when there are none.
+
+        Whole chunks are compared, and a small file is one chunk: a copied file is found, a passage
+        copied into another file is not.
+        """
+        chunks = self.chunks
+        first = {chunk.digest: chunk.end - chunk.begin for chunk in chunks}
+        copied = self.corpus_bytes - sum(first.values())
+        if not copied:
+            return ""
+        return (
+            f"{counted(len(chunks) - len(first), 'chunk')} of {len(chunks):,} are exact copies of "
+            f"others: {copied:,} bytes, {copied / self.corpus_bytes:.1%} of the text, are counted "
+            f"more than once (whole chunks are compared, not documents)"
+        )
+
+    @property
     def outcome(self) -> str:
         number = len(self.chunks)
         said = f"{counted(number, 'chunk')}, {self.corpus_bytes / 1e6:,.1f} MB"

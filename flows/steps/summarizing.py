@@ -35,6 +35,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     seen, request = words.seen, run.request
     if seen.replaced_utf8:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
+    if copies := corpus.copies_remark:
+        run.note(copies)
     if learned.stopped_early:
         run.note(
             f"stopped early at {evaluated.report.vocab_size:,} of {request.vocab_size:,} ids: "

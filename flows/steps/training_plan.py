@@ -190,6 +190,7 @@ class _Planner:
         text = _bytes_of_text(known.values()) + sum(
             max(file.bytes, file.new_bytes) for file in unread
         )
+        copies = CountedCorpus(tuple(known.values()), 0, 0).copies_remark
         merges = 0 if table is None else self._merges_in(table)
         version = None if table is None else self._version(table)
         steps = [
@@ -217,6 +218,7 @@ class _Planner:
                     (
                         self.request.pattern_remark,
                         special_remark(files, self.reading),
+                        copies,
                         self._held(),
                     ),
                 )

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
+from bpeline.flows.steps import plan_training
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import load_tokenizer
@@ -331,3 +333,19 @@ def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     assert again.digest == first.digest
     assert again.bytes_per_token == first.bytes_per_token
     assert any("made again" in note for note in again.notes)
+
+
+@pytest.mark.slow
+def test_files_that_are_copies_are_reported_with_their_share(corpus: Path) -> None:
+    text = (corpus / "part-1.txt").read_bytes()
+    size = sum(path.stat().st_size for path in corpus.iterdir()) + 2 * len(text)
+    plain = train_tokenizer([str(corpus)], "news", 400)
+    assert not any("copies" in note for note in plain.notes)
+    for name in ("copy-1.txt", "copy-2.txt"):
+        (corpus / name).write_bytes(text)
+    summary = train_tokenizer([str(corpus)], "news", 400)
+    said = next(note for note in summary.notes if "copies" in note)
+    assert f"2 chunks of 5 are exact copies of others: {2 * len(text):,} bytes" in said
+    assert f"{2 * len(text) / size:.1%} of the text" in said
+    request = TrainingRequest.checked(paths=[str(corpus)], name="news", vocab_size=400)
+    assert said in plan_training(request, open_registry().workspace.root).notes
