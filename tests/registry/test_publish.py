@@ -107,8 +107,10 @@ def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -
     assert (again.number, again.mlflow_run_id) == (1, first.mlflow_run_id)
     assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
     assert [one.number for one in registry.catalogue.registrations("news")] == [1, 2]
-    assert registry.tracker.aliases("news").get("news", {}) == {"candidate": 1}, (
-        "the latest run's result"
+    assert registry.tracker.aliases("news").get("news", {}) == {"candidate": 2}, "not back"
+    assert again.remarks == (
+        "nothing new since news/1: the same tokenizer",
+        "news@candidate stays at news/2, a later version",
     )
 
 
