@@ -17,12 +17,13 @@ from bpeline.tokenizer_core.evaluation import (
     DRIFT_DEFINITIONS,
     EXCESS_DIVERGENCE,
     FEWEST_RESAMPLED,
+    LEAST_WATCHED_BYTES,
+    LEAST_WATCHED_DOCUMENTS,
     MANY,
     NEW_COST,
     Figure,
 )
 
-LEAST_DOCUMENTS, LEAST_BYTES = 100, 400_000  # of new text and of a version's own; see docs/drift.md
 _SURE = 0.99  # a watch looks every night: one alarm in forty nights would be ignored
 _PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
 
@@ -47,19 +48,21 @@ def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
         documents, held_out: how many a training held out, and their bytes.
         corpus: bytes of all its text.
     """
-    if documents >= LEAST_DOCUMENTS and held_out >= LEAST_BYTES:
+    if documents >= LEAST_WATCHED_DOCUMENTS and held_out >= LEAST_WATCHED_BYTES:
         return ""
-    needed = max(LEAST_BYTES, LEAST_DOCUMENTS * held_out // max(documents, 1))
+    needed = max(LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS * held_out // max(documents, 1))
     share = needed / corpus if corpus else 1.0
     more = (
         f"hold out more (`--held-out {min(1.2 * share, 0.5):.2g}`)"
         if share < 0.4
-        else (f"give more text: {2.5 * LEAST_BYTES / 1e6:.1f} MB or more, with `--held-out 0.5`")
+        else (
+            f"give more text: {2.5 * LEAST_WATCHED_BYTES / 1e6:.1f} MB or more, with `--held-out 0.5`"
+        )
     )
     return (
         f"too little was held out ({documents:,} documents, {held_out / 1e6:,.2f} MB) for "
-        f"`bpeline drift` to judge by: it takes {LEAST_DOCUMENTS} documents and "
-        f'{LEAST_BYTES / 1e6:.1f} MB, less is "not judged"; {more}'
+        f"`bpeline drift` to judge by: it takes {LEAST_WATCHED_DOCUMENTS} documents and "
+        f'{LEAST_WATCHED_BYTES / 1e6:.1f} MB, less is "not judged"; {more}'
     )
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from bpeline.flows.requests.request import Request
-from bpeline.registry.drift_rules import LEAST_BYTES, LEAST_DOCUMENTS
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS
 
 
 class DriftRequest(Request):
@@ -32,10 +32,10 @@ class DriftRequest(Request):
         "`registry.drift_rules.DEFAULT_RULES` when empty",
     )
     least_documents: int = Field(
-        LEAST_DOCUMENTS,
+        LEAST_WATCHED_DOCUMENTS,
         description="of each slice, and of the version's own text; from fewer nothing is concluded",
     )
-    least_bytes: int = Field(LEAST_BYTES, description="likewise")
+    least_bytes: int = Field(LEAST_WATCHED_BYTES, description="likewise")
     workers: int | None = Field(None, description="threads for counting; all cores when empty")
 
 

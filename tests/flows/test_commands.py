@@ -63,7 +63,8 @@ def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None
     shown = bpeline("versions")
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["version", "news/1", "news/2"]
+    assert [line.split()[0] for line in lines] == ["version", "news/1", "news/2", "*"]
+    assert all("* " in line for line in lines[1:3]), "so small a corpus holds nothing out"
     assert lines[2].endswith("candidate")
     assert not lines[1].endswith("candidate")
     listed = json.loads(bpeline("versions", "news", "--json").stdout)

@@ -26,6 +26,7 @@ from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.training_plan import TrainingPlan, plan_training
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
+from bpeline.registry.word_counts.shards import SmallShards
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
 
 CHUNK = 8 << 10
@@ -95,6 +96,7 @@ def training(
         if fresh:
             workspace = next(scratches)
             shutil.copytree(fresh_workspace, workspace)
+            take_over_evaluation_sets(tmp_path / ".bpeline", workspace)
         asked = {**SETTINGS, **settings, "paths": list(map(str, paths)), "name": name}
         plan = plan_training(TrainingRequest.checked(**asked), workspace)
         with listening(seen):
@@ -103,6 +105,16 @@ def training(
         return summary, seen
 
     return train
+
+
+def take_over_evaluation_sets(before: Path, scratch: Path) -> None:
+    """Let names have the sets that they have: all of their versions are measured on these."""
+    if (before / "evaluation-sets").exists():
+        shutil.copytree(before / "evaluation-sets", scratch / "evaluation-sets")
+    for one in open_registry(before).catalogue.evaluation_sets():
+        open_registry(scratch).catalogue.give_evaluation_set(
+            one.name, one.digest, instead_of=one.number - 1
+        )
 
 
 Training = Callable[..., tuple[TrainingSummary, Seen]]
@@ -394,17 +406,17 @@ def test_what_is_held_out_stays_held_out_when_a_corpus_grows(
 def test_an_interrupted_run_counts_what_is_left(
     files: Path, training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, kept = count_words.WordCountStore.put, 0
+    put, kept = SmallShards.put, 0
 
-    def fails_in_the_middle(*args: Any) -> str:
+    def fails_in_the_middle(*args: Any) -> None:
         nonlocal kept
         if kept == 5:
             raise OSError("the machine is switched off")
         kept += 1
-        return put(*args)
+        put(*args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(count_words.WordCountStore, "put", fails_in_the_middle)
+        patched.setattr(SmallShards, "put", fails_in_the_middle)
         with pytest.raises(OSError):
             training([files], workers=1)
     again, seen = training([files])

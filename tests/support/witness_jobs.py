@@ -30,6 +30,7 @@ from bpeline.flows.versions.details import version_details
 from bpeline.registry import environment, load_tokenizer, promote
 from bpeline.registry.catalogue.records import AliasMove
 from bpeline.registry.exporting import export
+from bpeline.registry.gates import Rule
 from bpeline.registry.loading.resolution import resolve
 from bpeline.registry.measured import evidence_for
 from bpeline.registry.opening import open_registry
@@ -88,7 +89,9 @@ def read_version(workspace: str) -> dict[str, Any]:
     details = version_details(f"{NAME}/1")
     state["details"] = {key: details[key] for key in ("digest", "metrics", "lineage", "parameters")}
     found = resolve(registry, parse_registered(f"{NAME}/1"))
-    state["evidence"] = evidence_for(registry, found, None).version.get("all")
+    rules = [Rule("compression/bytes_per_token", "higher")]
+    evidence = evidence_for(registry, found, None, rules)
+    state["evidence"] = [evidence.version.get("all"), evidence.measured_on]
     with tempfile.TemporaryDirectory() as directory:
         for format in ("hf", "tiktoken"):
             path = export(f"{NAME}/1", f"{directory}/{format}", format)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from .metric_names import CONFIDENCES as CONFIDENCES
     from .metric_names import FEWEST_RESAMPLED as FEWEST_RESAMPLED
     from .metric_names import LABELS as LABELS
+    from .metric_names import LEAST_WATCHED_BYTES as LEAST_WATCHED_BYTES
+    from .metric_names import LEAST_WATCHED_DOCUMENTS as LEAST_WATCHED_DOCUMENTS
     from .metric_names import MERGE_GAIN as MERGE_GAIN
     from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
