@@ -23,7 +23,7 @@ def retrained(served: Served) -> Any:
     """The run of ``retrain`` that its schedule started."""
     served.schedule(
         "retrain", paths=[str(served.home.parent / "corpus")], name="demo", vocab_size=300,
-        special_tokens=["<|end|>"], rules="promotion.toml",
+        special_tokens=["<|end|>"], held_out=0.2, rules="promotion.toml",
     )  # fmt: skip
     return served.ended("retrain")
 
