@@ -128,6 +128,7 @@ def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
         "retrain", paths=corpus, name="demo", vocab_size=400, special_tokens=["<|end|>"],
         held_out=0.4, rules="promotion.toml",
     )  # fmt: skip
+    served.configure("encode-dataset", reference="demo@champion", paths=corpus)  # not all of Python
     watching = {"name": "demo", "paths": corpus, "least_documents": 1, "least_bytes": 1000}
     served.schedule("watch-drift", **watching)
     run = served.ended("watch-drift")
