@@ -137,8 +137,8 @@ def _count(engine: Any, cluster: Any, files: Path, place: Path) -> tuple[Spent, 
     token = engines._current.set(engine)
     try:
         with _timed(cluster) as spent:
-            plan = plan_reading(find_source_files([Source(str(files))]), {}, engine)
-            corpus = count_chunks(plan, workspace, request)
+            plan = plan_reading(find_source_files([Source(str(files))]), {}, reading, engine)
+            corpus = count_chunks(plan, request, workspace)
     finally:
         engines._current.reset(token)
     keys = [shard_key(chunk.digest, reading.digest) for chunk in corpus.chunks]

@@ -55,9 +55,7 @@ def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
     more = (
         f"hold out more (`--held-out {min(1.2 * share, 0.5):.2g}`)"
         if share < 0.4
-        else (
-            f"give more text: {2.5 * LEAST_WATCHED_BYTES / 1e6:.1f} MB or more, with `--held-out 0.5`"
-        )
+        else f"give {2.5 * LEAST_WATCHED_BYTES / 1e6:.1f} MB of text or more, and `--held-out 0.5`"
     )
     return (
         f"too little was held out ({documents:,} documents, {held_out / 1e6:,.2f} MB) for "

@@ -7,7 +7,7 @@ takes them from here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from bpeline.registry.loading import load_version
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     SHOWN_PER_SLICE,
+    SPEED,
     EvaluationText,
     Measurement,
     Slice,
@@ -175,10 +176,17 @@ def measurements_of(
     found = []
     for label, (digest, vocab_size) in which.items():
         slices = evaluation.opponents[label].slices if label else evaluation.slices
+        slices = {name: _without_speed(one) for name, one in slices.items()}
         parts = np.split(measured[label].document_tokens, ends)
         tokens = {text.name: part for text, part in zip(made.texts, parts, strict=True)}
         found.append(SetMeasurement(made.digest, digest, vocab_size, slices, tokens))
     return tuple(found)
+
+
+def _without_speed(one: Measurement) -> Measurement:
+    """What depends on nothing but tokenizer and text: how fast this machine was is no part of it."""
+    metrics = {name: value for name, value in one.metrics.items() if name != SPEED}
+    return replace(one, metrics=metrics)
 
 
 def keep_measurement(workspace: Workspace, found: SetMeasurement) -> None:

@@ -254,7 +254,7 @@ def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -
     """The table, the places of all chunks and their shards' statistics; counted from nothing."""
     workspace = Workspace.open(root)
     with working(engine, 2, workspace.temporary) as at_work, progress.listening(heard):
-        plan = plan_reading(find_source_files([Source(str(folder))]), {}, at_work)
+        plan = plan_reading(find_source_files([Source(str(folder))]), {}, request.reading, at_work)
         corpus = count_chunks(plan, request, workspace)
         words = add_up(corpus, request, workspace)
     assert list(workspace.temporary.iterdir()) == []

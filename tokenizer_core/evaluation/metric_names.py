@@ -22,6 +22,7 @@ FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
+SPEED = "evaluated/encode_mb_per_second"
 MERGE_GAIN = "compression/merge_gain_per_million"
 
 # Attributes of `CompressionReport`, where the formulas are.
@@ -58,7 +59,7 @@ NAMES = {
     "unknown_rate": "vocabulary/unknown_rate",
     "byte_rate": "vocabulary/byte_rate",
     "roundtrip_failures": "evaluated/roundtrip_failures",
-    "encode_mb_per_second": "evaluated/encode_mb_per_second",
+    "encode_mb_per_second": SPEED,
     "bytes": "evaluated/bytes",
     "chars": "evaluated/chars",
     "words": "evaluated/words",
