@@ -184,7 +184,7 @@ def measurements_of(
 
 
 def _without_speed(one: Measurement) -> Measurement:
-    """What depends on nothing but tokenizer and text: how fast this machine was is no part of it."""
+    """What depends on tokenizer and text alone: how fast this machine was is no part of it."""
     metrics = {name: value for name, value in one.metrics.items() if name != SPEED}
     return replace(one, metrics=metrics)
 
