@@ -18,6 +18,7 @@ KINDS = {
     "pack": "word counts of small chunks, many together",
     "run": "checkpoints of runs",
     "version": "files of tokenizers that are not registered",
+    "evaluation set": "evaluation sets that no name has any more",
     "mlflow run": "runs in MLflow that never ended",
     "mlflow model": "models in MLflow without a version",
 }

@@ -257,6 +257,8 @@ def _delete(registry: Registry, one: Deletion) -> DeletedVersion:
                 DURABLE.remove(record)
     if not kept.files:
         forget_directory(workspace, workspace.version_directory(one.digest), FORMAT_FILES[-1])
+        for measured in workspace.evaluation_sets.glob(f"*/measured/{one.digest}.json"):
+            DURABLE.remove(measured)
     catalogue.forget_registrations(one.store, one.name, one.number)
     catalogue.forget_version(one.name, one.digest)
     catalogue.add_deletions([replace(one, done_at=utc_now())])
@@ -343,6 +345,13 @@ def _described(registry: Registry, one: Deletion) -> DeletedVersion:
         place = f" and {workspace.store}" if workspace.store else ""
         goes.append(f"files in {directory}{place}")
     goes.append("what the catalogue measured of it")
+    named = registry.catalogue.evaluation_set(one.name)
+    if named is not None:
+        stays.append(
+            f"evaluation set {named.digest[:8]} of {one.name}, whose documents may be of its corpus: "
+            f"`bpeline evaluate {one.name} --set-from FILES` gives the name another one, and "
+            "`bpeline gc --days 0 --remove` removes those that no name has, or none with a version"
+        )
     for name in _extending(registry, one.digest):
         stays.append(f"{name}, which was extended from it and has all of its tokens")
     return DeletedVersion(one.name, one.number, one.digest, False, tuple(goes), tuple(stays))

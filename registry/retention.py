@@ -26,7 +26,9 @@ from bpeline.registry.word_counts import WordCountStore, keys_in_pack
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
-Kind = Literal["table", "shard", "pack", "run", "version", "mlflow run", "mlflow model"]
+Kind = Literal[
+    "table", "shard", "pack", "run", "version", "evaluation set", "mlflow run", "mlflow model"
+]
 _SECONDS_A_DAY = 86_400
 
 
@@ -38,7 +40,8 @@ class Leftover:
         kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
             chunk; ``pack``: those of many small ones, none of which is needed; ``run``: a
             checkpoint or what a run learned; ``version``: files of a tokenizer that is not
-            registered; ``mlflow run`` and ``mlflow model``: what killed processes left in MLflow.
+            registered; ``evaluation set``: one that no name has any more; ``mlflow run`` and
+            ``mlflow model``: what killed processes left in MLflow.
         key: its name in the workspace, or MLflow's.
         paths: what there is of it, in the order of removal: first what makes it exist.
         size: bytes.
@@ -145,6 +148,7 @@ class _Reached:
     shards: frozenset[str]
     runs: frozenset[str]
     versions: frozenset[str]
+    sets: frozenset[str]
     unsure: str
 
     @classmethod
@@ -184,8 +188,18 @@ class _Reached:
                 | {one.digest for one in tracked}
                 | {one.digest for one in waiting}
             ),
+            sets=_sets_in_use(registry, [*versions, *unfinished, *waiting, *tracked]),
             unsure=unsure,
         )
+
+
+def _sets_in_use(
+    registry: Registry, needing: Iterable[Version | Run | Publication | TrackedVersion]
+) -> frozenset[str]:
+    """The evaluation sets that names have now of which anything is left."""
+    names = {one.name for one in needing}
+    latest = {one.name: one.digest for one in registry.catalogue.evaluation_sets()}
+    return frozenset(digest for name, digest in latest.items() if name in names)
 
 
 def _whose_counts_stay(
@@ -234,6 +248,13 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
         registered = path.name in reached.versions or path == workspace.resolved_references
         if not registered and not is_temporary(path):
             yield _leftover("version", path.name, path, [path])
+    for path in workspace.evaluation_sets.glob("*"):
+        if path.name not in reached.sets and not is_temporary(path):
+            record = workspace.evaluation_set(path.name)
+            paths = [
+                one for one in (record, path) if one.exists()
+            ]  # a killed writer left no record
+            yield _leftover("evaluation set", path.name, record, paths)
     yield from _left_in_mlflow(registry)
 
 

@@ -213,14 +213,18 @@ class Workspace:
     def resolved(self, reference: str) -> Path:
         return self.resolved_references / f"{reference.replace('/', '.')}.json"
 
+    @property
+    def evaluation_sets(self) -> Path:
+        return self.root / _SETS
+
     def evaluation_set(self, digest: str) -> Path:
-        return self.root / _SETS / digest / "set.json"
+        return self.evaluation_sets / digest / "set.json"
 
     def evaluation_set_text(self, digest: str, number: int) -> Path:
-        return self.root / _SETS / digest / f"{number}.arrow"
+        return self.evaluation_sets / digest / f"{number}.arrow"
 
     def measured_on(self, set_digest: str, digest: str) -> Path:
-        return self.root / _SETS / set_digest / "measured" / f"{digest}.json"
+        return self.evaluation_sets / set_digest / "measured" / f"{digest}.json"
 
     @property
     def outbox(self) -> Path:

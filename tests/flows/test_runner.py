@@ -90,6 +90,7 @@ def test_a_configured_server_that_is_down_is_named_in_one_line(
     assert "\n" not in chosen.remark
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_configured_server_with_an_inner_error_is_not_used(
     monkeypatch: pytest.MonkeyPatch,

@@ -34,6 +34,7 @@ def test_asking_where_there_is_no_workspace_makes_none(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.filterwarnings("ignore::bpeline.registry.loading.resolution.StaleAlias")
 def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
     bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

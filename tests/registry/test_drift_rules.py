@@ -119,5 +119,5 @@ def test_a_version_with_too_little_held_out_is_told_how_much_to_hold_out() -> No
     assert "`--held-out 0.048`" in too_small_to_judge(25, 100_000, 10_000_000)
     assert "`--held-out 0.096`" in too_small_to_judge(50, 400_000, 10_000_000), "more documents"
     assert "`--held-out 0.12`" in too_small_to_judge(0, 0, 4_000_000)
-    assert "give more text: 1.0 MB" in too_small_to_judge(5, 20_000, 300_000)
-    assert "give more text" in too_small_to_judge(0, 0, 0)
+    assert "give 1.0 MB of text" in too_small_to_judge(5, 20_000, 300_000)
+    assert "give 1.0 MB of text or more" in too_small_to_judge(0, 0, 0)

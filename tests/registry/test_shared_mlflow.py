@@ -125,7 +125,9 @@ def test_workspaces_that_publish_and_promote_at_once(
         assert repair(registry).found == []
     if catalogue_url:
         versions = registry.catalogue.versions(NAME)
-        assert there[max(versions, key=lambda one: one.trained).digest] == aliases["candidate"]
+        last = there[max(versions, key=lambda one: one.trained).digest]
+        # The last training's, unless that made an earlier version again: nothing goes back.
+        assert last <= aliases["candidate"]
 
 
 def registry_of(rival: Rival) -> Registry:

@@ -74,7 +74,7 @@ EVERY_RUN = Amounts(
     disk_errors=1,
     one_of_damages=16,
     one_of_limits=4,
-    one_of_requests=40,
+    one_of_requests=60,
     server_kills=2,
     kills={
         "training": 16,

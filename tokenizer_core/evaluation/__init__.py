@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .drift import OwnText as OwnText
     from .drift import TextDrift as TextDrift
     from .drift import drift_of as drift_of
-    from .fragment_tokens import FragmentTokens as FragmentTokens
-    from .fragment_tokens import fragment_tokens as fragment_tokens
     from .language_choices import LanguageChoices as LanguageChoices
     from .language_choices import compare_choices as compare_choices
     from .made_tokens import MadeTokens as MadeTokens
@@ -77,6 +75,8 @@ if TYPE_CHECKING:
     from .suite import token_change as token_change
     from .token_documents import TrainingDocuments as TrainingDocuments
     from .token_documents import made_in_one_document as made_in_one_document
+    from .token_fragments import FragmentTokens as FragmentTokens
+    from .token_fragments import fragment_tokens as fragment_tokens
     from .token_words import MakingWord as MakingWord
     from .token_words import making_words as making_words
     from .token_words import rows_holding as rows_holding

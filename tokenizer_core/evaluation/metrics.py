@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
-from bpeline.tokenizer_core.evaluation.fragment_tokens import fragment_tokens
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.evaluation.token_distribution import (
     RARE,
@@ -19,6 +18,7 @@ from bpeline.tokenizer_core.evaluation.token_distribution import (
     TokenDistribution,
     token_distribution,
 )
+from bpeline.tokenizer_core.evaluation.token_fragments import fragment_tokens
 from bpeline.tokenizer_core.model import unreachable_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

@@ -116,6 +116,7 @@ def test_people_find_the_results_in_both_user_interfaces(
         )
 
 
+@pytest.mark.rotating(3)
 def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     served: Served, retrained: Any
 ) -> None:

@@ -1,0 +1,129 @@
+"""One set of texts for all versions of a name: made, replaced, changed, and judged on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from bpeline.registry.opening import open_registry
+
+Command = Callable[..., Result]
+RULES = """
+[[rule]]
+metric = "compression/bytes_per_token"
+direction = "higher"
+tolerance = 0.02
+confidence = 0.95
+"""
+TRAIN = ("train", "--name", "news", "--json", "--held-out", "0.3")
+
+
+@pytest.fixture
+def here(tmp_path: Path, english_and_code: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with text: much.txt, 0.8 MB, little.txt, and many.txt, the same as documents."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "much.txt").write_text(english_and_code[:800_000], encoding="utf-8")
+    (tmp_path / "little.txt").write_text(english_and_code[:40_000], encoding="utf-8")
+    pieces = [english_and_code[at : at + 2_000] for at in range(0, 800_000, 2_000)]
+    (tmp_path / "many.txt").write_text("<|endoftext|>".join(pieces), encoding="utf-8")
+    (tmp_path / "rules.toml").write_text(RULES, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def train(bpeline: Command, here: Path) -> Callable[..., dict[str, Any]]:
+    """Train and return the JSON, with the exit code under ``exit``."""
+
+    def run(file: str, vocab_size: int, *options: Any) -> dict[str, Any]:
+        ended = bpeline(*TRAIN, file, "--vocab-size", vocab_size, *options)
+        assert ended.exit_code in {0, 3, 4}, ended.output
+        return {**json.loads(ended.stdout), "exit": ended.exit_code, "said": ended.stderr}
+
+    return run
+
+
+def sets(bpeline: Command) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(bpeline("evaluate", "--sets", "--json").stdout)
+    return listed
+
+
+@pytest.mark.slow
+def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
+    train: Callable[..., dict[str, Any]], bpeline: Command
+) -> None:
+    """The text of each was another one before: equal ones were refused, a far worse one won."""
+    first = train("much.txt", 2_000, "--rules", "rules.toml")
+    assert (first["exit"], first["promotion"]["first"]) == (0, True)
+    (only,) = sets(bpeline)
+    assert (only["current"], only["provisional"], only["here"]) == (True, False, True)
+    with_separator = ("--special-token", "<|endoftext|>", "--rules", "rules.toml")
+    equal = train("many.txt", 2_000, *with_separator)
+    assert equal["exit"] == 0, equal["promotion"]
+    assert only["digest"][:8] in equal["promotion"]["verdicts"][0]
+    poor = train("little.txt", 400, "--rules", "rules.toml")
+    assert poor["exit"] == 3
+    assert "news@champion cannot move to news/3" in poor["promotion"]["refusal"]
+    assert sets(bpeline) == [only], "it is the set of all of them"
+    # The same figures wherever they are shown.
+    compared = json.loads(bpeline("compare", "news/2", "news/3", "--json").stdout)
+    (shown,) = [one for one in compared["metrics"] if one["key"] == "compression/bytes_per_token"]
+    assert shown["second"] == poor["metrics"]["compression/bytes_per_token"]
+    assert only["digest"][:8] in compared["measured_on"]
+    run = open_registry().tracker.version("news", 3)
+    assert run is not None
+    assert run.tags["evaluation_set"] == only["digest"][:8]
+    measured = open_registry().tracker.metrics_of(run.mlflow_run_id)
+    assert measured["compression/bytes_per_token"] == shown["second"]
+    assert "*" not in bpeline("versions").stdout
+
+
+@pytest.mark.slow
+def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
+    train: Callable[..., dict[str, Any]], bpeline: Command
+) -> None:
+    train("little.txt", 500)
+    bpeline("promote", "news/1")
+    (small,) = sets(bpeline)
+    assert small["provisional"]
+    second = train("much.txt", 500)
+    assert "news has another evaluation set now; measured on it: news/1" in second["said"]
+    before, after = sets(bpeline)
+    assert (before["current"], after["current"], after["provisional"]) == (False, True, False)
+    versions = json.loads(bpeline("versions", "--json").stdout)
+    assert [one["comparable"] for one in versions] == [True, True]
+    tracker = open_registry().tracker
+    run = tracker._client.get_run(versions[0]["mlflow_run_id"])
+    names = {"compression/bytes_per_token", "compression/bytes_per_token.set2"}
+    assert names <= run.data.metrics.keys(), "the figures of both sets, apart"
+    # Its documents are those of no name any more, and may be somebody's.
+    found = json.loads(bpeline("gc", "--days", 0, "--json").stdout)["old"]
+    assert [one["key"] for one in found if one["kind"] == "evaluation set"] == [before["digest"]]
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+def test_a_set_changes_by_a_command_alone(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
+) -> None:
+    train("much.txt", 500)
+    other = train("much.txt", 600, "--eval", "docs=little.txt")
+    assert "not those of news's evaluation set" in other["said"]
+    assert "own_new_text/bytes_per_token" in other["metrics"]
+    assert len(sets(bpeline)) == 1
+    changed = bpeline("evaluate", "news", "--set-from", "docs:language=en=little.txt")
+    assert changed.exit_code == 0, changed.output
+    assert "news/2 on evaluation set" in changed.stdout, "candidate points to it"
+    assert [one["number"] for one in sets(bpeline)] == [1, 2]
+    shown = bpeline("versions").stdout.splitlines()
+    assert "*" in shown[1], "news/1 has figures of the first set"
+    assert "*" not in shown[2]
+    assert "*" in shown[3]
+    bpeline("evaluate", "news/1")
+    assert "*" not in bpeline("versions").stdout
+    unknown = bpeline("evaluate", "other/1")
+    assert unknown.exit_code == 1
