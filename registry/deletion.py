@@ -348,9 +348,9 @@ def _described(registry: Registry, one: Deletion) -> DeletedVersion:
     named = registry.catalogue.evaluation_set(one.name)
     if named is not None:
         stays.append(
-            f"evaluation set {named.digest[:8]} of {one.name}, whose documents may be of its corpus: "
-            f"`bpeline evaluate {one.name} --set-from FILES` gives the name another one, and "
-            "`bpeline gc --days 0 --remove` removes those that no name has, or none with a version"
+            f"evaluation set {named.digest[:8]} of {one.name}, which may hold documents of its "
+            f"corpus: `bpeline evaluate {one.name} --set-from FILES` gives another to the name, "
+            "and `bpeline gc --days 0 --remove` removes those of no name that has versions"
         )
     for name in _extending(registry, one.digest):
         stays.append(f"{name}, which was extended from it and has all of its tokens")

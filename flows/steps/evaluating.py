@@ -52,7 +52,6 @@ from bpeline.tokenizer_core.evaluation import (
     token_usage,
     token_use,
 )
-from bpeline.tokenizer_core.text import Text as ByteText
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
@@ -323,7 +322,7 @@ def _on_new_text(
     known = made.left_out
     new = []
     for text in own:
-        documents = [one for one in text.documents if not len(known.spans_in(ByteText.of(one)))]
+        documents = [one for one in text.documents if not known.may_hold(one)]
         if documents:
             new.append(EvaluationText(text.name, documents, text.language, text.domain))
     others = {} if champion is None else {CHAMPION: champion[1]}

@@ -116,6 +116,13 @@ def test_nothing_is_left_out_where_there_is_nothing_to_leave_out() -> None:
     assert not Reading(GPT2, left_out=LeftOut.of([b"too short to be looked for"])).leaves_out
 
 
+def test_a_document_that_is_too_short_to_tell_may_be_one_of_the_set() -> None:
+    left_out = LeftOut.of([prose(5, 500)])
+    assert left_out.may_hold(b"short")
+    assert left_out.may_hold(b"before " + prose(5, 500) + b" after")
+    assert not left_out.may_hold(prose(6, 500))
+
+
 def test_what_looks_like_a_special_token_is_counted_and_taken_out() -> None:
     text = b"<s>one<|endoftext|>two</s>[INST]three[/INST]<|im_start|>four <b>bold</b> [a] <|>"
     assert count_special_looking(text) == {

@@ -85,6 +85,10 @@ class LeftOut:
                 return found[np.argsort(found[:seen, 0], kind="stable")]
             room = int(seen)
 
+    def may_hold(self, document: bytes) -> bool:
+        """Whether a document holds a passage, or is too short to tell."""
+        return len(document) < WINDOW or len(self.spans_in(Text.of(document))) > 0
+
 
 def _telling_window(document: bytes) -> int:
     """Where the window begins, of a few, that has most different bytes: no run of spaces."""
