@@ -15,8 +15,8 @@ from bpeline.flows.steps import (
     corpus_inputs,
     count_once,
     evaluation_inputs,
-    mixture_requests,
     prepared,
+    requests_of_mixtures,
     set_up_evaluation,
     sweeping,
     try_out,
@@ -45,7 +45,7 @@ def compare_mixtures(
             trained on files without names.
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
-    requests = mixture_requests(corpus, weights, temperatures, workspace, parameters)
+    requests = requests_of_mixtures(corpus, weights, temperatures, workspace, parameters)
     first = next(iter(requests.values()))
     varied = {"sources": [list(one.sources) for one in requests.values()], "mixtures": [*requests]}
     with sweeping(first, varied, workspace) as run:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .evaluation_setup import set_up_evaluation as set_up_evaluation
     from .learning import learn as learn
     from .learning import learned_from as learned_from
-    from .mixture_requests import mixture_requests as mixture_requests
+    from .mixture_requests import requests_of_mixtures as requests_of_mixtures
     from .preparation import prepared as prepared
     from .promotion import promote_if_better as promote_if_better
     from .publishing import corpus_inputs as corpus_inputs

@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 _HOW = {"workers", "table_memory", "rules"}  # of a version's request, what is not asked for again
 
 
-def mixture_requests(
+def requests_of_mixtures(
     corpus: str,
     weights: Iterable[Mapping[str, float]],
     temperatures: Iterable[float],
