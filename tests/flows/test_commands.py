@@ -203,6 +203,7 @@ def test_ui_only_names_an_mlflow_server_of_its_own(
     assert "http://127.0.0.1:9/#/models?workflowType=machine_learning" in result.stdout
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.server
 @pytest.mark.slow
 def test_ui_serves_the_workspace_and_stops_cleanly(

@@ -91,6 +91,7 @@ def test_promotion_and_rollback_are_told_and_what_stays_is_not(
     assert event["id"] != prefect.events[0]["id"]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_server_that_takes_no_event_keeps_no_alias_from_moving(
     corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch

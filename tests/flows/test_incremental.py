@@ -297,6 +297,7 @@ CHANGES = (
 CHANGE_NOTHING = (rename, touch)  # of the tokenizer
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_an_appended_file_costs_what_was_appended(files: Path, training: Training) -> None:
     first, seen = training([files])

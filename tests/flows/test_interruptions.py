@@ -76,6 +76,7 @@ def expected_digest(corpus: Path, tmp_path: Path) -> str:
     ).digest
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_killed_while_merging_the_same_command_continues(
     corpus: Path, tmp_path: Path, bpeline: Command

@@ -183,6 +183,7 @@ def test_a_version_that_another_machine_deletes_is_gone_from_the_store(
     assert trained(machine("c")("train", f"{texts}/a.txt", *TRAIN))["reference"] == "news/2"
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_file_that_is_written_anew_is_counted_anew(
     machine: Machine, s3: S3Server, english_and_code: str, tmp_path: Path

@@ -150,6 +150,7 @@ def test_weights_of_one_train_what_paths_train(bpeline: Command, corpus: Path) -
     assert bpeline("verify", "two/1").exit_code == 0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_weights_hide_no_token_of_one_document_alone(
     bpeline: Command, tmp_path: Path, fresh_workspace: Path, english_and_code: str

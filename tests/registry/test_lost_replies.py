@@ -132,6 +132,7 @@ def test_an_alias_that_a_server_only_says_it_moved_is_not_said_to_have_moved(
     assert [one.to_number for one in alias_history("lies", "champion")] == [1]
 
 
+@pytest.mark.rotating(2)
 def test_what_a_server_missed_is_published_when_it_is_back(
     proxy: Proxy, made: Callable[..., Publication], tmp_path: Path
 ) -> None:

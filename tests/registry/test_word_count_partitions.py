@@ -62,6 +62,7 @@ def far(workspace: Workspace, mapper: Mapped) -> WordCountStore:
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+@pytest.mark.rotating(3)
 @given(st.lists(st.tuples(WORDS, st.integers(0, 10**15)), min_size=1, max_size=6))
 def test_partitions_equal_the_core_s_own_sum(
     far: WordCountStore, parts: list[tuple[dict[bytes, int], int]]

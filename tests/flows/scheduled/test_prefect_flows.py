@@ -168,6 +168,7 @@ print(state.name, time.monotonic() - begun < 30)
     assert ended.stdout.strip() == "TimedOut True"
 
 
+@pytest.mark.rotating(2)
 def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
