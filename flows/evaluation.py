@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bpeline.flows.requests import evaluation_sources
+from bpeline.flows.requests import evaluation_sources, is_named
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluating import (
     Measured,
@@ -20,7 +19,7 @@ from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
 from bpeline.tokenizer_core.corpus import Reading, documents_of
-from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.errors import EmptyCorpus, UnknownVersion
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 UNNAMED = "text"  # the slice of files that were given without a name
@@ -86,17 +85,25 @@ def set_from(
 
     Raises:
         InvalidOption: a misspelt source.
+        UnknownVersion: the name has no version.
         CorpusError: files that cannot be read, or hold nothing.
         RegistryUnreachable: MLflow does not answer.
     """
     validate_name(name)
     registry = open_registry(make=False)
+    if not registry.tracker.versions(name):
+        raise UnknownVersion(
+            f"no tokenizer is called {name} in MLflow at {registry.tracker.settings.place}",
+            "a set is changed for versions that there are; the first training of a name makes one",
+            "type `bpeline versions` to see the names, or give the texts to the first training: "
+            f"`bpeline train … --name {name} --eval 'NAME=FILES'`",
+        )
     versions = versions_with_aliases(registry, name)
     tokenizers = [load_version(registry, one) for one in versions]
     separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
     pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
     reading = Reading(pattern, tuple(separators), text_field=text_field)
-    asked = evaluation_sources(one if _is_named(one) else f"{UNNAMED}={one}" for one in sources)
+    asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in sources)
     texts = [
         Text(one.name, list(documents_of(one.found(), reading)), one.language, one.domain,
              one.files)
@@ -115,7 +122,3 @@ def set_from(
 
 def _known(registry: Registry, digest: str) -> EvaluationSet | None:
     return read_set(registry.workspace, digest) if has_set(registry.workspace, digest) else None
-
-
-def _is_named(spelling: str) -> bool:
-    return spelling.endswith(".toml") or ("=" in spelling and not os.path.lexists(spelling))

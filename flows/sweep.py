@@ -64,6 +64,8 @@ def sweep(
                 preparing.join()
                 trials, read = try_sizes(run, of_pattern, setup)
                 combinations += map(Combination.of, trials)
+                if not inputs and trials[0].evaluated.warning:
+                    run.note(trials[0].evaluated.warning)
                 inputs = inputs or read
                 # What the first pattern held out is what the others are measured on, too.
                 setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)

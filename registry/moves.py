@@ -67,7 +67,7 @@ def move_alias(
 
     Raises:
         AliasMovedMeanwhile: it points elsewhere than expected, or was moved while we did.
-        RegistryError: MLflow has another tokenizer under this number.
+        RegistryError: MLflow has another tokenizer under this number, or this one under a lower.
         RegistryUnreachable: MLflow does not answer.
         WorkspaceLocked: another process is moving aliases and does not end.
     """
@@ -191,7 +191,21 @@ def last_standing(history: Sequence[AliasMove]) -> AliasMove | None:
 
 
 def _require_registered(registry: Registry, name: str, number: int, digest: str) -> None:
-    """Refuse a number under which MLflow has another tokenizer than the one that is meant."""
+    """Refuse a number under which MLflow has another tokenizer than the one that is meant.
+
+    Nor is a second registration of the same tokenizer taken: whoever made it is about to remove
+    it, and with it the alias.
+    """
+    same = registry.tracker.find_versions(name, digest)
+    if same and same[0].number == number:
+        return
+    if number in (one.number for one in same):
+        raise RegistryError(
+            f"{name}/{number} in MLflow at {registry.tracker.settings.place} is the same tokenizer "
+            f"as {name}/{same[0].number}, registered a second time",
+            "accepted is the lowest number of a tokenizer",
+            f"type `bpeline versions {name}` to see them, and take {name}/{same[0].number}",
+        )
     found = registry.tracker.version(name, number)
     if found is None:
         raise UnknownVersion(
@@ -199,13 +213,12 @@ def _require_registered(registry: Registry, name: str, number: int, digest: str)
             "accepted are versions that it has",
             f"type `bpeline versions {name}` to see them",
         )
-    if found.digest != digest:
-        raise RegistryError(
-            f"{name}/{number} in MLflow at {registry.tracker.settings.place} is the tokenizer "
-            f"{found.digest[:12] or 'of somebody else'}, not {digest[:12]}",
-            "accepted is the number under which this MLflow has the tokenizer",
-            f"type `bpeline versions {name}` to see them",
-        )
+    raise RegistryError(
+        f"{name}/{number} in MLflow at {registry.tracker.settings.place} is the tokenizer "
+        f"{found.digest[:12] or 'of somebody else'}, not {digest[:12]}",
+        "accepted is the number under which this MLflow has the tokenizer",
+        f"type `bpeline versions {name}` to see them",
+    )
 
 
 def _say_in_mlflow(registry: Registry, move: AliasMove) -> None:

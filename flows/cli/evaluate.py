@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Any
 
 import click
 
+from bpeline.flows.cli.aliases import user_name
 from bpeline.flows.cli.options import answer, command
+from bpeline.tokenizer_core.errors import InvalidOption
 
 
 @command(
@@ -49,11 +50,14 @@ def evaluate(
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
         return
     if reference is None:
-        raise click.UsageError("name a version (news@champion) or type `bpeline evaluate --sets`")
+        raise InvalidOption(
+            "no version was named",
+            "accepted is a version (news@champion), or a name for all that an alias points to",
+            "type `bpeline evaluate --sets` to see names and their sets",
+        )
     if sources:
-        by = getpass.getuser()
         named, measured = evaluation.set_from(
-            reference, sources, by=by, reason=reason, text_field=text_field
+            reference, sources, by=user_name(), reason=reason, text_field=text_field
         )
         first = [
             f"{reference} has the evaluation set {named.digest[:8]} now (number {named.number})"

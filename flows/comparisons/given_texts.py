@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import evaluation_sources
+from bpeline.flows.requests import evaluation_sources, is_named
 from bpeline.registry.comparison import (
     MetricPair,
     NamedFiles,
@@ -47,7 +46,7 @@ def compare_on(
             "add `--on FILES`, or leave --separator out",
         )
     reading: dict[str, Any] = {"text_field": text_field, "separator": separator}
-    named = [one for one in on if _is_named(one)]
+    named = [one for one in on if is_named(one)]
     if not named:
         return compare_versions(first, second, on=on, shown=shown, **reading)
     if len(named) < len(on):
@@ -86,9 +85,3 @@ def with_morphology(
     pairs = (MetricPair(key, before.get(key), after.get(key)) for key in {**before, **after})
     metrics = (*compared.metrics, *pairs)
     return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
-
-
-def _is_named(spelling: str) -> bool:
-    if spelling.endswith(".toml"):
-        return True
-    return "=" in spelling and not os.path.lexists(spelling)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .demo import with_demo as with_demo
     from .evaluation_texts import EVALUATION as EVALUATION
     from .evaluation_texts import evaluation_sources as evaluation_sources
+    from .evaluation_texts import is_named as is_named
     from .other_requests import DatasetRequest as DatasetRequest
     from .other_requests import DriftRequest as DriftRequest
     from .other_requests import GarbageRequest as GarbageRequest

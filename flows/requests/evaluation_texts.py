@@ -11,6 +11,7 @@ Reads no text.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,3 +59,8 @@ def evaluation_sources(spellings: Iterable[str]) -> EvaluationSources:
         else:
             sources.append(EVALUATION.from_text(spelling))
     return EvaluationSources(EVALUATION.joined(sources), parallel)
+
+
+def is_named(spelling: str) -> bool:
+    """Whether sources are named, here or in a TOML file; a file with `=` in its name is not."""
+    return spelling.endswith(".toml") or ("=" in spelling and not os.path.lexists(spelling))

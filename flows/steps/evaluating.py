@@ -73,6 +73,7 @@ class Evaluated:
             else held them out; empty where there was no need.
         robustness: on the set with its text changed; None where there is none, of trials, and of
             split patterns without a kernel, which would take minutes.
+        remark: why it was not measured on what was asked for; empty as a rule.
         sources: what the texts were.
         held_out: whether training had not seen them.
         parallel: whether the texts of all languages say the same.
@@ -98,6 +99,7 @@ class Evaluated:
     new: Evaluation | None = None
     left_out: str = ""
     robustness: Robustness | None = None
+    remark: str = ""
 
     @property
     def report(self) -> CompressionReport:
@@ -161,17 +163,22 @@ class Evaluated:
     @property
     def warning(self) -> str:
         """What people should know of the figures before they compare them; may be empty."""
+        return "; ".join(filter(None, (self.remark, self._weakness)))
+
+    @property
+    def _weakness(self) -> str:
         if not self.held_out:
             return "no document was held out: evaluated on training text, which flatters"
         if not self.is_small:
             return ""
-        return (
+        said = (
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
             f"together were evaluated on: below {FEWEST_DOCUMENTS} documents or "
-            f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more. The evaluation "
-            "set is provisional: the next training with enough replaces it; hold out more "
-            "(`--held-out 0.1`) or give more text (`--eval`)"
+            f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more"
         )
+        if self.made is not None:
+            said += ". The evaluation set is provisional: the next training with enough replaces it"
+        return f"{said}; hold out more (`--held-out 0.1`) or give more text (`--eval`)"
 
 
 @step(EVALUATE)
@@ -254,6 +261,7 @@ def evaluate(
         _on_new_text(tokenizer, champion, own, made),
         setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
         _robustness(tokenizer, champion, texts) if made is not None and adopts else None,
+        setup.remark,
     )
 
 
@@ -279,7 +287,9 @@ def _the_set(
         if held_out.texts and (made is None or not held_out.provisional):
             keep_set(registry.workspace, held_out, documents)
             made = held_out
-    if made is None or not adopts:
+    if made is None:
+        return None, 0
+    if not adopts:
         return made, number
     named = registry.catalogue.give_evaluation_set(
         request.name, made.digest, instead_of=number, by="bpeline train",
@@ -326,7 +336,10 @@ def _on_new_text(
         if documents:
             new.append(EvaluationText(text.name, documents, text.language, text.domain))
     others = {} if champion is None else {CHAMPION: champion[1]}
-    return evaluate_texts(tokenizer, others, new)[0] if new else None
+    try:
+        return evaluate_texts(tokenizer, others, new)[0] if new else None
+    except EmptyCorpus:  # a text without a word
+        return None
 
 
 def _robustness(

@@ -40,7 +40,7 @@ class EvaluationSetup:
         parallel: whether the texts of all languages say the same.
         rules: what must hold before ``champion`` moves; None when nobody asked.
         replaceable: whether held-out documents may become the set.
-        note: what people should know; empty as a rule.
+        remark: why versions are not measured on what was asked for; empty as a rule.
     """
 
     made: EvaluationSet | None
@@ -49,7 +49,7 @@ class EvaluationSetup:
     parallel: bool
     rules: tuple[Rule, ...] | None
     replaceable: bool
-    note: str = ""
+    remark: str = ""
 
     @property
     def left_out(self) -> LeftOut | None:
@@ -75,16 +75,16 @@ def set_up_evaluation(request: TrainingRequest, registry: Registry) -> Evaluatio
     named = registry.catalogue.evaluation_set(request.name)
     setup = EvaluationSetup(None, 0, texts, asked.parallel, rules, replaceable=not texts)
     if named is not None and not has_set(workspace, named.digest):
-        note = (
+        remark = (
             f"the documents of evaluation set {named.digest[:8]} of {request.name} are not in this "
             "workspace: this version is measured on texts of its own, which no rule judges it by"
         )
-        setup = replace(setup, number=named.number, note=note, replaceable=False)
+        setup = replace(setup, number=named.number, remark=remark, replaceable=False)
     elif named is not None:
         kept = read_set(workspace, named.digest)
         setup = replace(setup, made=kept, number=named.number, parallel=kept.parallel,
                         replaceable=kept.provisional and not texts)  # fmt: skip
-    if texts and not setup.note:
+    if texts and not setup.remark:
         setup = _with_given(setup, texts, asked.parallel, request, registry)
     _check_slices(setup, request)
     return setup
@@ -102,11 +102,11 @@ def _with_given(
     if setup.made is not None and given.digest == setup.made.digest:
         return replace(setup, given=())
     if setup.made is not None and not (setup.made.provisional and not given.provisional):
-        note = (
+        remark = (
             f"the texts of --eval are not those of {request.name}'s {setup.made}: they are "
             f"measured apart; `bpeline evaluate {request.name} --set-from FILES` changes the set"
         )
-        return replace(setup, note=note)
+        return replace(setup, remark=remark)
     keep_set(registry.workspace, given, documents)
     return replace(setup, made=given, given=(), parallel=parallel)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,14 +109,15 @@ def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
 @pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_a_set_changes_by_a_command_alone(
-    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
+    (here / "docs.txt").write_text(english_and_code[810_000:850_000], encoding="utf-8")
     train("much.txt", 500)
-    other = train("much.txt", 600, "--eval", "docs=little.txt")
+    other = train("much.txt", 600, "--eval", "docs=docs.txt")
     assert "not those of news's evaluation set" in other["said"]
     assert "own_new_text/bytes_per_token" in other["metrics"]
     assert len(sets(bpeline)) == 1
-    changed = bpeline("evaluate", "news", "--set-from", "docs:language=en=little.txt")
+    changed = bpeline("evaluate", "news", "--set-from", "docs:language=en=docs.txt")
     assert changed.exit_code == 0, changed.output
     assert "news/2 on evaluation set" in changed.stdout, "candidate points to it"
     assert [one["number"] for one in sets(bpeline)] == [1, 2]
@@ -125,5 +127,43 @@ def test_a_set_changes_by_a_command_alone(
     assert "*" in shown[3]
     bpeline("evaluate", "news/1")
     assert "*" not in bpeline("versions").stdout
-    unknown = bpeline("evaluate", "other/1")
-    assert unknown.exit_code == 1
+    assert bpeline("evaluate", "other/1").exit_code == 1
+    unknown = bpeline("evaluate", "nesw", "--set-from", "docs.txt")
+    assert (unknown.exit_code, "no tokenizer is called nesw" in unknown.stderr) == (1, True)
+    assert bpeline("evaluate").exit_code == 2
+    assert {one["name"] for one in sets(bpeline)} == {"news"}
+
+
+@pytest.mark.slow
+def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_told(
+    train: Callable[..., dict[str, Any]], bpeline: Command
+) -> None:
+    train("much.txt", 500)
+    bpeline("promote", "news/1")
+    (only,) = sets(bpeline)
+    shutil.rmtree(open_registry().workspace.evaluation_sets)
+    second = train("much.txt", 600, "--rules", "rules.toml")
+    assert (
+        f"the documents of evaluation set {only['digest'][:8]} of news are not in"
+        in (second["said"])
+    )
+    assert second["exit"] == 4
+    assert "not judged" in second["promotion"]["refusal"]
+    listed = json.loads(bpeline("versions", "--json").stdout)
+    assert [one["comparable"] for one in listed] == [True, False]
+    run = open_registry().tracker._client.get_run(listed[1]["mlflow_run_id"])
+    names = run.data.metrics.keys()
+    assert "compression/bytes_per_token.own_text" in names
+    assert "compression/bytes_per_token" not in names
+
+
+@pytest.mark.slow
+def test_new_text_without_a_word_costs_no_training(
+    train: Callable[..., dict[str, Any]], here: Path
+) -> None:
+    (here / "blank.txt").write_text("\n" * 40_000, encoding="utf-8")
+    train("much.txt", 500)
+    second = train("much.txt", 600, "--algorithm", "char-bpe", "--eval", "blank=blank.txt")
+    assert second["exit"] == 0
+    assert "own_new_text/bytes_per_token" not in second["metrics"]
+    assert "measured apart" in second["said"]

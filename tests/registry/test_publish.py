@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bpeline.registry import promote
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version, waiting_records
 from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
@@ -19,7 +20,12 @@ from bpeline.registry.tracking.tracked import TrackedModel, TrackedRun
 from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.registry.version_files import FORMAT_FILES
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, RegistryUnreachable
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    RegistryError,
+    RegistryUnreachable,
+)
 
 Made = Callable[..., Publication]
 
@@ -152,6 +158,22 @@ def test_duplicates_of_an_interrupted_call_are_removed_by_the_next(
     (version,) = deliver(registry)
     assert version.newly_registered
     assert [one.number for one in registry.tracker.versions("news")] == [1]
+
+
+def test_no_alias_is_moved_to_a_duplicate_that_is_about_to_go(
+    registry: Registry, made: Made
+) -> None:
+    class Promoting(Stuttering):
+        def create_version(
+            self, publication: Publication, run: TrackedRun, model: TrackedModel
+        ) -> None:
+            super().create_version(publication, run, model)
+            with pytest.raises(RegistryError, match="the same tokenizer as news/1, registered a"):
+                promote("news/2", "champion")
+
+    publish(through(registry, Promoting), made(b"the"))
+    assert [one.number for one in registry.tracker.versions("news")] == [1]
+    assert registry.tracker.aliases("news")["news"] == {"candidate": 1}
 
 
 def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, made: Made) -> None:

@@ -106,9 +106,16 @@ def test_workspaces_that_publish_and_promote_at_once(
     assert {alias: steps[-1] for alias, steps in trail.items()} == aliases
     told = [one for outcome in outcomes for one in outcome.promoted]
     # Who promotes where the alias points already moves nothing.
-    moved = Counter(one.number for one in told if not one.told and one.before != one.number)
+    moves_of = [
+        Counter(one.number for one in each.promoted if not one.told and one.before != one.number)
+        for each in outcomes
+    ]
+    moved = moves_of[0] + moves_of[1]
     assert len(told) == 2 * rivals[0].promotions
-    assert moved <= Counter(trail[PROMOTED]), "somebody was told of a move that never was"
+    # Two catalogues share no lock, and MLflow sees one move where both move to the same version at
+    # the same moment.
+    for those in [moved] if catalogue_url else moves_of:
+        assert those <= Counter(trail[PROMOTED]), "somebody was told of a move that never was"
     refused = Counter(one.number for one in told if one.told)
     assert Counter(trail[PROMOTED]) - moved <= refused
 
@@ -120,8 +127,8 @@ def test_workspaces_that_publish_and_promote_at_once(
         for alias, steps in trail.items():
             require_a_chain(registry.catalogue, alias)
             if catalogue_url:
-                moves = registry.catalogue.alias_history(NAME, alias)
-                assert [one.to_number for one in reversed(moves)] == steps
+                history = registry.catalogue.alias_history(NAME, alias)
+                assert [one.to_number for one in reversed(history)] == steps
         assert repair(registry).found == []
     if catalogue_url:
         versions = registry.catalogue.versions(NAME)
