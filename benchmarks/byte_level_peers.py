@@ -137,7 +137,7 @@ def _is_merge(line: str) -> bool:
 
 
 def _from_printable(merges: list[list[str]]) -> list[tuple[bytes, ...]]:
-    from bpeline.tokenizer_core.model.vocabulary import from_printable
+    from bpeline.tokenizer_core.vocabulary.numbering import from_printable
 
     read: Callable[[str], bytes] = from_printable
     return [tuple(read(token) for token in merge) for merge in merges]

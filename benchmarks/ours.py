@@ -35,7 +35,7 @@ def by_value(path: Path, vocab_size: int) -> list[tuple[bytes, ...]]:
     import numpy as np
 
     from bpeline.tokenizer_core import WordCounts, count_words, train_bpe
-    from bpeline.tokenizer_core.model.vocabulary import byte_order
+    from bpeline.tokenizer_core.vocabulary.numbering import byte_order
 
     order = np.array(byte_order("smallest-ids"), np.uint8)
     counts = count_words([os.fspath(path)], special_tokens=SPECIAL)

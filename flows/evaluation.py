@@ -18,7 +18,8 @@ from bpeline.registry.evaluation_sets import EvaluationSet, Text, as_set, has_se
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
-from bpeline.tokenizer_core.corpus import Reading, documents_of
+from bpeline.tokenizer_core.corpus import Reading
+from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, UnknownVersion
 from bpeline.tokenizer_core.splitting import SplitPattern
 

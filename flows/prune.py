@@ -14,17 +14,12 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByPath, parse_reference, split_size
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.counting import WordCounts, sample_texts
+from bpeline.tokenizer_core.derived import PrunePlan, check_on, plan_pruning, require_something
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import (
-    PrunePlan,
-    check_on,
-    plan_pruning,
-    require_something,
-    to_printable,
-)
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import to_printable
 
 PLAN_FORMAT = 1
 

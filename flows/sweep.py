@@ -16,8 +16,8 @@ from bpeline.flows.running import RECORD
 from bpeline.flows.steps import MOST_TRIALS, prepared, set_up_evaluation, sweeping, try_sizes
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
 from bpeline.registry.records import CorpusInput
-from bpeline.tokenizer_core.algorithms import ALGORITHMS
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.vocabulary import ALGORITHMS
 
 
 def sweep(

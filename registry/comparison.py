@@ -17,7 +17,8 @@ from bpeline.registry.measured import evaluation_set_of, metrics_of
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.corpus import Reading, Source, documents_of, find_source_files
+from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files
+from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
     ALL,

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.algorithms import (
+    PlacedIds,
+    WordDecoder,
+    WordEncoder,
+    WordStream,
+    assembled,
+    longest_prefix_of_words,
+)
 from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import (
+    DEFAULT_CACHE_WORDS,
     SHORT_TEXT,
-    AllowedSpecial,
-    OnSpecial,
+    BytePairEncoder,
+    Decoder,
+    DecodeStream,
+    Encoder,
+    EncodingWithOffsets,
+    ExplainedPreToken,
+    Explainer,
+    OnInvalid,
     Side,
-    TextEncoding,
+    SpecialPolicies,
+    SpecialPolicy,
+    beginning_of,
+    byte_pair_encoder,
     cut_stream,
     encode_batch,
+    encode_long,
+    encoding_with_offsets,
+    longest_prefix,
     pad,
+    refuse_invalid_utf8,
+    spans_between,
     utf8_of,
 )
+from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
 from bpeline.tokenizer_core.freed_memory import return_freed_memory
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
@@ -35,19 +60,31 @@ from bpeline.tokenizer_core.shards import (
     gather_files,
     shard_format,
 )
+from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import (
+    BYTE_BPE,
+    Algorithm,
+    ByteBpe,
+    MergeIds,
+    TokenizerSpec,
+    shown,
+)
 
+AllowedSpecial = Literal["none", "all"] | Collection[str]
+OnSpecial = Literal["text", "error"]
 Format = Literal[
     "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
     "frequency-bpe", "sentencepiece", "gguf",
 ]  # fmt: skip
 
 
-class Tokenizer(TextEncoding):
+class Tokenizer:
     """Byte-level BPE, or another algorithm: immutable, safe to use from many threads.
 
     With byte-level BPE ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent
     pair of lowest rank (the leftmost of equals) until no merge is left: the ids of HuggingFace
-    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.algorithms`. Text that
+    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.vocabulary`. Text that
     spells a special token is ordinary text unless it is allowed.
 
     Lone surrogates in a ``str`` have no UTF-8 form; they are encoded as U+FFFD, pairs of them as
@@ -59,7 +96,7 @@ class Tokenizer(TextEncoding):
         special_tokens: token → id, or tokens whose ids are looked up in the vocab.
         pattern: the split pattern: a name, a regex or a `SplitPattern`; by default that of the
             algorithm, ``gpt2`` for byte-level BPE.
-        algorithm: see `tokenizer_core.algorithms`; what is said of bytes and of merges is said of
+        algorithm: see `tokenizer_core.vocabulary`; what is said of bytes and of merges is said of
             byte-level BPE.
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
@@ -79,6 +116,134 @@ class Tokenizer(TextEncoding):
         >>> tokenizer.decode([256, 99])
         'abc'
     """
+
+    def __init__(
+        self,
+        vocab: Mapping[int, bytes],
+        merges: Sequence[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int] | Sequence[str] = (),
+        pattern: SplitPattern | str | None = None,
+        *,
+        algorithm: Algorithm = BYTE_BPE,
+        ignore_merges: bool = False,
+        cache_words: int = DEFAULT_CACHE_WORDS,
+    ) -> None:
+        spec = TokenizerSpec.checked(
+            vocab, merges, special_tokens, pattern, algorithm=algorithm, ignore_merges=ignore_merges
+        )
+        self._build(spec, cache_words)
+
+    @classmethod
+    def of_spec(cls, spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS) -> Tokenizer:
+        """The tokenizer that a value describes.
+
+        Raises:
+            InvalidTokenizer: marks of the algorithm that the vocab lacks, or tokens of characters
+                that are not UTF-8.
+            InvalidOption: the cache size cannot be used, or a library is missing.
+        """
+        made = cls.__new__(cls)
+        made._build(spec, cache_words)
+        return made
+
+    def _build(self, spec: TokenizerSpec, cache_words: int) -> None:
+        #: What it does, as a value.
+        self.spec = spec
+        self._cache_words = cache_words
+        #: The same engine where text is encoded word by word; None with byte-level BPE.
+        self.words: WordEncoder | None = None
+        self._byte_pairs: BytePairEncoder | None = None
+        #: The engine underneath, for those who have spans of bytes rather than strings.
+        self.encoder: Encoder
+        self._decoder: Decoder
+        if isinstance(spec.algorithm, ByteBpe):
+            self.encoder = self._byte_pairs = byte_pair_encoder(spec, cache_words)
+            self._decoder = Decoder(spec.vocab)
+        else:
+            self.words, self._decoder = assembled(spec)
+            self.encoder = self.words
+        self._special_ids = frozenset(spec.special_tokens.values())
+
+    @property
+    def byte_pairs(self) -> BytePairEncoder:
+        """The encoder of byte-level BPE.
+
+        Raises:
+            InvalidOption: this tokenizer follows another algorithm.
+        """
+        if self._byte_pairs is None:
+            raise InvalidOption(
+                f"this tokenizer follows {self.spec.algorithm.name}",
+                "what was asked for is known of byte-level BPE alone",
+                "use a tokenizer that `train_bpe` made",
+            )
+        return self._byte_pairs
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What turns text into ids: see `tokenizer_core.vocabulary`."""
+        return self.spec.algorithm
+
+    @property
+    def vocab(self) -> Mapping[int, bytes]:
+        """id → bytes, special tokens included; a read-only view."""
+        return self.spec.vocab
+
+    @property
+    def merges(self) -> list[tuple[bytes, bytes]]:
+        """Pairs of bytes in order of rank; made anew at each call."""
+        return list(self.spec.merges)
+
+    @property
+    def merge_ids(self) -> MergeIds:
+        """Ids of the left and right part and of the result of each merge, by rank; copies."""
+        left, right, results = (part.astype(np.int64) for part in self.spec.merge_ids)
+        return left, right, results
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Special token → id; a copy."""
+        return dict(self.spec.special_tokens)
+
+    @property
+    def pattern(self) -> SplitPattern:
+        """How text is cut into pre-tokens."""
+        return self.spec.pattern
+
+    @property
+    def ignore_merges(self) -> bool:
+        """Whether a pre-token that is in the vocab is one token regardless of merges."""
+        return self.spec.ignore_merges
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens: bytes, merges and special tokens."""
+        return len(self.spec.vocab)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the behaviour: pattern, special tokens, ids, merges. Equal digests, equal ids.
+
+        How the merges were learned (tie-break, corpus) is no part of it.
+        """
+        return self.spec.digest
+
+    def __repr__(self) -> str:
+        pattern = self.spec.pattern.name or shown(self.spec.pattern.regex)
+        specials = len(self.spec.special_tokens)
+        name = "" if self.spec.algorithm == BYTE_BPE else f", {self.spec.algorithm.name}"
+        return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}{name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For multiprocessing: a process builds its own tables and caches.
+        spec = self.spec
+        build = partial(
+            type(self),
+            algorithm=spec.algorithm,
+            ignore_merges=spec.ignore_merges,
+            cache_words=self._cache_words,
+        )
+        return build, (dict(spec.vocab), spec.merges, spec.special_tokens, spec.pattern)
 
     # Text to ids
 
@@ -301,7 +466,159 @@ class Tokenizer(TextEncoding):
         (Two merges with the same result, which training never makes, would break this; and words
         that are one token by ``ignore_merges`` are counted here as if they were not.)
         """
-        return self.byte_pairs.gains(words)
+        return self.byte_pairs.gains(words.word_bytes, words.offsets, words.counts)
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> EncodingWithOffsets:
+        """Token ids of ``text``, and where in the text each of them stands.
+
+        Byte offsets lie end to end and cover the text. A token may hold a part of a character
+        only: its character offsets are those of all the characters it touches, so neighbours
+        overlap then.
+
+        Raises:
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+        """
+        if self.words is not None:
+            content = utf8_of(text)
+            policy = self._policies.of(allowed_special, on_special)
+            policy.refuse_forbidden(content.decode())
+            placed = _placed(self.words, content, policy)
+            return encoding_with_offsets(text, placed.ids, placed.places)
+        ids = self._ids_of(text, allowed_special, on_special)
+        lengths = self._decoder.lengths(ids)
+        ends = np.cumsum(lengths)
+        return encoding_with_offsets(text, ids, np.stack((ends - lengths, ends), axis=1))
+
+    def truncate(
+        self,
+        text: str,
+        max_tokens: int,
+        allowed_special: AllowedSpecial = "none",
+        on_special: OnSpecial = "text",
+    ) -> str:
+        """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
+
+        It never splits a character. Its ids are not always the first ids of the whole text: a
+        prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
+        more than 4 KiB in which nothing surely parts two pre-tokens (anywhere, with a pattern that
+        no automaton runs) the prefix fits, but a slightly longer one may fit as well. Where text
+        is encoded word by word (`tokenizer_core.vocabulary`) it is the longest one that ends with
+        a word.
+
+        Raises:
+            InvalidOption: ``max_tokens`` is negative.
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+        """
+        policy = self._policies.of(allowed_special, on_special)
+        content = utf8_of(text)
+        policy.refuse_forbidden(text)
+        recognized = tuple(policy.allowed)
+        if self.words is not None:
+
+            def count(prefix: bytes) -> int:
+                return len(self._ids_of(prefix, recognized, "text"))
+
+            placed = _placed(self.words, content, policy)
+            prefix = longest_prefix_of_words(content, max_tokens, placed, count)
+            return beginning_of(text, len(prefix))
+
+        def ends_of(part: bytes) -> NDArray[np.int64]:
+            return np.cumsum(self._decoder.lengths(self._ids_of(part, recognized, "text")))
+
+        allowed = tuple(token.encode() for token in recognized)
+        cuts = Cuts(pairs=self.spec.pattern.cut_pairs, special_tokens=allowed)
+        prefix = longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts)
+        return beginning_of(text, len(prefix))
+
+    def explain(self, text: str) -> list[ExplainedPreToken]:
+        """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
+
+        Special tokens are ordinary text. For people: slow, and made for texts they can read.
+
+        Raises:
+            TypeError: ``text`` is not a string.
+        """
+        return self.explainer.explain(utf8_of(text))
+
+    # Ids to text
+
+    def decode_bytes(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        """The bytes of token ids, joined.
+
+        Raises:
+            UnknownToken: an id that the vocab does not hold.
+        """
+        return self._decoder.decode(ids)
+
+    def decode(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid = "replace") -> str:
+        """The text of token ids.
+
+        Args:
+            ids: token ids; special tokens become their text.
+            errors: bytes that are not UTF-8 (a token may end inside a character) become U+FFFD
+                with ``"replace"``, an error with ``"strict"``.
+
+        Raises:
+            UnknownToken: an id that the vocab does not hold.
+            UnicodeDecodeError: not UTF-8, with ``"strict"``.
+            InvalidOption: another way of handling errors.
+        """
+        return self._decoder.text(ids, errors)
+
+    def decode_batch(
+        self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"
+    ) -> list[str]:
+        """The text of each of many sequences of ids, as `decode` gives it.
+
+        Raises:
+            UnknownToken, UnicodeDecodeError, InvalidOption: as `decode`.
+        """
+        return [self.decode(ids, errors) for ids in batch]
+
+    def decode_stream(self, errors: OnInvalid = "replace") -> DecodeStream:
+        """Text from ids that come one at a time, as from a model; see `DecodeStream`.
+
+        Raises:
+            InvalidOption: another way of handling errors.
+        """
+        if isinstance(self._decoder, WordDecoder) and self._decoder.spaced:
+            return WordStream(self._decoder, errors)
+        return DecodeStream(self._decoder, errors)
+
+    def token_to_id(self, token: str | bytes) -> int:
+        """The id of a token: a special token by its text, any other by its bytes or text.
+
+        Raises:
+            UnknownToken: no such token.
+        """
+        if isinstance(token, str) and token in self.spec.special_tokens:
+            return self.spec.special_tokens[token]
+        content = token if isinstance(token, bytes) else utf8_of(token)
+        try:
+            return self.spec.ids[content]
+        except KeyError:
+            raise UnknownToken(
+                f"the vocab does not hold the token {shown(token)}",
+                f"{self.vocab_size} tokens are known",
+                "encode the text instead: it may take several tokens",
+            ) from None
+
+    def id_to_token(self, id_: int) -> bytes:
+        """The bytes of a token.
+
+        Raises:
+            UnknownToken: no such id.
+        """
+        return self.decode_bytes([id_])
+
+    def is_special(self, id_: int) -> bool:
+        """Whether an id is that of a special token; False for ids that the vocab does not hold."""
+        return id_ in self._special_ids
 
     # Files
 
@@ -347,6 +664,60 @@ class Tokenizer(TextEncoding):
 
         with garbage_collection_paused():
             named = format_named(format or format_of(Path(path)))
-            loaded: Tokenizer = named.load(Path(path), **details)
+            loaded = cls.of_spec(named.load(Path(path), **details))
+            if hasattr(named, "verify"):
+                named.verify(loaded, Path(path))
         return_freed_memory()
         return loaded
+
+    # Underneath
+
+    def _ids_of(
+        self,
+        text: str | bytes,
+        allowed_special: AllowedSpecial,
+        on_special: OnSpecial,
+        threads: int | None = 1,
+    ) -> NDArray[np.uint32]:
+        """Token ids of a string, or of bytes, which are checked to be UTF-8."""
+        unchecked = isinstance(text, bytes)
+        content = text if isinstance(text, bytes) else utf8_of(text)
+        if allowed_special == "none" and on_special == "text":
+            return encode_long(self.encoder, content, self._cutting, threads, unchecked)
+        whole = Text.of(content)
+        if unchecked:
+            refuse_invalid_utf8(whole)
+        policy = self._policies.of(allowed_special, on_special)
+        policy.refuse_forbidden(content.decode() if policy.forbidden else "")
+        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy))
+        return ids.copy()  # the array it is cut from is much larger
+
+    @cached_property
+    def _policies(self) -> SpecialPolicies:
+        return SpecialPolicies(self.spec.special_tokens)
+
+    @property
+    def _cutting(self) -> SplitPattern | None:
+        """Says where ids on both sides of a cut are independent; None where they never are."""
+        in_sentences = self.words is not None and self.words.sentences is not None
+        return None if in_sentences else self.spec.pattern
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """Shows how texts and single tokens came about, by merges of bytes.
+
+        Raises:
+            InvalidOption: this tokenizer follows another algorithm.
+        """
+        return Explainer(
+            self.byte_pairs.byte_ids,
+            self.byte_pairs.merge_ids,
+            self.spec.ids,
+            self.spec.pattern,
+            self.spec.ignore_merges,
+        )
+
+
+def _placed(words: WordEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
+    whole = Text.of(content)
+    return words.placed(whole, *spans_between(whole, 0, whole.size, policy))

@@ -51,8 +51,8 @@ def _encode() -> None:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordTable, derive_merges
     from bpeline.tokenizer_core.kernels.measure_text import SUMS, measure_spans
-    from bpeline.tokenizer_core.model import find_merges
     from bpeline.tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.vocabulary import find_merges
 
     vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
     tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)
@@ -63,7 +63,7 @@ def _encode() -> None:
     tokenizer.encode_with_offsets("ab")
     tokenizer.decode(ids)
     tokenizer.decode(np.array(ids, np.uint32))
-    tokenizer.byte_pairs.gains(WordCounts.from_mapping({b"abab": 2}))
+    tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
     WordTable(256).enlarged(512)
     find_merges(vocab, b"ab", np.ones(2, np.int64))
@@ -71,11 +71,12 @@ def _encode() -> None:
 
 
 def _characters() -> None:
-    from bpeline.tokenizer_core.algorithms import CharacterBpe, GreedyLongest, SubwordText
     from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.derived import SubwordText
     from bpeline.tokenizer_core.splitting import SplitPattern
     from bpeline.tokenizer_core.tokenizer import Tokenizer
     from bpeline.tokenizer_core.trainers import characters
+    from bpeline.tokenizer_core.vocabulary import CharacterBpe, GreedyLongest
 
     # An alphabet larger than bytes: its pairs are counted in another table.
     letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()

@@ -208,7 +208,7 @@ def _echo_in_language(
     reference: str, language: str, threshold: int, content: str, as_json: bool
 ) -> None:
     from bpeline.registry.languages import language_counts
-    from bpeline.tokenizer_core.encoding import RestrictedEncoding
+    from bpeline.tokenizer_core.derived import RestrictedEncoding
 
     tokenizer, counts = language_counts(reference, language)
     restricted = RestrictedEncoding(tokenizer, counts, threshold)
@@ -253,7 +253,7 @@ def _echo_with_offsets(
 
 
 def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
-    from bpeline.tokenizer_core.model import to_printable
+    from bpeline.tokenizer_core.vocabulary import to_printable
 
     tokens = [to_printable(tokenizer.vocab[one]) for one in ids]
     return {"ids": ids, "tokens": tokens, "count": len(ids), "digest": tokenizer.digest}

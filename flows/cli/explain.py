@@ -201,6 +201,6 @@ def _json_of(one: ExplainedPreToken) -> dict[str, Any]:
 
 
 def _shown(token: bytes) -> str:
-    from bpeline.tokenizer_core.model import to_printable
+    from bpeline.tokenizer_core.vocabulary import to_printable
 
     return to_printable(token)

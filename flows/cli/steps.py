@@ -57,8 +57,8 @@ def show_steps(
 ) -> None:
     """Print what training on small files does; see `steps_of` for the options and errors."""
     from bpeline.tokenizer_core import count_words
-    from bpeline.tokenizer_core.algorithms import ALGORITHMS
     from bpeline.tokenizer_core.trainers import lines_of, steps_of
+    from bpeline.tokenizer_core.vocabulary import ALGORITHMS
 
     counts = count_words(
         [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern

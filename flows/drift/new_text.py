@@ -11,7 +11,8 @@ from bpeline.flows.steps import CorpusPlan, CountedCorpus
 from bpeline.registry.catalogue import FileReading
 from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import SourceFile, sample_documents
+from bpeline.tokenizer_core.corpus import SourceFile
+from bpeline.tokenizer_core.counting import sample_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS, TextSample, sample_of
 from bpeline.tokenizer_core.urls import absolute_name

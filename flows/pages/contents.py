@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.model import unreachable_tokens
+from bpeline.tokenizer_core.encoding import unreachable_tokens
 
 if TYPE_CHECKING:
     from bpeline.registry.comparison import VersionComparison

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms import BYTE_BPE
 from bpeline.tokenizer_core.kernels.scan_automaton import MOVE
+from bpeline.tokenizer_core.vocabulary import BYTE_BPE
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -151,8 +151,7 @@ class TrainingRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """What was left open, with absolute paths: a run can be continued from any directory."""
-        from bpeline.tokenizer_core.algorithms import ALGORITHMS
-        from bpeline.tokenizer_core.model import validate_special_tokens
+        from bpeline.tokenizer_core.vocabulary import ALGORITHMS, validate_special_tokens
 
         given = dict(asked)
         paths, sources = given.get("paths") or [], list(given.get("sources") or ())
@@ -382,7 +381,7 @@ class TrainingRequest(Request):
 
 
 def _reads_like_bytes(token: str) -> bool:
-    from bpeline.tokenizer_core.model import from_printable
+    from bpeline.tokenizer_core.vocabulary import from_printable
 
     try:
         return from_printable(token) != token.encode()

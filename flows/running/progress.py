@@ -127,7 +127,7 @@ def step_line(name: str, seconds: float, outcome: str) -> str:
 
 def describe_merging(progress: TrainingProgress) -> str:
     """The last merge as people read it: the pair in printable form, its count, the time left."""
-    from bpeline.tokenizer_core.model import to_printable
+    from bpeline.tokenizer_core.vocabulary import to_printable
 
     left, right = (_shortened(to_printable(token)) for token in progress.best_pair)
     eta = progress.eta_seconds

@@ -19,7 +19,7 @@ from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.formats import MANIFEST
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards import read_manifest, separators_of, sha256_of
 
 

@@ -23,7 +23,8 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.gates import Rule, read_rules
 from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import LeftOut, SourceFile, documents_of
+from bpeline.tokenizer_core.corpus import LeftOut, SourceFile
+from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS
 

@@ -14,7 +14,6 @@ from bpeline.registry.version_files import holds_version, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
-from bpeline.tokenizer_core.model import byte_order, vocab_from_merges
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers import (
     NOTHING,
@@ -24,6 +23,7 @@ from bpeline.tokenizer_core.trainers import (
     load_checkpoint,
     merges_to_continue,
 )
+from bpeline.tokenizer_core.vocabulary import byte_order, vocab_from_merges
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,8 @@ from bpeline.tokenizer_core.errors import (
     InvalidTokenizer,
     MissingSource,
 )
-from bpeline.tokenizer_core.formats import MANIFEST, bpeline
+from bpeline.tokenizer_core.formats import bpeline
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers import (
     END_OF_WORD,
@@ -60,7 +61,7 @@ class LearnedTokens(LearnedPart):
         Raises:
             CorruptFile: its files were damaged since.
         """
-        return bpeline.load(self.place)
+        return Tokenizer.load(self.place, "bpeline")
 
 
 @step(LEARN_MERGES)
@@ -125,7 +126,7 @@ def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
 def found_in(directory: Path) -> dict[str, Any] | None:
     """What is said of a finished tokenizer; None where there is none that can be read."""
     try:
-        bpeline.load(directory)
+        Tokenizer.load(directory, "bpeline")
         said: dict[str, Any] = bpeline.read_manifest(directory)["provenance"]
     except (MissingSource, CorruptFile, InvalidTokenizer):
         return None

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.exports.llama_cpp import ask_llama_cpp
-from bpeline.tokenizer_core.algorithms import CharacterBpe
 from bpeline.tokenizer_core.errors import LibraryFailed
 from bpeline.tokenizer_core.formats import gguf, sentencepiece, tiktoken
 from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import CharacterBpe
 
 Comparison = tuple[str, Any, Any]
 """What is compared, as people read it; ours; theirs."""

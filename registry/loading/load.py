@@ -51,7 +51,7 @@ def load_tokenizer(
         reference: ``news@champion`` (MLflow says which version that is now), ``news/3``, a digest
             or at least 8 of its first digits, or a path (``./here`` or a ``Path``). With
             ``:8000`` behind it, the same tokenizer with its first merges alone, 8,000 tokens
-            together, each under its id (`tokenizer_core.model.smaller_sizes.of_size`).
+            together, each under its id (`tokenizer_core.derived.smaller_sizes.of_size`).
         workspace: where files are kept; None takes ``BPELINE_HOME``, else ``.bpeline`` here.
         expect_digest: refuse any other tokenizer. An alias can be moved by whoever may write to
             the registry; a job that must not notice pins the digest. It is the version's, as
@@ -77,7 +77,7 @@ def load_tokenizer(
     tokenizer = _load(parse_reference(reference), workspace, expect_digest)
     if vocab_size is None:
         return tokenizer
-    from bpeline.tokenizer_core.model import of_size
+    from bpeline.tokenizer_core.derived import of_size
 
     return of_size(tokenizer, vocab_size)
 

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.errors import (
     UnknownVersion,
     WorkspaceLocked,
 )
-from bpeline.tokenizer_core.formats.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards import shard_job
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 

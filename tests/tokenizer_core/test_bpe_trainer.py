@@ -17,12 +17,6 @@ from tokenizers import models, pre_tokenizers, trainers
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.model.vocabulary import (
-    TIE_BREAKS,
-    byte_order,
-    to_printable,
-    token_bytes,
-)
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.trainers import progress
 from bpeline.tokenizer_core.trainers.bpe import (
@@ -32,6 +26,12 @@ from bpeline.tokenizer_core.trainers.bpe import (
     train_bpe,
 )
 from bpeline.tokenizer_core.trainers.progress import TrainingProgress
+from bpeline.tokenizer_core.vocabulary.numbering import (
+    TIE_BREAKS,
+    byte_order,
+    to_printable,
+    token_bytes,
+)
 
 TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}
 ORDERLESS = ("smallest-ids", "greatest-bytes")

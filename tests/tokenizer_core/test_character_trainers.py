@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference_training as reference
-from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -29,6 +28,7 @@ from bpeline.tokenizer_core.trainers.characters import (
 from bpeline.tokenizer_core.trainers.progress import TrainingProgress
 from bpeline.tokenizer_core.trainers.scoring_engine import Score, ScoringEngine
 from bpeline.tokenizer_core.trainers.symbol_words import words_that_go_on
+from bpeline.tokenizer_core.vocabulary.algorithm_kinds import FrequencyBpe
 
 TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 # Few letters, so that counts tie and runs overlap; characters of every length in UTF-8.

@@ -12,7 +12,6 @@ import pytest
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import Chunk
-from bpeline.tokenizer_core.corpus.cuts import Cuts
 from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sections_of
 from bpeline.tokenizer_core.corpus.reading import Reading
@@ -22,6 +21,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.kernels.word_keys import find_entry, table_shift
+from bpeline.tokenizer_core.splitting.cuts import Cuts
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text

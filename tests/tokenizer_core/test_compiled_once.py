@@ -9,11 +9,11 @@ from itertools import islice
 import pytest
 
 from bpeline.tokenizer_core.encoding import special_policy
-from bpeline.tokenizer_core.model import SpecialTokenMatcher
 from bpeline.tokenizer_core.splitting import split_automaton as automata
 from bpeline.tokenizer_core.splitting import split_patterns
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import SpecialTokenMatcher
 
 SPECIALS = [f"<|{name}|>" for name in "abcde"]
 VOCAB = {byte: bytes([byte]) for byte in range(256)}

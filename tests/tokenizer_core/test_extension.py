@@ -9,7 +9,6 @@ import pytest
 
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, InvalidTokenizer
-from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.bpe import learn_merges, train_bpe
 from bpeline.tokenizer_core.trainers.extension import (
@@ -17,6 +16,7 @@ from bpeline.tokenizer_core.trainers.extension import (
     extended,
     merges_to_continue,
 )
+from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS
 
 SPECIALS = ["<|end|>", "<|pad|>"]
 

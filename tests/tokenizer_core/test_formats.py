@@ -16,9 +16,9 @@ import tokenizers
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import tiktoken as tiktoken_format
 from bpeline.tokenizer_core.formats.printable import printable_tokens, tokens_of_printable
-from bpeline.tokenizer_core.model.vocabulary import to_printable
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.numbering import to_printable
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}

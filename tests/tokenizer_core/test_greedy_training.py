@@ -11,12 +11,12 @@ import pytest
 
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core import reference_algorithms as reference
-from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, GreedyLongest
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.bpe import train_bpe
 from bpeline.tokenizer_core.trainers.characters import greedy_longest, train_char_bpe
+from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, GreedyLongest
 
 END = "</w>"
 MERGES = 1500

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, FrequencyBpe, WordPiece
+from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
-from bpeline.tokenizer_core.formats import bounded_files
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, FrequencyBpe, WordPiece
 
 ROOT = Path(__file__).parents[2]
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from bpeline.tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
-from bpeline.tokenizer_core.model.vocab_rules import MAX_ID
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.vocab_rules import MAX_ID
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"t"), (b" t", b"h")]
 VOCAB = {byte: bytes([byte]) for byte in range(256)} | {

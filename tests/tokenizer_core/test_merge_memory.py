@@ -15,7 +15,7 @@ MEASURE = """
 import gc, json, sys
 import numpy as np
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
-from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS
+from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 
 SIZE = 3_000_000

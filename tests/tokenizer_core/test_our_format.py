@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from json_files import Change, rewrite
 
+from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
-from bpeline.tokenizer_core.formats import bounded_files, bpeline
+from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.model.pruning import (
+from bpeline.tokenizer_core.derived.pruning import (
     RARE,
     UNREACHABLE,
     PrunePlan,
@@ -19,6 +18,7 @@ from bpeline.tokenizer_core.model.pruning import (
     require_something,
     token_counts,
 )
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.bpe import train_bpe
 

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
-from bpeline.tokenizer_core.model.special_tokens import find_special_tokens, validate_special_tokens
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary.special_tokens import (
+    find_special_tokens,
+    validate_special_tokens,
+)
 
 END = b"<|endoftext|>"
 

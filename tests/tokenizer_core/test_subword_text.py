@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe, WordPiece
-from bpeline.tokenizer_core.algorithms.subword_text import SubwordText, read_vocabulary
+from bpeline.tokenizer_core.derived.subword_text import SubwordText, read_vocabulary
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, WordPiece
 
 apply_bpe = pytest.importorskip("subword_nmt.apply_bpe")
 learn_bpe = pytest.importorskip("subword_nmt.learn_bpe")

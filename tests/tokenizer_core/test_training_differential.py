@@ -17,9 +17,9 @@ from amounts import Amounts, numbers
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.model.vocabulary import TIE_BREAKS, byte_order
 from bpeline.tokenizer_core.trainers import merge_engine
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
+from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order
 
 Words = dict[bytes, int]
 Merges = list[tuple[bytes, bytes]]

@@ -7,7 +7,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model.vocabulary import (
+from bpeline.tokenizer_core.vocabulary.numbering import (
     TIE_BREAKS,
     byte_order,
     bytes_of_printable,

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference_algorithms as reference
-from bpeline.tokenizer_core.algorithms.kinds import (
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.algorithm_kinds import (
     CharacterBpe,
     FrequencyBpe,
     GreedyLongest,
@@ -21,8 +23,6 @@ from bpeline.tokenizer_core.algorithms.kinds import (
     algorithm_of,
     described,
 )
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "</w>"
 # Few letters, so that merges overlap; one character of each UTF-8 length, and an unknown one.

@@ -11,9 +11,9 @@ import pytest
 import tokenizers
 
 from bpeline.tokenizer_core import reference_algorithms as reference
-from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe, WordPiece
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.algorithm_kinds import FrequencyBpe, WordPiece
 
 PIECES = (
     *"abcdeABC019éßπщ中語🀄 .,'-_!?\n\t",

@@ -1,16 +1,9 @@
-"""Vocab, merges and an algorithm become an encoder and a decoder, once they are known to fit."""
+"""The value of a tokenizer of words becomes an encoder and a decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from bpeline.tokenizer_core.algorithms.kinds import (
-    CharacterBpe,
-    FrequencyBpe,
-    GreedyLongest,
-    OfWords,
-    WordPiece,
-)
 from bpeline.tokenizer_core.algorithms.sentence_marks import SentenceMarks
 from bpeline.tokenizer_core.algorithms.word_algorithms import (
     by_frequency,
@@ -22,46 +15,37 @@ from bpeline.tokenizer_core.algorithms.word_decoder import WordDecoder, shown_to
 from bpeline.tokenizer_core.algorithms.word_encoder import WordEncoder
 from bpeline.tokenizer_core.corpus import refuse_missing_library
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.model import MergeIds, check_tokens, merge_ids, shown
-from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.vocabulary import (
+    ByteBpe,
+    CharacterBpe,
+    FrequencyBpe,
+    GreedyLongest,
+    OfWords,
+    TokenizerSpec,
+    WordPiece,
+    shown,
+)
 
 _MARKS = "unknown", "line_begin", "line_end"
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 
 
-def assembled(
-    algorithm: OfWords,
-    vocab: Mapping[int, bytes],
-    merges: Sequence[tuple[bytes, bytes]],
-    special_tokens: Mapping[str, int] | Sequence[str],
-    pattern: SplitPattern,
-) -> tuple[dict[str, int], dict[bytes, int], MergeIds, WordEncoder, WordDecoder]:
-    """Put a tokenizer of words together.
-
-    Returns:
-        Token → id of special tokens; token → id of all others; ids of the left and right parts
-        and of the results of merges; the encoder and the decoder.
+def assembled(spec: TokenizerSpec) -> tuple[WordEncoder, WordDecoder]:
+    """The encoder and the decoder of a tokenizer of words.
 
     Raises:
-        InvalidTokenizer: see `check_tokens`; tokens that are not UTF-8; marks that the vocab
-            lacks; merges of tokens that it lacks, or for an algorithm that has none.
+        InvalidTokenizer: tokens that are not UTF-8, or marks of the algorithm that the vocab lacks.
         InvalidOption: sentences are to be found by a library that is not installed.
     """
-    ids, specials = check_tokens(vocab, special_tokens)
+    algorithm, ids, specials = spec.algorithm, spec.ids, spec.special_tokens
+    assert not isinstance(algorithm, ByteBpe)
     marks = {
         name: _id_of_mark(algorithm, name, ids, specials)
         for name in _MARKS
         if hasattr(algorithm, name)
     }
     spelled = _spelled({token: id_ for token, id_ in ids.items() if id_ not in marks.values()})
-    if merges and not isinstance(algorithm, CharacterBpe):
-        raise InvalidTokenizer(
-            f"{len(merges)} merges were given for {algorithm.name}, which has none",
-            "merges belong to byte-bpe and char-bpe",
-            "leave the merges out: merges=[]",
-        )
-    merged = [_spelled_merge(rank, merge) for rank, merge in enumerate(merges)]
-    merged_ids = merge_ids(ids, merges)
+    merged = [_spelled_merge(rank, merge) for rank, merge in enumerate(spec.merges)]
     match algorithm:
         case CharacterBpe():
             words = by_rank(algorithm, spelled, merged, marks["unknown"])
@@ -72,14 +56,12 @@ def assembled(
             words = longest_from_the_left(algorithm, spelled, marks["unknown"])
         case GreedyLongest():
             words = longest_anywhere(algorithm, spelled, marks["unknown"])
-    gap = b" " if pattern.drops_gaps else b""  # else words hold the spaces between them
+    gap = b" " if spec.pattern.drops_gaps else b""  # else words hold the spaces between them
     whole = frozenset([*specials.values(), *marks.values()])
+    shown_as = shown_tokens(algorithm, spec.vocab, whole, gap)
     return (
-        specials,
-        ids,
-        merged_ids,
-        WordEncoder(words, pattern, _sentence_marks(algorithm, marks)),
-        WordDecoder(shown_tokens(algorithm, vocab, whole, gap), spaced=pattern.drops_gaps),
+        WordEncoder(words, spec.pattern, _sentence_marks(algorithm, marks)),
+        WordDecoder(shown_as, spaced=spec.pattern.drops_gaps),
     )
 
 

@@ -12,12 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.kinds import (
-    CharacterBpe,
-    FrequencyBpe,
-    GreedyLongest,
-    WordPiece,
-)
 from bpeline.tokenizer_core.kernels import character_merges, longest_tokens, random_merges
 from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE
 from bpeline.tokenizer_core.kernels.longest_tokens import INNER_ROOT, ROOT
@@ -29,6 +23,12 @@ from bpeline.tokenizer_core.kernels.symbol_tables import (
     fill_symbol_table,
 )
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import (
+    CharacterBpe,
+    FrequencyBpe,
+    GreedyLongest,
+    WordPiece,
+)
 
 Merge = tuple[str, str]
 Row = tuple[int, int, int, int]  # left, right, rank, result

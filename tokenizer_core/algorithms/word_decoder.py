@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.kinds import FrequencyBpe, OfWords, WordPiece
 from bpeline.tokenizer_core.encoding import (
     Decoder,
     DecodeStream,
@@ -18,6 +17,7 @@ from bpeline.tokenizer_core.encoding import (
     list_of,
     refuse_other_arrays,
 )
+from bpeline.tokenizer_core.vocabulary import FrequencyBpe, OfWords, WordPiece
 
 _LINE_BREAKS = re.compile(rb" ?\n+")
 _GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it

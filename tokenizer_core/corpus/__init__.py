@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from .chunking import first_cut as first_cut
     from .chunking import plan_chunk_groups as plan_chunk_groups
     from .chunking import read_chunks as read_chunks
-    from .cuts import Cuts as Cuts
-    from .document_stream import documents_of as documents_of
-    from .document_stream import sample_documents as sample_documents
     from .documents import ChunkText as ChunkText
     from .documents import read_documents as read_documents
     from .held_out import hold_out as hold_out

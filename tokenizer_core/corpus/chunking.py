@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bpeline.tokenizer_core.corpus.cuts import Cuts
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 
 CHUNK_BYTES = 64 << 20

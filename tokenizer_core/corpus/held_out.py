@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus.cuts import Cuts
 from bpeline.tokenizer_core.kernels.find_cuts import cut_sections
 from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
-from bpeline.tokenizer_core.splitting import CutPairs
+from bpeline.tokenizer_core.splitting import CutPairs, Cuts
 from bpeline.tokenizer_core.text import Text
 
 # A section ends at the first legal cut behind so many bytes. Small, so that one per cent of a few

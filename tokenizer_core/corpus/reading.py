@@ -9,14 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus.cuts import Cuts
 from bpeline.tokenizer_core.corpus.held_out import hold_out, sections_of, without
 from bpeline.tokenizer_core.corpus.left_out import LeftOut
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import validate_special_tokens
-from bpeline.tokenizer_core.splitting import SpacesFirst, SplitPattern
+from bpeline.tokenizer_core.splitting import Cuts, SpacesFirst, SplitPattern
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .chunk_counts import documents_between as documents_between
     from .count_corpus import compile_counting as compile_counting
     from .count_corpus import count_words as count_words
+    from .document_stream import documents_of as documents_of
+    from .document_stream import sample_documents as sample_documents
     from .source_weights import MILLION as MILLION
     from .source_weights import millionths as millionths
     from .source_weights import weighted as weighted

@@ -16,9 +16,9 @@ from bpeline.tokenizer_core.corpus import Chunk, ChunkText, Reading
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
 from bpeline.tokenizer_core.counting.word_tables import WordTable
-from bpeline.tokenizer_core.model import find_special_tokens
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 
 @dataclass(frozen=True, slots=True)

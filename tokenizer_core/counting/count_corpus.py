@@ -26,10 +26,10 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_order import compile_sorting
 from bpeline.tokenizer_core.counting.word_tables import FEWEST_BITS, WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
-from bpeline.tokenizer_core.model import find_special_tokens, validate_special_tokens
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.splitting import SplitPattern, abandon_matching
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.vocabulary import find_special_tokens, validate_special_tokens
 
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.

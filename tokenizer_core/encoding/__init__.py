@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .batch_encoding import encode_batch as encode_batch
     from .batch_encoding import encode_contents as encode_contents
     from .batch_encoding import in_batches as in_batches
+    from .byte_level import byte_pair_encoder as byte_pair_encoder
     from .decoding import Decoder as Decoder
     from .decoding import DecodeStream as DecodeStream
     from .decoding import OnInvalid as OnInvalid
@@ -17,24 +18,30 @@ if TYPE_CHECKING:
     from .decoding import list_of as list_of
     from .decoding import refuse_other_arrays as refuse_other_arrays
     from .encoder import Encoder as Encoder
+    from .encoder import TokenizerParts as TokenizerParts
     from .encoding_memory import WordTable as WordTable
     from .explanation import ExplainedPreToken as ExplainedPreToken
+    from .explanation import Explainer as Explainer
     from .explanation import MergeTree as MergeTree
+    from .long_texts import encode_long as encode_long
     from .merge_encoding import DEFAULT_CACHE_WORDS as DEFAULT_CACHE_WORDS
     from .merge_encoding import BytePairEncoder as BytePairEncoder
     from .merge_encoding import derive_merges as derive_merges
     from .merge_encoding import spans_of_lengths as spans_of_lengths
+    from .offsets import EncodingWithOffsets as EncodingWithOffsets
+    from .offsets import beginning_of as beginning_of
+    from .offsets import encoding_with_offsets as encoding_with_offsets
     from .padding import Side as Side
     from .padding import pad as pad
-    from .restricted_encoding import RestrictedEncoding as RestrictedEncoding
-    from .restricted_encoding import token_counts as token_counts
+    from .reachability import tokens_not_made_by_merges as tokens_not_made_by_merges
+    from .reachability import unreachable_tokens as unreachable_tokens
     from .short_texts import SHORT_TEXT as SHORT_TEXT
+    from .special_policy import SpecialPolicies as SpecialPolicies
     from .special_policy import SpecialPolicy as SpecialPolicy
-    from .text_encoding import AllowedSpecial as AllowedSpecial
-    from .text_encoding import OnSpecial as OnSpecial
-    from .text_encoding import TextEncoding as TextEncoding
+    from .special_policy import spans_between as spans_between
     from .text_input import refuse_invalid_utf8 as refuse_invalid_utf8
     from .text_input import utf8_of as utf8_of
     from .text_stream import cut_stream as cut_stream
+    from .truncation import longest_prefix as longest_prefix
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

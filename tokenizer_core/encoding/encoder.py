@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
 _NO_ID_BEHIND = np.full(1, -1, np.int64)
 
@@ -52,3 +53,13 @@ class Encoder(Protocol):
         """Token ids of UTF-8 text of at most `short_texts.SHORT_TEXT` bytes, as soon as can be."""
         ids: list[int] = self.encode_whole(Text.of(content)).tolist()
         return ids
+
+
+class TokenizerParts(Protocol):
+    """A tokenizer as the rooms below it see it: what it does, and what makes its ids."""
+
+    @property
+    def spec(self) -> TokenizerSpec: ...
+
+    @property
+    def encoder(self) -> Encoder: ...

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspace, scratch_for
 from bpeline.tokenizer_core.encoding.merge_tables import empty_pair_table, merge_tables, pair_table
@@ -168,18 +167,25 @@ class BytePairEncoder(Encoder):
         self._idle.append(workspace)
         return ids
 
-    def gains(self, words: WordCounts) -> NDArray[np.int64]:
-        """int64 ``[n_merges]``: how often each merge fires on counted words."""
+    def gains(
+        self, words: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """How often each merge fires on counted words: int64 ``[n_merges]``.
+
+        Args:
+            words: uint8, one after the other. offsets: int64 ``[n + 1]``, where each begins.
+            counts: int64 ``[n]``, how often each occurs.
+        """
         gains = np.zeros(self.merges, np.int64)
-        begins, ends = words.offsets[:-1], words.offsets[1:]
+        begins, ends = offsets[:-1], offsets[1:]
         filled = begins < ends
         # Another table than that of `encode`: which merges fire, not only what they leave.
         shift, pairs = pair_table(self.merge_ids)
         add_gains(
-            np.require(words.word_bytes, np.uint8, ["C", "W"]),
+            np.require(words, np.uint8, ["C", "W"]),
             begins[filled],
             ends[filled],
-            words.counts[filled],
+            counts[filled],
             self.byte_ids.astype(np.uint32),
             pairs,
             shift,

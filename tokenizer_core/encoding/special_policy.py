@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.model import SpecialTokenMatcher
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import SpecialTokenMatcher
 
 _KEPT_POLICIES = 32
 

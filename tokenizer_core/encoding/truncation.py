@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import Cuts
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.splitting import Cuts
 
 _SEARCHED = 1 << 12  # bytes of a stretch without a cut in which every end is tried
 

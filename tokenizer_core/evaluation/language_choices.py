@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.encoding import token_counts
+from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.encoding import unreachable_tokens
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
@@ -19,7 +20,6 @@ from bpeline.tokenizer_core.evaluation.token_distribution import (
     token_distribution,
 )
 from bpeline.tokenizer_core.evaluation.token_fragments import fragment_tokens
-from bpeline.tokenizer_core.model import unreachable_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.tokenizer_core.model import to_printable
+from bpeline.tokenizer_core.vocabulary import to_printable
 
 
 @dataclass(frozen=True, slots=True)

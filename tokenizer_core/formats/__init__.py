@@ -11,15 +11,11 @@ if TYPE_CHECKING:
     from . import gguf as gguf
     from . import sentencepiece as sentencepiece
     from . import tiktoken as tiktoken
-    from .bounded_files import json_of as json_of
-    from .bounded_files import read_bounded as read_bounded
     from .bpeline import GOLDEN_TEXTS as GOLDEN_TEXTS
     from .bpeline import read_manifest as read_manifest
     from .known import differences_of as differences_of
     from .known import format_named as format_named
     from .known import format_of as format_of
     from .printable import printable_tokens as printable_tokens
-    from .sealed_manifests import MANIFEST as MANIFEST
-    from .sealed_manifests import read_sealed_manifest as read_sealed_manifest
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -12,11 +12,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bpeline.tokenizer_core.algorithms import BYTE_BPE, algorithm_of, described
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.digests import digest_of_bytes, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import TokenizerParts, utf8_of
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
-from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.formats.plain_tokens import (
     merges_json,
     nothing_left_out,
@@ -31,10 +31,16 @@ from bpeline.tokenizer_core.formats.printable import (
     read_vocab,
     vocab_json,
 )
-from bpeline.tokenizer_core.formats.sealed_manifests import MANIFEST, read_sealed_manifest
-from bpeline.tokenizer_core.model import shown
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import (
+    BYTE_BPE,
+    TokenizerSpec,
+    algorithm_of,
+    described,
+    shown,
+)
 
 left_out = nothing_left_out
 FORMAT = "bpeline"
@@ -68,7 +74,7 @@ GOLDEN_TEXTS = (
 
 
 def save(
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerParts,
     path: Path,
     provenance: Mapping[str, Any] | None = None,
     samples: Sequence[str] = (),
@@ -86,27 +92,27 @@ def save(
         InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    over_bytes = tokenizer.algorithm == BYTE_BPE
+    over_bytes = tokenizer.spec.algorithm == BYTE_BPE
     files = {
         VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
         MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
     }
-    specials = [f"a{token} b{token}" for token in list(tokenizer.special_tokens)[:4]]
+    specials = [f"a{token} b{token}" for token in list(tokenizer.spec.special_tokens)[:4]]
     texts = [*GOLDEN_TEXTS, *specials, *samples]
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "digest": tokenizer.digest,
-        "vocab_size": tokenizer.vocab_size,
-        "pattern": tokenizer.pattern.as_record(),
-        "special_tokens": tokenizer.special_tokens,
-        "ignore_merges": tokenizer.ignore_merges,
+        "digest": tokenizer.spec.digest,
+        "vocab_size": tokenizer.spec.vocab_size,
+        "pattern": tokenizer.spec.pattern.as_record(),
+        "special_tokens": tokenizer.spec.special_tokens,
+        "ignore_merges": tokenizer.spec.ignore_merges,
         "files": {name: digest_of_bytes(content) for name, content in files.items()},
-        "golden": [{"text": text, "ids": tokenizer.encode(text)} for text in texts],
+        "golden": [{"text": text, "ids": _ids_of(tokenizer, text)} for text in texts],
         "provenance": dict(provenance or {}),
     }
     if not over_bytes:
-        manifest["algorithm"] = described(tokenizer.algorithm)
+        manifest["algorithm"] = described(tokenizer.spec.algorithm)
     content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)
@@ -114,12 +120,12 @@ def save(
     DURABLE.write(path / MANIFEST, content.encode(errors="backslashreplace"))
 
 
-def load(path: Path) -> Tokenizer:
-    """Read a directory that `save` wrote, and verify files, digest and golden encodings.
+def load(path: Path) -> TokenizerSpec:
+    """Read a directory that `save` wrote; files and digest are verified, ids by `verify`.
 
     Raises:
         MissingSource: a file is missing.
-        CorruptFile: a file is not what was written, or ids are not what they were.
+        CorruptFile: a file is not what was written.
         InvalidTokenizer: of a newer version, made with other Unicode tables, or malformed.
     """
     manifest = read_manifest(path)
@@ -147,7 +153,7 @@ def load(path: Path) -> Tokenizer:
         vocab = read_plain_vocab(named, path / VOCAB)
         merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
     del named
-    tokenizer = Tokenizer(
+    spec = TokenizerSpec.checked(
         vocab,
         merges,
         specials,
@@ -155,14 +161,21 @@ def load(path: Path) -> Tokenizer:
         algorithm=algorithm,
         ignore_merges=manifest["ignore_merges"],
     )
-    if tokenizer.digest != manifest["digest"]:
+    if spec.digest != manifest["digest"]:
         _corrupt(path, f"the tokenizer does not have the digest that {MANIFEST} gives")
-    golden = manifest["golden"]
-    encoded = tokenizer.encode_batch([entry["text"] for entry in golden], threads=1)
-    for entry, ids in zip(golden, encoded, strict=True):
+    return spec
+
+
+def verify(tokenizer: TokenizerParts, path: Path) -> None:
+    """Encode the golden texts of a directory that was loaded.
+
+    Raises:
+        CorruptFile: ids are not what they were.
+    """
+    for entry in read_manifest(path)["golden"]:
+        ids = _ids_of(tokenizer, entry["text"])
         if ids != entry["ids"]:
             _corrupt(path, _changed(entry, ids))
-    return tokenizer
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -198,6 +211,11 @@ _FIELDS: dict[str, type] = {
     "golden": list,
     "provenance": dict,
 }
+
+
+def _ids_of(tokenizer: TokenizerParts, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encoder.encode_whole(Text.of(utf8_of(text))).tolist()
+    return ids
 
 
 def _changed(golden: dict[str, Any], ids: list[int]) -> str:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.algorithms import FrequencyBpe, Sentences
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats.plain_tokens import (
     json_text,
     pattern_left_out,
@@ -21,15 +21,14 @@ from bpeline.tokenizer_core.formats.plain_tokens import (
     refuse_other_algorithms,
     vocab_json_of_text,
 )
-from bpeline.tokenizer_core.model import shown
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import FrequencyBpe, Sentences, TokenizerSpec, shown
 
 FREQUENCIES, IDS, TOKENS = "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"
 PADDING = "<pad>"
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write the three files into a directory.
 
     Raises:
@@ -37,18 +36,18 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         DiskFull: no space left.
     """
     refuse_other_algorithms(tokenizer, "frequency BPE", FrequencyBpe)
-    algorithm = tokenizer.algorithm
+    algorithm = tokenizer.spec.algorithm
     assert isinstance(algorithm, FrequencyBpe)
-    tokens = {str(id_): tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab)}
+    tokens = {str(id_): tokenizer.spec.vocab[id_].decode() for id_ in sorted(tokenizer.spec.vocab)}
     DURABLE.write(path / FREQUENCIES, json_text(dict(algorithm.frequencies), indent=0))
     DURABLE.write(path / TOKENS, json_text(tokens, indent=0))
     DURABLE.write(path / IDS, vocab_json_of_text(tokenizer))
 
 
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """Split pattern, how sentences are found, and the marks."""
-    assert isinstance(tokenizer.algorithm, FrequencyBpe)
-    marks = replace(tokenizer.algorithm, frequencies=())
+    assert isinstance(tokenizer.spec.algorithm, FrequencyBpe)
+    marks = replace(tokenizer.spec.algorithm, frequencies=())
     return {
         "pattern": pattern_left_out(tokenizer),
         "sentences": marks.sentences,
@@ -62,7 +61,7 @@ def load(
     sentences: Sentences = "punkt",
     algorithm: FrequencyBpe | None = None,
     pattern: SplitPattern | str = "wordpunct",
-) -> Tokenizer:
+) -> TokenizerSpec:
     """Read the three files of a directory.
 
     Args:
@@ -93,7 +92,7 @@ def load(
     first = max(vocab, default=-1) + 1
     vocab |= dict(enumerate(missing, first))
     in_order = sorted(frequencies.items(), key=lambda entry: -entry[1])
-    return Tokenizer(
+    return TokenizerSpec.checked(
         vocab,
         [],
         pattern=pattern,

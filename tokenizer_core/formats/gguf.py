@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.algorithms import ByteBpe
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import (
+    TokenizerParts,
+    byte_pair_encoder,
+    tokens_not_made_by_merges,
+)
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import (
     nothing_left_out,
@@ -22,8 +27,7 @@ from bpeline.tokenizer_core.formats.plain_tokens import (
 )
 from bpeline.tokenizer_core.formats.printable import named_vocab, printable_merges
 from bpeline.tokenizer_core.formats.special_roles import roles_of
-from bpeline.tokenizer_core.model import shown, tokens_not_made_by_merges
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec, shown
 
 left_out = nothing_left_out
 # The split pattern here → its name there.
@@ -49,7 +53,7 @@ _VERSION = 3
 _UINT32, _INT32, _BOOL, _STRING, _ARRAY = 4, 5, 7, 8, 9
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write the file; ``gguf`` and llama.cpp's own tools read it, and converters copy from it.
 
     Raises:
@@ -60,14 +64,14 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, _file(metadata(tokenizer)))
 
 
-def differences(tokenizer: Tokenizer) -> list[str]:
+def differences(tokenizer: TokenizerParts) -> list[str]:
     """What llama.cpp is known to read otherwise; usually nothing."""
-    if tokenizer.pattern.name in _SPELLED_OUT:
+    if tokenizer.spec.pattern.name in _SPELLED_OUT:
         return ["an apostrophe before ſ (U+017F), which llama.cpp does not take for an s"]
     return []
 
 
-def load(path: Path) -> Tokenizer:
+def load(path: Path) -> TokenizerSpec:
     """Refuse: the file names its split pattern, which llama.cpp alone defines.
 
     Raises:
@@ -80,7 +84,7 @@ def load(path: Path) -> Tokenizer:
     )
 
 
-def metadata(tokenizer: Tokenizer) -> dict[str, Any]:
+def metadata(tokenizer: TokenizerParts) -> dict[str, Any]:
     """The keys of the file and their values: text, whole numbers, truth values, lists of these.
 
     Raises:
@@ -90,7 +94,7 @@ def metadata(tokenizer: Tokenizer) -> dict[str, Any]:
     pre = _name_of_pattern(tokenizer)
     _check_whole_words(tokenizer, pre)
     named = named_vocab(tokenizer)
-    specials = tokenizer.special_tokens
+    specials = tokenizer.spec.special_tokens
     names = {id_: name for name, id_ in named.items()}
     size = max(names) + 1
     special_ids = set(specials.values())
@@ -120,8 +124,8 @@ END = "tokenizer.ggml.eos_token_id"
 _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
 
 
-def _name_of_pattern(tokenizer: Tokenizer) -> str:
-    name = tokenizer.pattern.name
+def _name_of_pattern(tokenizer: TokenizerParts) -> str:
+    name = tokenizer.spec.pattern.name
     if name in PATTERNS:
         return PATTERNS[name]
     reason = "llama.cpp has no name for the split pattern"
@@ -134,18 +138,16 @@ def _name_of_pattern(tokenizer: Tokenizer) -> str:
     )
 
 
-def _check_whole_words(tokenizer: Tokenizer, pre: str) -> None:
+def _check_whole_words(tokenizer: TokenizerParts, pre: str) -> None:
     whole = pre in _TAKING_WHOLE
-    if whole == tokenizer.ignore_merges:
+    if whole == tokenizer.spec.ignore_merges:
         return
-    specials = {token.encode() for token in tokenizer.special_tokens}
-    ordinary = {token: id_ for id_, token in tokenizer.vocab.items() if token not in specials}
-    merging = tokenizer
-    if tokenizer.ignore_merges:
-        merging = Tokenizer(
-            tokenizer.vocab, tokenizer.merges, tokenizer.special_tokens, tokenizer.pattern
-        )
-    for token, id_ in tokens_not_made_by_merges(merging.encoder, ordinary):
+    specials = {token.encode() for token in tokenizer.spec.special_tokens}
+    ordinary = {token: id_ for id_, token in tokenizer.spec.vocab.items() if token not in specials}
+    merging = tokenizer.encoder
+    if tokenizer.spec.ignore_merges:
+        merging = byte_pair_encoder(replace(tokenizer.spec, ignore_merges=False))
+    for token, id_ in tokens_not_made_by_merges(merging, ordinary):
         taken = "takes" if whole else "does not take"
         raise InvalidTokenizer(
             f"the merges do not make the token {shown(token)} (id {id_})",

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.algorithms import ByteBpe
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms, require_names
 from bpeline.tokenizer_core.formats.printable import (
     merges_text,
@@ -18,10 +18,10 @@ from bpeline.tokenizer_core.formats.printable import (
     vocab_json,
 )
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write ``path``/vocab.json and ``path``/merges.txt. The split pattern is not in them.
 
     Raises:
@@ -37,7 +37,7 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path / "merges.txt", merges)
 
 
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """The split pattern, as Oniguruma (``tokenizers``) reads it, and the special tokens.
 
     Programs that ask for none take the pattern to be ``gpt2``.
@@ -46,8 +46,8 @@ def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
         InvalidPattern: see `SplitPattern.regex_for_export`.
     """
     return {
-        "pattern": tokenizer.pattern.regex_for_export,
-        "special_tokens": list(tokenizer.special_tokens),
+        "pattern": tokenizer.spec.pattern.regex_for_export,
+        "special_tokens": list(tokenizer.spec.special_tokens),
     }
 
 
@@ -56,7 +56,7 @@ def load(
     *,
     pattern: SplitPattern | str = "gpt2",
     special_tokens: Collection[str] | None = None,
-) -> Tokenizer:
+) -> TokenizerSpec:
     """Read a directory with vocab.json and merges.txt.
 
     Args:
@@ -80,4 +80,6 @@ def load(
         refuse(vocab_path, f"does not hold the special token {unknown[0]!r}")
     vocab = read_vocab(named, set(special_tokens), vocab_path)
     merges = read_merges_txt(text, vocab, merges_path)
-    return Tokenizer(vocab, merges, {token: named[token] for token in special_tokens}, pattern)
+    return TokenizerSpec.checked(
+        vocab, merges, {token: named[token] for token in special_tokens}, pattern
+    )

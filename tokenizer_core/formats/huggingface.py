@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.algorithms import ByteBpe, WordPiece
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.formats.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats.plain_tokens import (
     add_names,
     json_text,
@@ -28,9 +28,8 @@ from bpeline.tokenizer_core.formats.printable import (
     read_vocab,
 )
 from bpeline.tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
-from bpeline.tokenizer_core.model import MergeList, shown
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import ByteBpe, MergeList, TokenizerSpec, WordPiece, shown
 
 left_out = nothing_left_out
 _SUPPORTED = "byte-level BPE with a ByteLevel or Split(Regex) pre-tokenizer is supported"
@@ -52,7 +51,7 @@ _PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 _ADDED_TOKEN = {**_PLAIN, "special": True}
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write tokenizer.json for ``tokenizers.Tokenizer.from_file`` (0.20 or newer).
 
     Raises:
@@ -61,8 +60,8 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         InvalidOption: an algorithm that the format does not hold.
         DiskFull: no space left.
     """
-    specials = sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
-    algorithm = tokenizer.algorithm
+    specials = sorted(tokenizer.spec.special_tokens.items(), key=lambda item: item[1])
+    algorithm = tokenizer.spec.algorithm
     if isinstance(algorithm, WordPiece):
         parts = parts_for_huggingface(tokenizer, algorithm)
     else:
@@ -82,9 +81,9 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, json_text(document))
 
 
-def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
+def _parts_of_byte_bpe(tokenizer: TokenizerParts) -> dict[str, Any]:
     return {
-        "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
+        "pre_tokenizer": _pre_tokenizer(tokenizer.spec.pattern),
         "decoder": {**_BYTE_LEVEL, "use_regex": True},
         "model": {
             "type": "BPE",
@@ -94,7 +93,7 @@ def _parts_of_byte_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": tokenizer.ignore_merges,
+            "ignore_merges": tokenizer.spec.ignore_merges,
             "vocab": named_vocab(tokenizer),
             "merges": printable_merges(tokenizer),
         },
@@ -107,7 +106,7 @@ def load(
     without_template: bool = False,
     without_normalizer: bool = False,
     added_as_special: bool = False,
-) -> Tokenizer:
+) -> TokenizerSpec:
     """Read a tokenizer.json of byte-level BPE (also with ``ignore_merges``) or of WordPiece.
 
     Everything in the file is either kept to, or known to change no ids (``unk_token``,
@@ -156,7 +155,9 @@ def load(
     vocab = read_vocab(named, specials, path)
     merges = _read_merges(model["merges"], vocab, path)
     ignore_merges = model.get("ignore_merges", False)
-    return Tokenizer(vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges))
+    return TokenizerSpec.checked(
+        vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges)
+    )
 
 
 def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:

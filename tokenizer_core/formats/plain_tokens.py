@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.bounded_files import refuse
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.formats.bounded_files import refuse
-from bpeline.tokenizer_core.model import shown
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import shown
 
 
 def json_text(value: Any, indent: int | None = None) -> bytes:
@@ -18,17 +18,17 @@ def json_text(value: Any, indent: int | None = None) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
 
 
-def vocab_json_of_text(tokenizer: Tokenizer) -> bytes:
+def vocab_json_of_text(tokenizer: TokenizerParts) -> bytes:
     """token → id, in order of id."""
-    named = {tokenizer.vocab[id_].decode(): id_ for id_ in sorted(tokenizer.vocab)}
+    named = {tokenizer.spec.vocab[id_].decode(): id_ for id_ in sorted(tokenizer.spec.vocab)}
     return json_text(named, indent=0)
 
 
-def merges_json(tokenizer: Tokenizer) -> bytes:
+def merges_json(tokenizer: TokenizerParts) -> bytes:
     """[[left, right], …] in order of rank, a line each."""
     lines = [
         json.dumps([left.decode(), right.decode()], ensure_ascii=False)
-        for left, right in tokenizer.merges
+        for left, right in tokenizer.spec.merges
     ]
     return ("[\n" + ",\n".join(lines) + "\n]\n").encode()
 
@@ -80,21 +80,21 @@ def plain_bytes(token: str, path: Path) -> bytes:
         refuse(path, f"holds {shown(token)}, which is not UTF-8")
 
 
-def nothing_left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+def nothing_left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """``left_out`` of a format that holds everything a reader could be told."""
     return {}
 
 
-def pattern_left_out(tokenizer: Tokenizer) -> str:
+def pattern_left_out(tokenizer: TokenizerParts) -> str:
     """The split pattern for a reader who is told of it: its name, else its regex."""
-    return tokenizer.pattern.name or tokenizer.pattern.regex
+    return tokenizer.spec.pattern.name or tokenizer.spec.pattern.regex
 
 
-def refuse_other_algorithms(tokenizer: Tokenizer, accepted: str, kind: type) -> None:
+def refuse_other_algorithms(tokenizer: TokenizerParts, accepted: str, kind: type) -> None:
     """Raise `InvalidOption` when a format cannot hold a tokenizer's algorithm."""
-    if not isinstance(tokenizer.algorithm, kind):
+    if not isinstance(tokenizer.spec.algorithm, kind):
         raise InvalidOption(
-            f"this tokenizer follows {tokenizer.algorithm.name}",
+            f"this tokenizer follows {tokenizer.spec.algorithm.name}",
             f"this format holds {accepted}",
             "save it as 'bpeline', which keeps every tokenizer",
         )

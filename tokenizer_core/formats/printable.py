@@ -14,10 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import refuse, text_of
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats.bounded_files import refuse, text_of
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, require_names
-from bpeline.tokenizer_core.model import (
+from bpeline.tokenizer_core.vocabulary import (
     MergeList,
     find_merges,
     printable_bytes,
@@ -25,7 +26,6 @@ from bpeline.tokenizer_core.model import (
     shown,
     validate_special_tokens,
 )
-from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _HEADER = "#version: 0.2"
 _TO_PRINTABLE = dict(printable_bytes())
@@ -60,22 +60,22 @@ def _bytes_of_points(points: NDArray[np.uint32]) -> NDArray[np.uint16]:
     return _FROM_PRINTABLE[np.minimum(points, len(_FROM_PRINTABLE) - 1)]
 
 
-def named_vocab(tokenizer: Tokenizer) -> dict[str, int]:
+def named_vocab(tokenizer: TokenizerParts) -> dict[str, int]:
     """Printable token → id, ordered by id; special tokens as they are.
 
     Raises:
         InvalidTokenizer: a special token reads like an ordinary one.
     """
-    ids = sorted(tokenizer.vocab)
-    special_names = {id_: token for token, id_ in tokenizer.special_tokens.items()}
-    names = printable_tokens(tokenizer.vocab[id_] for id_ in ids)
+    ids = sorted(tokenizer.spec.vocab)
+    special_names = {id_: token for token, id_ in tokenizer.spec.special_tokens.items()}
+    names = printable_tokens(tokenizer.spec.vocab[id_] for id_ in ids)
     named = {special_names.get(id_, name): id_ for id_, name in zip(ids, names, strict=True)}
     if len(named) != len(ids):
         taken = next(
             token
-            for token, id_ in tokenizer.special_tokens.items()
+            for token, id_ in tokenizer.spec.special_tokens.items()
             if named[token] != id_
-            or token in printable_tokens(tokenizer.vocab[i] for i in ids if i != id_)
+            or token in printable_tokens(tokenizer.spec.vocab[i] for i in ids if i != id_)
         )
         raise InvalidTokenizer(
             f"the special token {taken!r} reads like an ordinary token in printable characters",
@@ -85,20 +85,20 @@ def named_vocab(tokenizer: Tokenizer) -> dict[str, int]:
     return named
 
 
-def vocab_json(tokenizer: Tokenizer) -> bytes:
+def vocab_json(tokenizer: TokenizerParts) -> bytes:
     """vocab.json: printable token → id."""
     return json_text(named_vocab(tokenizer), indent=0)
 
 
-def printable_merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+def printable_merges(tokenizer: TokenizerParts) -> list[tuple[str, str]]:
     """Both sides of each merge in printable characters, by rank."""
-    merges = tokenizer.merges
+    merges = tokenizer.spec.merges
     first = printable_tokens(left for left, _ in merges)
     second = printable_tokens(right for _, right in merges)
     return list(zip(first, second, strict=True))
 
 
-def merges_txt(tokenizer: Tokenizer) -> bytes:
+def merges_txt(tokenizer: TokenizerParts) -> bytes:
     """merges.txt: a header, then one merge per line."""
     lines = [f"{left} {right}" for left, right in printable_merges(tokenizer)]
     return "\n".join([_HEADER, *lines, ""]).encode()

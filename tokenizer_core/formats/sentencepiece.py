@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from bpeline.tokenizer_core.algorithms import CharacterBpe
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import nothing_left_out
 from bpeline.tokenizer_core.formats.special_roles import roles_of
-from bpeline.tokenizer_core.model import shown
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import CharacterBpe, TokenizerSpec, shown
 
 left_out = nothing_left_out
 SPACE = "▁"
@@ -34,7 +33,7 @@ _ROLES = {"bos": (41, 46), "eos": (42, 47), "pad": (43, 48)}  # id, piece
 _NAME, _ADD_SPACE, _ONE_SPACE, _ESCAPE = 1, 3, 4, 5
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write the file that ``sentencepiece.SentencePieceProcessor(model_file=...)`` reads.
 
     Ids agree on texts of known characters whose words stand one or more spaces apart; see
@@ -46,15 +45,15 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         DiskFull: no space left.
     """
     algorithm = _algorithm_of(tokenizer)
-    tokens = [tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab)]
-    if sorted(tokenizer.vocab) != list(range(len(tokens))):
+    tokens = [tokenizer.spec.vocab[id_].decode() for id_ in sorted(tokenizer.spec.vocab)]
+    if sorted(tokenizer.spec.vocab) != list(range(len(tokens))):
         _refuse(
             "the ids of this tokenizer have gaps", "the id of a piece is its number in the file"
         )
     if any(SPACE in token or " " in token for token in tokens):
         _refuse(f"a token of this tokenizer holds a space or {SPACE}", f"{SPACE} ends words there")
     ranks = _ranks(tokenizer, algorithm)
-    specials = tokenizer.special_tokens
+    specials = tokenizer.spec.special_tokens
     pieces = []
     for token in tokens:
         piece = token if token in specials else token.replace(algorithm.end_of_word, SPACE)
@@ -67,7 +66,7 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, _model(pieces, unknown, algorithm.unknown, specials))
 
 
-def differences(tokenizer: Tokenizer) -> list[str]:
+def differences(tokenizer: TokenizerParts) -> list[str]:
     """The texts that SentencePiece reads otherwise."""
     return [
         "tabs, line breaks and other white space, which are no spaces there",
@@ -76,7 +75,7 @@ def differences(tokenizer: Tokenizer) -> list[str]:
     ]
 
 
-def load(path: Path) -> Tokenizer:
+def load(path: Path) -> TokenizerSpec:
     """Refuse: SentencePiece's models are written and not read.
 
     Raises:
@@ -89,8 +88,8 @@ def load(path: Path) -> Tokenizer:
     )
 
 
-def _algorithm_of(tokenizer: Tokenizer) -> CharacterBpe:
-    algorithm = tokenizer.algorithm
+def _algorithm_of(tokenizer: TokenizerParts) -> CharacterBpe:
+    algorithm = tokenizer.spec.algorithm
     if not isinstance(algorithm, CharacterBpe):
         raise InvalidOption(
             f"this tokenizer follows {algorithm.name}",
@@ -104,16 +103,16 @@ def _algorithm_of(tokenizer: Tokenizer) -> CharacterBpe:
             "in SentencePiece it is a symbol of its own",
             "save it as 'subword-nmt', or train without `--joined`",
         )
-    if tokenizer.pattern.name != "whitespace":
+    if tokenizer.spec.pattern.name != "whitespace":
         raise InvalidOption(
-            f"words are cut by the split pattern {tokenizer.pattern.name or 'of your own'!r}",
+            f"words are cut by the split pattern {tokenizer.spec.pattern.name or 'of your own'!r}",
             "SentencePiece cuts at spaces: the pattern whitespace",
             "save it as 'bpeline', or train with `--pattern whitespace`",
         )
     return algorithm
 
 
-def _ranks(tokenizer: Tokenizer, algorithm: CharacterBpe) -> dict[str, int]:
+def _ranks(tokenizer: TokenizerParts, algorithm: CharacterBpe) -> dict[str, int]:
     """Token → rank of the one merge that makes it.
 
     SentencePiece joins neighbours whose *text* is a piece, the best score first: our rule if each
@@ -121,7 +120,7 @@ def _ranks(tokenizer: Tokenizer, algorithm: CharacterBpe) -> dict[str, int]:
     """
     ranks: dict[str, int] = {}
     made: dict[tuple[str, str], int] = {}
-    for rank, (left, right) in enumerate(tokenizer.merges):
+    for rank, (left, right) in enumerate(tokenizer.spec.merges):
         pair = left.decode(), right.decode()
         if ranks.setdefault("".join(pair), rank) != rank:
             _refuse(

@@ -11,20 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.algorithms import CharacterBpe
+from bpeline.tokenizer_core.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.formats.plain_tokens import pattern_left_out, refuse_other_algorithms
-from bpeline.tokenizer_core.model import shown
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import CharacterBpe, TokenizerSpec, shown
 
 END_OF_WORD = "</w>"
 _VERSIONS = {"0.1": False, "0.2": True}  # whether the mark is joined to the last character
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write the codes file that ``subword-nmt apply-bpe --codes`` reads.
 
     Raises:
@@ -33,9 +32,9 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         DiskFull: no space left.
     """
     refuse_other_algorithms(tokenizer, "character BPE", CharacterBpe)
-    algorithm = tokenizer.algorithm
+    algorithm = tokenizer.spec.algorithm
     assert isinstance(algorithm, CharacterBpe)
-    pairs = [(left.decode(), right.decode()) for left, right in tokenizer.merges]
+    pairs = [(left.decode(), right.decode()) for left, right in tokenizer.spec.merges]
     if algorithm.end_of_word != END_OF_WORD:
         raise InvalidTokenizer(
             f"words of this tokenizer end in {algorithm.end_of_word!r}",
@@ -53,15 +52,15 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, "\n".join(lines).encode())
 
 
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """Split pattern, unknown token, special tokens, and the characters that no merge holds."""
-    assert isinstance(tokenizer.algorithm, CharacterBpe)
-    merged = b"".join(left + right for left, right in tokenizer.merges).decode()
-    tokens = [token.decode() for _, token in sorted(tokenizer.vocab.items())]
+    assert isinstance(tokenizer.spec.algorithm, CharacterBpe)
+    merged = b"".join(left + right for left, right in tokenizer.spec.merges).decode()
+    tokens = [token.decode() for _, token in sorted(tokenizer.spec.vocab.items())]
     return {
         "pattern": pattern_left_out(tokenizer),
-        "unknown": tokenizer.algorithm.unknown,
-        "special_tokens": list(tokenizer.special_tokens),
+        "unknown": tokenizer.spec.algorithm.unknown,
+        "special_tokens": list(tokenizer.spec.special_tokens),
         "characters": "".join(one for one in tokens if len(one) == 1 and one not in merged),
     }
 
@@ -74,7 +73,7 @@ def load(
     characters: str = "",
     pattern: SplitPattern | str = "whitespace",
     special_tokens: Sequence[str] = (),
-) -> Tokenizer:
+) -> TokenizerSpec:
     """Read a codes file.
 
     Args:
@@ -97,7 +96,7 @@ def load(
     made = [left + right for left, right in pairs]
     tokens = dict.fromkeys([unknown, *special_tokens, *single, *last, *parts, *made])
     vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
-    return Tokenizer(
+    return TokenizerSpec.checked(
         vocab,
         [(left.encode(), right.encode()) for left, right in pairs],
         list(special_tokens),

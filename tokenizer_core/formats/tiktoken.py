@@ -11,26 +11,30 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from bpeline.tokenizer_core.algorithms import ByteBpe
+from bpeline.tokenizer_core.bounded_files import read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.encoding import derive_merges
-from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse
-from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
-from bpeline.tokenizer_core.model import (
-    MAX_ID,
-    MAX_TOKEN_BYTES,
-    MergeList,
-    shown,
+from bpeline.tokenizer_core.encoding import (
+    BytePairEncoder,
+    TokenizerParts,
+    derive_merges,
     tokens_not_made_by_merges,
 )
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import (
+    MAX_ID,
+    MAX_TOKEN_BYTES,
+    ByteBpe,
+    MergeList,
+    TokenizerSpec,
+    shown,
+)
 
 _MOST_DIGITS = 9  # of a rank
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write the rank file. Split pattern and special tokens are not in it: see `left_out`.
 
     Raises:
@@ -44,7 +48,7 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, b"".join(lines))
 
 
-def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
+def mergeable_ranks(tokenizer: TokenizerParts) -> dict[bytes, int]:
     """Token → rank, in ascending order. Each token's rank is its id here, so that ids agree.
 
     tiktoken joins the pair whose *concatenation* has the lowest rank, and ids are ranks. That is
@@ -56,21 +60,22 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
         InvalidTokenizer: one of the two does not hold.
     """
     refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
-    ids = {tokenizer.vocab[id_]: id_ for id_ in tokenizer.vocab}
-    results = [ids[left + right] for left, right in tokenizer.merges]
+    ids = {tokenizer.spec.vocab[id_]: id_ for id_ in tokenizer.spec.vocab}
+    results = [ids[left + right] for left, right in tokenizer.spec.merges]
     if any(after <= before for before, after in pairwise(results)):
         raise InvalidTokenizer(
             "the ids of this tokenizer do not ascend with its merges",
             "in tiktoken's format the id of a token is also its rank",
             "save it as 'hf' or 'bpeline', which keep both",
         )
-    if tokenizer.byte_pairs.has_whole_words:
+    encoder = tokenizer.encoder
+    if isinstance(encoder, BytePairEncoder) and encoder.has_whole_words:
         raise InvalidTokenizer(
             "this tokenizer takes words whole that its merges do not make (ignore_merges)",
             "in tiktoken's format each token is made by a merge",
             "save it as 'hf' or 'bpeline'",
         )
-    specials = tokenizer.special_tokens
+    specials = tokenizer.spec.special_tokens
     ordinary = {token: ids[token] for token in ids.keys() - {s.encode() for s in specials}}
     for token, id_ in tokens_not_made_by_merges(tokenizer.encoder, ordinary):
         raise InvalidTokenizer(
@@ -81,7 +86,7 @@ def mergeable_ranks(tokenizer: Tokenizer) -> dict[bytes, int]:
     return dict(sorted(ordinary.items(), key=lambda item: item[1]))
 
 
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """``pat_str`` and ``special_tokens`` of ``tiktoken.Encoding``.
 
     tiktoken forgets what lies between matches, so a user's own regex is written with one more
@@ -92,12 +97,12 @@ def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
         InvalidPattern: see `SplitPattern.regex_for_tiktoken`.
     """
     return {
-        "pat_str": tokenizer.pattern.regex_for_tiktoken,
-        "special_tokens": tokenizer.special_tokens,
+        "pat_str": tokenizer.spec.pattern.regex_for_tiktoken,
+        "special_tokens": tokenizer.spec.special_tokens,
     }
 
 
-def encoding_arguments(tokenizer: Tokenizer) -> dict[str, Any]:
+def encoding_arguments(tokenizer: TokenizerParts) -> dict[str, Any]:
     """Everything ``tiktoken.Encoding`` needs but a name.
 
     Examples:
@@ -116,7 +121,7 @@ def load(
     *,
     pattern: SplitPattern | str = "gpt2",
     special_tokens: Mapping[str, int] | None = None,
-) -> Tokenizer:
+) -> TokenizerSpec:
     """Read a rank file; merges are derived from the order of the ranks.
 
     Args:
@@ -135,7 +140,7 @@ def load(
         if id_ in vocab:
             refuse(path, f"holds the id {id_} of the special token {special!r} already")
         vocab[id_] = special.encode()
-    return Tokenizer(vocab, merges, specials, pattern)
+    return TokenizerSpec.checked(vocab, merges, specials, pattern)
 
 
 def _read_ranks(lines: list[bytes], path: Path) -> dict[int, bytes]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, nothing_left_out
 from bpeline.tokenizer_core.formats.special_roles import roles_of
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
 left_out = nothing_left_out
 TOKENIZER = "tokenizer.json"
@@ -23,13 +24,15 @@ SPECIAL_TOKENS = "special_tokens_map.json"
 _WITHOUT_LIMIT = 10**30  # what transformers writes for a model of any length
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write the directory.
 
     Raises:
         InvalidTokenizer, InvalidPattern, InvalidOption, DiskFull: as for ``hf``.
     """
-    roles = {f"{role}_token": token for role, token in roles_of(tokenizer.special_tokens).items()}
+    roles = {
+        f"{role}_token": token for role, token in roles_of(tokenizer.spec.special_tokens).items()
+    }
     config = {
         "added_tokens_decoder": {
             str(id_): {
@@ -37,7 +40,9 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
                 **dict.fromkeys(("lstrip", "normalized", "rstrip", "single_word"), False),
                 "special": True,
             }
-            for token, id_ in sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
+            for token, id_ in sorted(
+                tokenizer.spec.special_tokens.items(), key=lambda item: item[1]
+            )
         },
         "clean_up_tokenization_spaces": False,  # else decoding would move spaces
         "model_max_length": _WITHOUT_LIMIT,
@@ -49,7 +54,7 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path / CONFIG, json_text(config, indent=2))
 
 
-def load(path: Path, **details: Any) -> Tokenizer:
+def load(path: Path, **details: Any) -> TokenizerSpec:
     """Read the tokenizer.json of such a directory; `huggingface.load` says what is understood.
 
     Raises:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.algorithms import WordPiece
+from bpeline.tokenizer_core.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.formats.plain_tokens import (
     add_names,
     pattern_left_out,
@@ -22,14 +22,14 @@ from bpeline.tokenizer_core.formats.plain_tokens import (
     refuse_other_algorithms,
 )
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec, WordPiece
 
 _BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _PRE_TOKENIZERS = {"whitespace": "WhitespaceSplit", "wordpunct": "Whitespace"}
 _SUPPORTED = f"WordPiece behind {' or '.join(_PRE_TOKENIZERS.values())} is supported"
 
 
-def save(tokenizer: Tokenizer, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write vocab.txt: one token per line, its id the number of the line.
 
     Raises:
@@ -38,7 +38,7 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
         DiskFull: no space left.
     """
     refuse_other_algorithms(tokenizer, "WordPiece", WordPiece)
-    tokens = [tokenizer.vocab.get(id_, b"\n") for id_ in range(tokenizer.vocab_size)]
+    tokens = [tokenizer.spec.vocab.get(id_, b"\n") for id_ in range(tokenizer.spec.vocab_size)]
     if any(b"\n" in token or b"\r" in token for token in tokens):
         raise InvalidTokenizer(
             "the ids of this tokenizer have gaps, or a token holds a line break",
@@ -48,12 +48,12 @@ def save(tokenizer: Tokenizer, path: Path) -> None:
     DURABLE.write(path, b"\n".join([*tokens, b""]))
 
 
-def left_out(tokenizer: Tokenizer) -> dict[str, Any]:
+def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """Split pattern, special tokens, and the properties of WordPiece."""
     return {
         "pattern": pattern_left_out(tokenizer),
-        "special_tokens": list(tokenizer.special_tokens),
-        "algorithm": tokenizer.algorithm,
+        "special_tokens": list(tokenizer.spec.special_tokens),
+        "algorithm": tokenizer.spec.algorithm,
     }
 
 
@@ -63,7 +63,7 @@ def load(
     pattern: SplitPattern | str = "wordpunct",
     special_tokens: Sequence[str] | None = None,
     algorithm: WordPiece | None = None,
-) -> Tokenizer:
+) -> TokenizerSpec:
     """Read a vocab.txt.
 
     Args:
@@ -82,19 +82,21 @@ def load(
     if special_tokens is None:
         special_tokens = [token for token in _BERTS if token in set(tokens)]
     vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
-    return Tokenizer(vocab, [], special_tokens, pattern, algorithm=algorithm or WordPiece())
+    return TokenizerSpec.checked(
+        vocab, [], special_tokens, pattern, algorithm=algorithm or WordPiece()
+    )
 
 
-def parts_for_huggingface(tokenizer: Tokenizer, algorithm: WordPiece) -> dict[str, Any]:
+def parts_for_huggingface(tokenizer: TokenizerParts, algorithm: WordPiece) -> dict[str, Any]:
     """pre_tokenizer, decoder and model of a tokenizer.json.
 
     Raises:
         InvalidTokenizer: a split pattern that no pre-tokenizer stands for.
     """
-    name = tokenizer.pattern.name
+    name = tokenizer.spec.pattern.name
     if name not in _PRE_TOKENIZERS:
         raise InvalidTokenizer(
-            f"words are cut by the split pattern {name or tokenizer.pattern.regex!r}",
+            f"words are cut by the split pattern {name or tokenizer.spec.pattern.regex!r}",
             f"in this format WordPiece has the pattern {' or '.join(_PRE_TOKENIZERS)}",
             "save it as 'bpeline'",
         )
@@ -106,12 +108,14 @@ def parts_for_huggingface(tokenizer: Tokenizer, algorithm: WordPiece) -> dict[st
             "unk_token": algorithm.unknown,
             "continuing_subword_prefix": algorithm.continuation,
             "max_input_chars_per_word": algorithm.max_word_characters,
-            "vocab": {token.decode(): id_ for id_, token in sorted(tokenizer.vocab.items())},
+            "vocab": {token.decode(): id_ for id_, token in sorted(tokenizer.spec.vocab.items())},
         },
     }
 
 
-def from_huggingface(document: dict[str, Any], specials: dict[str, int], path: Path) -> Tokenizer:
+def from_huggingface(
+    document: dict[str, Any], specials: dict[str, int], path: Path
+) -> TokenizerSpec:
     """The tokenizer of a tokenizer.json whose model is WordPiece.
 
     Args:
@@ -141,4 +145,4 @@ def from_huggingface(document: dict[str, Any], specials: dict[str, int], path: P
     named = model.get("vocab")
     add_names(named, specials, path)
     vocab = read_plain_vocab(named, path)
-    return Tokenizer(vocab, [], specials, patterns[kind], algorithm=algorithm)
+    return TokenizerSpec.checked(vocab, [], specials, patterns[kind], algorithm=algorithm)

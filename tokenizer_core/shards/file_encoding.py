@@ -7,23 +7,20 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Cuts, Reading, SourceFile
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.encoding import Encoder, SpecialPolicy
+from bpeline.tokenizer_core.encoding import Encoder, SpecialPolicy, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import find_special_tokens
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.shards.shard_plan import Piece
-from bpeline.tokenizer_core.splitting import CutPairs
+from bpeline.tokenizer_core.splitting import CutPairs, Cuts
 from bpeline.tokenizer_core.text import Text
-
-if TYPE_CHECKING:
-    from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import FrequencyBpe, find_special_tokens
 
 PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
 _LEAST_PIECE = 1 << 17
@@ -187,7 +184,7 @@ def _filled(
     return (np.delete(ids, ends[empty] - 1) if marked else ids), np.cumsum(lengths[~empty])
 
 
-def separators_of(tokenizer: Tokenizer, asked: str | None) -> tuple[str, ...]:
+def separators_of(tokenizer: TokenizerParts, asked: str | None) -> tuple[str, ...]:
     """What separates the documents of a text file, from what somebody typed.
 
     Args:
@@ -195,12 +192,12 @@ def separators_of(tokenizer: Tokenizer, asked: str | None) -> tuple[str, ...]:
             ``none``: nothing, each text file is one document.
     """
     if asked is None:
-        return tuple(tokenizer.special_tokens)
+        return tuple(tokenizer.spec.special_tokens)
     return () if asked == NO_SEPARATOR else (asked,)
 
 
 def file_encoding_of(
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerParts,
     separator: str | Sequence[str] | None = None,
     end_of_text: str | None = None,
     invalid_utf8: Literal["strict", "replace"] = "strict",
@@ -213,16 +210,17 @@ def file_encoding_of(
         InvalidOption: no such policy for invalid UTF-8.
     """
     separators = [separator] if isinstance(separator, str) else separator or ()
-    settings = tokenizer.pattern, tuple(separators), invalid_utf8, text_field
+    spec = tokenizer.spec
+    settings = spec.pattern, tuple(separators), invalid_utf8, text_field
     reading = Reading(*settings)
-    if tokenizer.words is not None and (marks := tokenizer.words.sentences) is not None:
-        reading = SentenceReading(*settings, sentences=marks.kind)
+    if isinstance(spec.algorithm, FrequencyBpe) and spec.algorithm.sentences != "none":
+        reading = SentenceReading(*settings, sentences=spec.algorithm.sentences)
     end = -1
     if end_of_text is not None:
-        policy = SpecialPolicy.of(tokenizer.special_tokens, {end_of_text}, "text")
+        policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")
         (end,) = policy.allowed.values()
-    dtype = "uint16" if max(tokenizer.vocab) < 1 << 16 else "uint32"
-    return FileEncoding(tokenizer.encoder, tokenizer.digest, reading, end, dtype)
+    dtype = "uint16" if max(spec.vocab) < 1 << 16 else "uint32"
+    return FileEncoding(tokenizer.encoder, spec.digest, reading, end, dtype)
 
 
 def encode_in_order(

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from bpeline.tokenizer_core.corpus import (
     ChunkText,
-    Cuts,
     Reading,
     SourceFile,
     first_cut,
     open_source,
     read_documents,
 )
+from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 
 _COMPRESSED_STEP = 2 << 20  # bytes of text in memory while shards are only counted

@@ -20,10 +20,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
-from bpeline.tokenizer_core.formats import MANIFEST, json_of, read_bounded, read_sealed_manifest
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, sha256_of, shard_format
 
 FORMAT = "bpeline-tokens"

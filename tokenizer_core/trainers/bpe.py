@@ -16,14 +16,6 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import (
-    MAX_TOKEN_BYTES,
-    SpecialIds,
-    byte_order,
-    token_bytes,
-    validate_tie_break,
-    vocab_from_merges,
-)
 from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint
 from bpeline.tokenizer_core.trainers.learning import (
     MERGES_PER_CHECKPOINT,
@@ -39,6 +31,14 @@ from bpeline.tokenizer_core.trainers.required_tokens import required_merges
 from bpeline.tokenizer_core.trainers.special_clashes import (
     refuse_clashes,
     refuse_special_tokens_in_words,
+)
+from bpeline.tokenizer_core.vocabulary import (
+    MAX_TOKEN_BYTES,
+    SpecialIds,
+    byte_order,
+    token_bytes,
+    validate_tie_break,
+    vocab_from_merges,
 )
 
 if TYPE_CHECKING:
@@ -201,8 +201,8 @@ def train_bpe(
             occurring in the words. All of this is refused before training starts.
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
-    from bpeline.tokenizer_core.model import validate_special_tokens
     from bpeline.tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
     counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)

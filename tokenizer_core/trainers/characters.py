@@ -13,19 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bpeline.tokenizer_core.algorithms import (
-    CharacterBpe,
-    FrequencyBpe,
-    GreedyLongest,
-    Sentences,
-    WordPiece,
-    by_rank,
-)
+from bpeline.tokenizer_core.algorithms import by_rank
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.encoding import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import validate_special_tokens
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint
@@ -43,6 +35,14 @@ from bpeline.tokenizer_core.trainers.symbol_words import (
     CharacterWords,
     words_that_go_on,
     words_with_ends,
+)
+from bpeline.tokenizer_core.vocabulary import (
+    CharacterBpe,
+    FrequencyBpe,
+    GreedyLongest,
+    Sentences,
+    WordPiece,
+    validate_special_tokens,
 )
 
 PADDING = "<pad>"
@@ -111,7 +111,7 @@ def train_char_bpe(
         end_of_word: the mark of the end of a word; no word may hold it.
         joined: whether it is part of the last character (``subword-nmt`` 0.2).
         tie_break: ``first-seen`` (the paper's program) or ``greatest-bytes`` (``subword-nmt``: the
-            greatest pair of texts); see `tokenizer_core.model.vocabulary.TIE_BREAKS`.
+            greatest pair of texts); see `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
         unknown: the token of unknown characters.
         special_tokens: further tokens.

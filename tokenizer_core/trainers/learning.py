@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
-from bpeline.tokenizer_core.model import validate_tie_break
 from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from bpeline.tokenizer_core.trainers.checkpoint_schedule import CheckpointSchedule
 from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine
 from bpeline.tokenizer_core.trainers.progress import OnProgress, Reporter
+from bpeline.tokenizer_core.vocabulary import validate_tie_break
 
 MERGES_PER_CHECKPOINT = 1000
 _CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C

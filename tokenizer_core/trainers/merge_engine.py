@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.kernels import (
     merge_step,
 )
 from bpeline.tokenizer_core.kernels.merge_state import Limits, MergeState
-from bpeline.tokenizer_core.model import byte_order
+from bpeline.tokenizer_core.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
 _POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32
@@ -133,7 +133,7 @@ class MergeEngine:
 
     Args:
         words: what to merge in.
-        tie_break: one of `tokenizer_core.model.vocabulary.TIE_BREAKS`.
+        tie_break: one of `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
         min_count: pairs whose count is smaller are not learned; at least 1.
         max_length: pairs that make tokens of more base tokens are not learned.
         free_application: whether merges that were learned from *other* counts will be applied:

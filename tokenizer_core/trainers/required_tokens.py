@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import byte_order
 from bpeline.tokenizer_core.splitting import SplitPattern, pre_tokens
+from bpeline.tokenizer_core.vocabulary import byte_order
 
 _BYTES = 256
 # A token of n bytes costs up to n − 1 merges, and each looks at all of the token's parts.

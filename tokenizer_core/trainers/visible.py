@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.model import byte_order, to_printable, token_bytes
 from bpeline.tokenizer_core.trainers.bpe import learn_merges
 from bpeline.tokenizer_core.trainers.characters import (
     WordPieceSettings,
@@ -24,6 +23,7 @@ from bpeline.tokenizer_core.trainers.learning import Course
 from bpeline.tokenizer_core.trainers.required_tokens import merged
 from bpeline.tokenizer_core.trainers.scoring_engine import Score
 from bpeline.tokenizer_core.trainers.symbol_words import words_that_go_on
+from bpeline.tokenizer_core.vocabulary import byte_order, to_printable, token_bytes
 
 LARGEST = 100_000  # bytes of distinct words; beyond, nobody reads what is printed
 

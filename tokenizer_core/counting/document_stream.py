@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
-from bpeline.tokenizer_core.corpus.documents import ChunkText
-from bpeline.tokenizer_core.corpus.held_out import sections_of
-from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.corpus import (
+    ChunkGroup,
+    ChunkText,
+    Reading,
+    SourceFile,
+    read_chunks,
+    sections_of,
+)
 from bpeline.tokenizer_core.counting import documents_between
 
 LONG = 64 << 10  # bytes; longer documents come in sections

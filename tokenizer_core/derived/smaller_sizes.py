@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from bpeline.tokenizer_core.algorithms import BYTE_BPE, CharacterBpe
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import BYTE_BPE, CharacterBpe
 
 
 def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:

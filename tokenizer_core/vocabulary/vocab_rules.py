@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.model.merge_list import MergeIds, MergeList
-from bpeline.tokenizer_core.model.special_tokens import validate_special_tokens
+from bpeline.tokenizer_core.vocabulary.merge_list import MergeIds, MergeList
+from bpeline.tokenizer_core.vocabulary.special_tokens import validate_special_tokens
 
 MAX_ID = (1 << 24) - 1
 MAX_TOKEN_BYTES = 1 << 16

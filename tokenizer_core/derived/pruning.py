@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.derived.token_occurrences import token_counts
+from bpeline.tokenizer_core.encoding import unreachable_tokens
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.model.reachability import unreachable_tokens
-from bpeline.tokenizer_core.model.vocab_rules import shown
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import shown
 
 UNREACHABLE, RARE = "unreachable", "rare"
 
@@ -90,12 +91,13 @@ def plan_pruning(
     Raises:
         InvalidOption: another algorithm.
     """
+    encoder = tokenizer.byte_pairs  # refuses other algorithms
     occurrences = token_counts(tokenizer, counts)
     special_ids = set(tokenizer.special_tokens.values())
     ids = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special_ids}
     unreachable: set[bytes] = set()
     if drop_unreachable:
-        found = unreachable_tokens(tokenizer.encoder, ids)
+        found = unreachable_tokens(encoder, ids)
         unreachable = {token for token, id_ in found.items() if not occurrences[id_]}
     going, kept_as_parts = _going(tokenizer, ids, occurrences, min_count, unreachable)
     dropped = (
@@ -119,19 +121,6 @@ def plan_pruning(
         int(occurrences.sum()),
         after,
     )
-
-
-def token_counts(tokenizer: Tokenizer, counts: WordCounts) -> NDArray[np.int64]:
-    """How often each id occurs in counted words: int64 ``[highest id + 1]``.
-
-    Raises:
-        InvalidOption: not byte-level BPE.
-    """
-    ids, ends = tokenizer.byte_pairs.encode_words(counts.words())
-    lengths = np.diff(ends, prepend=0)
-    found = np.zeros(max(tokenizer.vocab) + 1, np.int64)
-    np.add.at(found, ids.astype(np.int64), np.repeat(counts.counts, lengths))
-    return found
 
 
 def check_on(tokenizer: Tokenizer, plan: PrunePlan, texts: Iterable[str]) -> SampleCheck:

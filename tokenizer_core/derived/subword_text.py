@@ -14,15 +14,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.kinds import CharacterBpe
-from bpeline.tokenizer_core.algorithms.word_algorithms import WordAlgorithm, with_dropout
-from bpeline.tokenizer_core.algorithms.word_encoder import NumberedWords, number_marked
+from bpeline.tokenizer_core.algorithms import (
+    NumberedWords,
+    WordAlgorithm,
+    number_marked,
+    with_dropout,
+)
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import utf8_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.number_words import copy_words
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import CharacterBpe
 
 _SPACE, _LINE_FEED, _RETURN = 32, 10, 13
 

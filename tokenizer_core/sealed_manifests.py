@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 
 MANIFEST = "manifest.json"
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from bpeline.tokenizer_core.encoding import Encoder, spans_of_lengths
+from bpeline.tokenizer_core.encoding.encoder import Encoder
+from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from bpeline.tokenizer_core.text import Text
 
 

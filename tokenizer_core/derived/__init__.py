@@ -1,0 +1,19 @@
+"""What is made of a trained tokenizer: smaller sizes, pruned vocabs, encoding with fewer tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .pruning import PrunePlan as PrunePlan
+    from .pruning import check_on as check_on
+    from .pruning import plan_pruning as plan_pruning
+    from .pruning import require_something as require_something
+    from .restricted_encoding import RestrictedEncoding as RestrictedEncoding
+    from .smaller_sizes import of_size as of_size
+    from .subword_text import SubwordText as SubwordText
+    from .token_occurrences import token_counts as token_counts
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,46 @@
+"""Vocabs, merges, special tokens and algorithms as values, and the rules they keep to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .algorithm_kinds import ALGORITHMS as ALGORITHMS
+    from .algorithm_kinds import BYTE_BPE as BYTE_BPE
+    from .algorithm_kinds import Algorithm as Algorithm
+    from .algorithm_kinds import ByteBpe as ByteBpe
+    from .algorithm_kinds import CharacterBpe as CharacterBpe
+    from .algorithm_kinds import FrequencyBpe as FrequencyBpe
+    from .algorithm_kinds import GreedyLongest as GreedyLongest
+    from .algorithm_kinds import OfWords as OfWords
+    from .algorithm_kinds import Sentences as Sentences
+    from .algorithm_kinds import WordPiece as WordPiece
+    from .algorithm_kinds import algorithm_of as algorithm_of
+    from .algorithm_kinds import described as described
+    from .merge_list import Merge as Merge
+    from .merge_list import MergeIds as MergeIds
+    from .merge_list import MergeList as MergeList
+    from .merge_list import find_merges as find_merges
+    from .numbering import SpecialIds as SpecialIds
+    from .numbering import byte_order as byte_order
+    from .numbering import from_printable as from_printable
+    from .numbering import printable_bytes as printable_bytes
+    from .numbering import to_printable as to_printable
+    from .numbering import token_bytes as token_bytes
+    from .numbering import validate_tie_break as validate_tie_break
+    from .numbering import vocab_from_merges as vocab_from_merges
+    from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
+    from .special_tokens import find_special_tokens as find_special_tokens
+    from .special_tokens import validate_special_tokens as validate_special_tokens
+    from .tokenizer_spec import TokenizerSpec as TokenizerSpec
+    from .vocab_rules import MAX_ID as MAX_ID
+    from .vocab_rules import MAX_TOKEN_BYTES as MAX_TOKEN_BYTES
+    from .vocab_rules import check_tokens as check_tokens
+    from .vocab_rules import check_vocab as check_vocab
+    from .vocab_rules import merge_ids as merge_ids
+    from .vocab_rules import refuse_wrong_ids as refuse_wrong_ids
+    from .vocab_rules import shown as shown
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
