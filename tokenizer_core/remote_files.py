@@ -33,10 +33,19 @@ _FINGERPRINTS = (
 _TIMES = ("lastmodified", "last-modified", "last_modified", "mtime", "updated", "modified",
           "created")  # fmt: skip
 _MOST_AT_ONCE = 16 << 20  # bytes asked for in one request
+# For a whole answer, repetitions by the store's own library included: one that comes byte by byte
+# would never end otherwise.
+ANSWER_SECONDS = 30.0
+_LISTING_SECONDS = 300.0
+_SLOWEST = 64 << 10  # bytes per second of content that is read or written
 
 
 class RemoteFailure(OSError):
     """A store does not answer, or answers with something else than the file."""
+
+
+class _Late(RemoteFailure):
+    """It was given its time; asking again would take as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def find_remote_files(pattern: str, wanted: Callable[[str], bool]) -> list[Remot
             found = files.glob(path, detail=True).values()
             return [_listed(files, one) for one in found if one["type"] == "file"]
         try:
-            about = files.info(path)
+            about = files.info(path, timeout=ANSWER_SECONDS)
         except FileNotFoundError:
             return []
         if about["type"] == "file":
@@ -83,7 +92,7 @@ def find_remote_files(pattern: str, wanted: Callable[[str], bool]) -> list[Remot
         start = len(str(about["name"]).rstrip("/")) + 1
         return [_listed(files, one) for one in below if wanted(str(one["name"])[start:])]
 
-    return sorted(_asked(pattern, look), key=lambda file: file.url)
+    return sorted(_asked(pattern, look, _LISTING_SECONDS), key=lambda file: file.url)
 
 
 def describe(url: str) -> RemoteFile:
@@ -112,7 +121,7 @@ def read_range(url: str, begin: int, end: int) -> bytes:
             )
         return content
 
-    return _asked(url, read)
+    return _asked(url, read, _seconds_for(end - begin))
 
 
 def read_file(url: str, target: Path) -> None:
@@ -121,7 +130,12 @@ def read_file(url: str, target: Path) -> None:
     Raises:
         FileNotFoundError, PermissionError, RemoteFailure: it cannot be read.
     """
-    _asked(url, lambda files, path: files.get_file(path, str(target)))
+
+    def read(files: Any, path: str) -> None:
+        size = int(files.info(path).get("size") or 0)
+        files.get_file(path, str(target), timeout=_seconds_for(size))
+
+    _asked(url, read)
     if not target.exists():
         raise FileNotFoundError(2, "no such file", url)
 
@@ -139,7 +153,8 @@ def write_file(url: str, content: Path | bytes) -> None:
         else:
             files.pipe_file(path, bytes(content))
 
-    _asked(url, put)
+    size = content.stat().st_size if isinstance(content, Path) else len(content)
+    _asked(url, put, _seconds_for(size))
 
 
 def remove_file(url: str) -> None:
@@ -170,7 +185,7 @@ def names_below(url: str) -> list[str]:
         except FileNotFoundError:
             return []
 
-    return _asked(url, look)
+    return _asked(url, look, _LISTING_SECONDS)
 
 
 class RangeReader(io.RawIOBase):
@@ -250,13 +265,50 @@ def _has_magic(url: str) -> bool:
     return "*" in url or "[" in url or (question and "?" in url)
 
 
-def _asked(url: str, ask: Callable[[Any, str], T]) -> T:
-    """Ask the store of a URL, again when it does not answer."""
+def _seconds_for(size: int) -> float:
+    """That content of so many bytes may take."""
+    return ANSWER_SECONDS + size / _SLOWEST
+
+
+class _Timed:
+    """A store of fsspec that gives each call a time to be answered in.
+
+    Those that ask over a network are asynchronous and take one; the others are on this machine.
+    """
+
+    _ASKING = frozenset(
+        ("cat_file", "find", "get_file", "glob", "info", "pipe_file", "put_file", "rm_file")
+    )
+
+    def __init__(self, files: Any, seconds: float) -> None:
+        self._files = files
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._files, name)
+        if name not in self._ASKING:
+            return member
+
+        def ask(*arguments: Any, timeout: float = self._seconds, **options: Any) -> Any:
+            if not getattr(self._files, "async_impl", False):
+                return member(*arguments, **options)
+            try:
+                return member(*arguments, timeout=timeout, **options)
+            except TimeoutError as error:
+                raise _Late(f"no whole answer within {timeout:,.0f} seconds") from error
+
+        return ask
+
+
+def _asked(url: str, ask: Callable[[Any, str], T], seconds: float | None = None) -> T:
+    """Ask the store of a URL, again when it fails at once; each call may take some seconds."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with _translating(url):
                 files, path = _store_of(url)
-                return ask(files, path)
+                return ask(_Timed(files, seconds or ANSWER_SECONDS), path)
+        except _Late:
+            raise
         except RemoteFailure:
             if attempt == _ATTEMPTS:
                 raise

@@ -220,7 +220,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
             stream.reconfigure(errors="backslashreplace")
-    if isinstance(sys.stderr, TextIOWrapper):
+    # A second one would close what the first writes to.
+    if isinstance(sys.stderr, TextIOWrapper) and not isinstance(sys.stderr, TextWithoutSecrets):
         sys.stderr = TextWithoutSecrets(
             sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True
         )

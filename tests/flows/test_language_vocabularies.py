@@ -13,7 +13,7 @@ import pytest
 from bpeline.flows.languages_record import vocabulary_of
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.derived.restricted_encoding import RestrictedEncoding, token_counts
+from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
 from bpeline.tokenizer_core.derived.subword_text import SubwordText, read_vocabulary
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.language_choices import compare_choices

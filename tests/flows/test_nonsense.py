@@ -1,7 +1,8 @@
-"""Commands that ask MLflow, and servers of nonsense: an error, in seconds, and nothing lost."""
+"""Commands that ask MLflow or Prefect, and servers of nonsense: told in seconds, nothing lost."""
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import time
@@ -37,14 +38,36 @@ COMMANDS = {
     "repair --write": ("repair", "--write"),
     "drift": ("drift", "t@champion", "corpus.txt"),
     "resume": ("resume",),
+    "evaluate": ("evaluate", "t/1"),
+    "evaluate --sets": ("evaluate", "--sets"),
+    "extend": ("extend", "t/1", "--vocab-size", 290),
+    "prune": ("prune", "t/1", "--min-count", 5, "-o", "plan.json"),
+    "mixtures": ("mixtures", "corpus.toml", "--vocab-size", 270, "--temperatures", "1,2"),
+    "sweep": ("sweep", "corpus.txt", "--name", "sizes", "--sizes", "270"),
+    "delete": ("delete", "t/1"),
+    "encode -o": ("encode", "t@champion", "corpus.txt", "-o", "ids"),
+    "count": ("count", "t@champion", "corpus.txt"),
+    "dismiss": ("dismiss", "0" * 8),
 }
+# Those that run as flows, or that speak to Prefect themselves.
+ON_PREFECT = (
+    "train", "sweep", "extend", "mixtures", "verify", "drift", "resume", "encode -o", "gc", "prune",
+    "promote", "rollback", "evaluate", "doctor",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder with a version that an alias points to."""
-    commands = [(*TRAIN, "t", "--vocab-size", 280), ("promote", "t/1")]
-    return folder_after({"corpus.txt": english_and_code[:30_000]}, commands)
+    training = (*TRAIN, "t", "--vocab-size", 280, "--eval", "more=more.txt")
+    half = {"one.txt": english_and_code[:9_000], "other.txt": english_and_code[9_000:18_000]}
+    sources = "".join(f'[[source]]\nname = "{name[:-4]}"\nfiles = ["{name}"]\n' for name in half)
+    texts = {
+        "corpus.txt": english_and_code[:30_000],
+        "more.txt": english_and_code[30_000:45_000],
+        "corpus.toml": sources,
+    }
+    return folder_after({**texts, **half}, [training, ("promote", "t/1")])
 
 
 @pytest.mark.rotating(200)
@@ -84,3 +107,67 @@ def test_a_server_of_nonsense_costs_seconds_and_a_message(
         delivered = bpeline("resume")
         assert delivered.exit_code == 0, delivered.output
         assert "other/1" in delivered.output
+
+
+@pytest.mark.rotating(60)
+@pytest.mark.parametrize("command", ON_PREFECT)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
+    mode: str,
+    command: str,
+    trained: Path,
+    tmp_path: Path,
+    bpeline: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if command == "train":
+        shutil.copytree(trained, tmp_path / "without")
+        monkeypatch.chdir(tmp_path / "without")
+        expected = digest_in(bpeline(*COMMANDS[command]).output)
+    shutil.copytree(trained, tmp_path / "folder")
+    monkeypatch.chdir(tmp_path / "folder")
+    with nonsense(mode) as server:
+        secret = "hunter2"
+        address = server.url.replace("://", f"://me:{secret}@")
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
+        begin = time.monotonic()
+        result = bpeline(*COMMANDS[command])
+        seconds = time.monotonic() - begin
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert "Traceback" not in result.output
+    assert secret not in result.output
+    assert seconds < MOST_SECONDS
+    # Nobody needs that server: what was asked for is done.
+    assert result.exit_code == (command in {"rollback", "doctor"}), result.output
+    if command == "train":
+        assert "does not answer" in result.stderr
+        assert digest_in(result.output) == expected
+
+
+@pytest.mark.rotating(12)
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_deployed_to_a_server_of_nonsense(
+    mode: str,
+    trained: Path,
+    tmp_path: Path,
+    bpeline: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(trained, folder)
+    monkeypatch.chdir(folder)
+    with nonsense(mode) as server:
+        monkeypatch.setenv("PREFECT_API_URL", f"{server.url}/api")
+        begin = time.monotonic()
+        result = bpeline("deploy")
+        seconds = time.monotonic() - begin
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 1
+    assert "error: " in result.stderr
+    assert "Traceback" not in result.output
+    assert seconds < MOST_SECONDS
+
+
+def digest_in(output: str) -> str:
+    (found,) = set(re.findall(r"\b[0-9a-f]{64}\b", output))
+    return found

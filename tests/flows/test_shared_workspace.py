@@ -81,7 +81,9 @@ def test_what_one_machine_made_no_other_makes_again(
     first = trained(machine("a")("train", texts, *TRAIN))
     stored = s3.keys(f"store-{tmp_path.name}/")
     kinds = {key.split("/")[1] for key in stored}
-    assert kinds == {"shards", "tables", "runs", "versions", "mlflow-artifacts"}
+    assert kinds == {
+        "shards", "tables", "runs", "versions", "mlflow-artifacts", "evaluation-sets",
+    }  # fmt: skip
 
     def refuse(*_arguments: object, **_options: object) -> None:
         raise AssertionError("counted again")

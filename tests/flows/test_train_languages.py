@@ -14,7 +14,7 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.languages import language_counts
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core import count_words
-from bpeline.tokenizer_core.derived.restricted_encoding import RestrictedEncoding, token_counts
+from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
 from bpeline.tokenizer_core.trainers.characters import train_char_bpe
 
 Command = Callable[..., Result]

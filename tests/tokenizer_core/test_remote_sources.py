@@ -7,6 +7,7 @@ import gzip
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from nonsense import nonsense
 from s3_server import SECRET, S3Server
 
 from bpeline.tokenizer_core import count_words, remote_files
@@ -284,6 +286,19 @@ def test_no_credentials_are_told(s3: S3Server, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises((UnreadableSource, MissingSource)) as refused:
         found("s3://a-bucket-that-is-not-there/a.txt")
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["no answer", "a dripped status line", "a dripped body"])
+def test_an_answer_that_does_not_end_is_not_waited_for(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_files, "ANSWER_SECONDS", 1.0)
+    with nonsense(mode) as server:
+        begin = time.monotonic()
+        with pytest.raises(OSError, match="no whole answer within 1 seconds"):
+            remote_files.read_range(f"{server.url}/a.txt", 0, 100)
+        assert time.monotonic() - begin < 10
 
 
 # ---- how it is read ------------------------------------------------------------------------------

@@ -101,6 +101,7 @@ def test_people_find_the_results_in_both_user_interfaces(
     assert BROWSER is not None
     prefect = f"http://127.0.0.1:{served.server.port}"
     mlflow = f"http://127.0.0.1:{served.mlflow}"
+    served.ended("encode-dataset")  # the triggered one
     (dataset,) = served.mlflow_runs("demo", f"tags.output = '{served.home / 'tokens' / 'demo-1'}'")
     place = f"{dataset['info']['experiment_id']}/runs/{dataset['info']['run_id']}"
     summary = served.server.artifacts(retrained["id"])["tokenizer-summary"]["id"]

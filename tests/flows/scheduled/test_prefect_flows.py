@@ -69,7 +69,10 @@ def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
 ) -> None:
     rules = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\n'
     (tmp_path / "rules.toml").write_text(rules, encoding="utf-8")
-    arguments = ["train", str(corpus), "--name", "judged", "--rules", "rules.toml", "--vocab-size"]
+    arguments = [
+        "train", str(corpus), "--name", "judged", "--held-out", "0.3", "--rules", "rules.toml",
+        "--vocab-size",
+    ]  # fmt: skip
     for size, code in (("600", 0), ("500", 3)):
         ended = server.bpeline(*arguments, size, folder=tmp_path)
         assert ended.returncode == code, ended.stderr
