@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,6 +39,8 @@ MOST_PARCELS = 4096  # what a scheduler holds without effort
 PARCELS_PER_WORKER = 8  # so that all workers end at about the same time
 _LOOK_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
+_SIZE_BYTES = 8
+_LONGEST_GREETING = 1 << 20  # bytes; it is a few hundred
 
 # Dask tells its workers to give memory back at once, which makes ours ask for it again and again;
 # and it looks every ten milliseconds at what they do.
@@ -304,8 +307,10 @@ class DaskEngine:
     def _connect(self) -> Any:
         from distributed import Client
 
-        address = self._address or self._start()
         try:
+            if self._address is not None:
+                _require_greeting(self._address)
+            address = self._address or self._start()
             client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="bpeline")
         except (OSError, TimeoutError, ValueError) as error:
             raise WorkerLost(
@@ -356,6 +361,32 @@ def parcels_of(size: int, workers: int) -> int:
     """
     by_size = -(-size // PARCEL_BYTES)
     return min(MOST_PARCELS, max(by_size, PARCELS_PER_WORKER * workers))
+
+
+def _require_greeting(address: str) -> None:
+    """See that what listens begins as a Dask scheduler does: with the size of its first message.
+
+    Dask's client would wait for ever for one that is silent, and believe any size. What speaks TLS
+    is left to it.
+
+    Raises:
+        OSError: nobody listens, or somebody else.
+    """
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.rpartition(":")
+    if scheme not in {"", "tcp"} or not port.isdigit():
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as greeted:
+        heard = b""
+        end = time.monotonic() + CONNECT_SECONDS
+        while len(heard) < _SIZE_BYTES:
+            greeted.settimeout(max(0.01, end - time.monotonic()))
+            part = greeted.recv(_SIZE_BYTES - len(heard))
+            if not part:
+                raise OSError("it hangs up")
+            heard += part
+    if int.from_bytes(heard, "little") > _LONGEST_GREETING:
+        raise OSError("it speaks another protocol")
 
 
 def _require_same_program(client: Any, address: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,31 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ):
         engine.parcels(1)
     assert "dask scheduler" in error.value.next_step
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_an_address_where_somebody_else_listens(
+    greeting: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Dask's client waited for ever for the silent, and believed others' sizes of messages."""
+    from bpeline.flows.cluster import dask_engine
+
+    monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+
+        def answer() -> None:
+            asking, _ = listening.accept()
+            with asking:
+                asking.sendall(greeting)
+                asking.recv(1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        with (
+            pytest.raises(WorkerLost, match="no Dask scheduler answers at"),
+            working(address, None, tmp_path) as engine,
+        ):
+            engine.parcels(1)
 
 
 def test_where_the_work_is_done_is_no_part_of_what_is_asked(tmp_path: Path) -> None:
