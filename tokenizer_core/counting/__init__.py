@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from .chunk_counts import documents_between as documents_between
     from .count_corpus import compile_counting as compile_counting
     from .count_corpus import count_words as count_words
+    from .document_copies import Copies as Copies
+    from .document_copies import FileDocuments as FileDocuments
+    from .document_copies import digest_documents as digest_documents
+    from .document_copies import find_copies as find_copies
     from .document_stream import documents_of as documents_of
     from .document_stream import sample_documents as sample_documents
     from .source_weights import MILLION as MILLION

@@ -54,6 +54,7 @@ def count_chunk(
     reading: Reading,
     table_bytes: int = TABLE_BYTES,
     pass_on: Callable[[WordCounts], None] | None = None,
+    copies: bytes = b"",
 ) -> ChunkCounts:
     """Count the words of one chunk.
 
@@ -63,8 +64,10 @@ def count_chunk(
         table_bytes: see `count_spans`.
         pass_on: takes the words of each part where there are several, so that they need not be in
             memory together; the counts that are returned are empty then.
+        copies: which documents are neither counted nor held out, see `without_copies`.
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
+    documents = without_copies(documents, copies)
     training, held_out = reading.share_out(text.text, documents)
     parts: list[WordCounts] = []
     number = 0
@@ -113,6 +116,18 @@ def documents_between(
     ends = np.sort(np.concatenate((documents[:, 1], found[:, 0])))
     spans = np.stack((begins, ends), axis=1)
     return np.ascontiguousarray(spans[begins < ends]), len(found)
+
+
+def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.int64]:
+    """The documents of a chunk that are no copies.
+
+    Args:
+        documents: as `documents_between` gives them.
+        copies: a byte for each of them, 1 for a copy; empty where none is one.
+    """
+    if not copies:
+        return documents
+    return np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
 
 
 def count_spans(

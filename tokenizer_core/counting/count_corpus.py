@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -20,7 +21,8 @@ from bpeline.tokenizer_core.corpus import (
     read_chunks,
     sources_of,
 )
-from bpeline.tokenizer_core.counting.chunk_counts import documents_between
+from bpeline.tokenizer_core.counting.chunk_counts import documents_between, without_copies
+from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_order import compile_sorting
@@ -46,6 +48,7 @@ def count_words(
     text_field: str = "text",
     chunk_bytes: int = _CHUNK_BYTES,
     table_bytes: int = TABLE_BYTES,
+    deduplicate: bool = False,
 ) -> WordCounts:
     """Count the words of files, exactly, on all processors.
 
@@ -59,8 +62,11 @@ def count_words(
         chunk_bytes: how much one thread reads at a time.
         table_bytes: most memory that the words of one thread take, apart from the result: when
             they would take more, they are added to the result early. At least 2 MiB are used.
+        deduplicate: whether to count a document once of which exact copies follow. A document is
+            the text between special tokens, the ends of a file and JSON lines, so a file without
+            any is one. All files are read twice, and 24 bytes are kept for each document.
 
-    The result depends neither on ``workers`` nor on the last two.
+    The result depends neither on ``workers`` nor on ``chunk_bytes`` and ``table_bytes``.
 
     Returns:
         Words in order of their first occurrence; first positions are bytes of the decompressed
@@ -85,7 +91,14 @@ def count_words(
         )
     files = find_source_files(sources)
     compile_counting(reading.pattern)
-    counts = _Counting(files, reading, chunk_bytes, table_bytes).words(workers)
+    copies = Copies()
+    if deduplicate:
+        with ThreadPoolExecutor(workers, thread_name_prefix="digest") as threads:
+            digest = partial(digest_documents, reading=reading, chunk_bytes=chunk_bytes)
+            documents = threads.map(digest, files)
+            paths = (file.path for file in files)
+            copies = find_copies([*zip(paths, documents, strict=True)])
+    counts = _Counting(files, reading, chunk_bytes, table_bytes, copies).words(workers)
     if not len(counts):
         raise EmptyCorpus(
             f"{', '.join(source.label for source in sources)} holds no words",
@@ -123,12 +136,18 @@ class _Counting:
     """
 
     def __init__(
-        self, files: Sequence[SourceFile], reading: Reading, chunk_bytes: int, table_bytes: int
+        self,
+        files: Sequence[SourceFile],
+        reading: Reading,
+        chunk_bytes: int,
+        table_bytes: int,
+        copies: Copies,
     ) -> None:
         number = {id(file): index for index, file in enumerate(files)}
         groups = plan_chunk_groups(files, chunk_bytes)
         self._groups = [(number[id(group.file)], group) for group in groups]
         self._reading, self._chunk_bytes, self._table_bytes = reading, chunk_bytes, table_bytes
+        self._copies = copies
         self._size = sum(file.size for file in files)
         self._lengths = np.array([0 if file.compression else file.size for file in files], np.int64)
         self._byte_bits = 62 - len(files).bit_length()
@@ -169,6 +188,8 @@ class _Counting:
                     if number >= self._failed:
                         return
                     documents, _ = documents_between(text, reading.special_bytes)
+                    copies = self._copies.within(group.file.path, chunk.ordinal)
+                    documents = without_copies(documents, copies)
                     counter.count(text.text, documents, text.anchors, origin + chunk.begin)
                     if group.file.compression is not None:
                         self._lengths[file] = chunk.end
