@@ -34,6 +34,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 @click.option("--special-token", "special_tokens", multiple=True, help="Likewise.")
 @click.option("--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="Likewise.")
 @click.option("--held-out", type=float, help="Likewise.")
+@click.option("--deduplicate", is_flag=True, default=None, help="Likewise.")
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 @click.option(
     "--picture",

@@ -40,6 +40,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 @click.option("--baseline", "baselines", multiple=True, metavar="[NAME=]REF", help="Likewise.")
 @click.option("--held-out", type=float, default=0.01, help="Likewise.")
 @click.option("--min-count", type=int, help="Likewise.  [default: 2]")
+@click.option("--deduplicate", is_flag=True, help="Likewise.")
 @click.option("--text-field", default="text", help="Likewise.")
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 def sweep(
@@ -64,7 +65,8 @@ def sweep(
     with progress.listening(progress.for_stream(sys.stderr)):
         done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, **parameters)
     algorithm = "" if given["algorithm"] == BYTE_BPE else f" --algorithm {given['algorithm']}"
-    chosen = f"--name {name} --vocab-size N --pattern P{algorithm}"
+    once = " --deduplicate" if given["deduplicate"] else ""
+    chosen = f"--name {name} --vocab-size N --pattern P{algorithm}{once}"
     lines = ["", *aligned(table_of(done)), f"\nMLflow     {done.link}"]
     lines.append(f"register:  bpeline train {' '.join(paths)} {chosen}")
     answer(as_json, asdict(done), lines)

@@ -45,7 +45,7 @@ OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
     "paths", "sources", "temperature", "name", "workers", "table_memory", "engine",
-    "evaluation", "baselines", "rules",
+    "evaluation", "baselines", "rules", "deduplicate",
 )  # fmt: skip
 
 
@@ -94,6 +94,10 @@ class TrainingRequest(Request):
     workers: int = Field(
         OPEN,
         description="threads for counting, or processes of the engine dask; when empty all cores",
+    )
+    deduplicate: bool = Field(
+        False,
+        description="count a document once of which exact copies follow; the text is read twice",
     )
     min_word_count: int = Field(
         1, description="words that occur less often in the whole corpus are left out of training"
@@ -279,7 +283,10 @@ class TrainingRequest(Request):
         """The request as JSON values; the flow called with them does the same again."""
         config = self.model_dump(mode="json")
         # Runs of before these were there asked for the same.
-        usual = {"extends": "", "sources": [], "temperature": 1.0, "engine": "local"}
+        usual = {
+            "extends": "", "sources": [], "temperature": 1.0, "engine": "local",
+            "deduplicate": False,
+        }  # fmt: skip
         return {
             name: value
             for name, value in config.items()
@@ -311,6 +318,7 @@ class TrainingRequest(Request):
             text_fields=tuple(
                 (one.name, one.text_field) for one in self.named_sources if one.text_field
             ),
+            deduplicated=self.deduplicate,
         )
 
     @property
@@ -321,7 +329,7 @@ class TrainingRequest(Request):
     @property
     def evaluation_reading(self) -> Any:
         """How evaluation sources are read: as the corpus, with nothing held out."""
-        return replace(self.reading, held_out=0.0, text_fields=())
+        return replace(self.reading, held_out=0.0, text_fields=(), deduplicated=False)
 
     @property
     def pattern_remark(self) -> str:

@@ -83,7 +83,12 @@ def special_remark(files: Sequence[SourceFile], reading: Reading) -> str:
 def known_readings(
     files: Sequence[SourceFile], how: Reading, workspace: Workspace, catalogue: Catalogue
 ) -> dict[str, FileReading]:
-    """The files that have not changed since they were read, and whose counts are all there."""
+    """The files that have not changed since they were read, and whose counts are all there.
+
+    None where copies are left out: what is a copy in a file, the files before it decide.
+    """
+    if how.deduplicated:
+        return {}
     known = recalled(files, how, catalogue.recall_file_readings)
     keys = {
         path: [shard_key(chunk.digest, reading.reading_digest) for chunk in reading.chunks]
@@ -126,6 +131,11 @@ def plan_reading(
     most = MOST_TASKS if engine is None else engine.parcels(size)
     groups = plan_chunk_groups(unread, CHUNK_BYTES, most)
     return CorpusPlan(tuple(files), known, _bundled(groups, most), size, reading)
+
+
+def file_parcels(files: Sequence[SourceFile]) -> tuple[Bundle, ...]:
+    """Whole files, in parcels of about equal size for the workers."""
+    return _bundled([ChunkGroup(file) for file in files], MOST_TASKS)
 
 
 def _bundled(groups: Sequence[ChunkGroup], most: int) -> tuple[Bundle, ...]:

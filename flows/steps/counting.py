@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import COUNT_WORDS, progress, raise_if_stopped, step
-from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan
+from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan, file_parcels
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardRef, WordCountStore, digest_of_corpus, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read_documents
-from bpeline.tokenizer_core.counting import compile_counting, count_chunk
+from bpeline.tokenizer_core.counting import (
+    Copies,
+    FileDocuments,
+    compile_counting,
+    count_chunk,
+    digest_documents,
+    find_copies,
+)
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import abandon_matching
 
 # So few are written one by one, so that a killed run has lost none of them.
@@ -41,6 +49,7 @@ class CountedCorpus:
         unread: how many of these were in files that were not even read.
         bytes_counted: of the chunks that this run counted.
         sources: the named source of every file; empty where sources were not named.
+        copies: the documents that were left out as copies; None where none was looked for.
     """
 
     readings: tuple[FileReading, ...]
@@ -48,6 +57,7 @@ class CountedCorpus:
     unread: int
     bytes_counted: int = 0
     sources: tuple[str, ...] = ()
+    copies: Copies | None = None
 
     @property
     def digest(self) -> str:
@@ -68,8 +78,10 @@ class CountedCorpus:
         """What share of the text stands in exact copies; empty when there are none.
 
         Whole chunks are compared, and a small file is one chunk: a copied file is found, a passage
-        copied into another file is not.
+        copied into another file is not. Where copies were left out, what share they were.
         """
+        if self.copies is not None:
+            return _left_out_remark(self.copies)
         chunks = self.chunks
         first = {chunk.digest: chunk.end - chunk.begin for chunk in chunks}
         copied = self.corpus_bytes - sum(first.values())
@@ -78,7 +90,8 @@ class CountedCorpus:
         return (
             f"{counted(len(chunks) - len(first), 'chunk')} of {len(chunks):,} are exact copies of "
             f"others: {copied:,} bytes, {copied / self.corpus_bytes:.1%} of the text, are counted "
-            f"more than once (whole chunks are compared, not documents)"
+            f"more than once (whole chunks are compared, not documents; --deduplicate compares "
+            f"documents, and counts each once)"
         )
 
     @property
@@ -108,6 +121,7 @@ def count_words(plan: CorpusPlan, request: TrainingRequest, registry: Registry) 
 def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspace) -> CountedCorpus:
     """Count everything that is not counted yet; arguments and errors as `count_words`."""
     reading = plan.reading
+    copies = _copies_in(plan, request) if reading.deduplicated else None
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
         count_bundle,
         plan.bundles,
@@ -117,6 +131,7 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
         workspace=workspace,
         reading=reading,
         table_bytes=request.table_memory << 20,
+        copies=copies or Copies(),
     )
     found: dict[str, list[CountedChunk]] = {}
     for part in parts:
@@ -138,19 +153,60 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     new = sum(one.record.end - one.record.begin for part in parts for one in part if not one.reused)
     readings = [plan.known.get(file.path) or read[file.path] for file in plan.files]
     sources = tuple(file.source for file in plan.files) if request.sources else ()
-    return CountedCorpus(tuple(readings), unread + reused, unread, new, sources)
+    return CountedCorpus(tuple(readings), unread + reused, unread, new, sources, copies)
+
+
+def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Copies:
+    """Which documents are copies of earlier ones: every file is read for that."""
+    parts: list[list[FileDocuments]] = engines.current(request.workers).map(
+        digest_bundle,
+        file_parcels(plan.files),
+        named=files_of,
+        prepare=partial(compile_counting, plan.reading.pattern),
+        on_interrupt=abandon_matching,
+        reading=plan.reading,
+    )
+    paths = [file.path for file in plan.files]
+    documents = [one for part in parts for one in part]
+    return find_copies([*zip(paths, documents, strict=True)])
+
+
+def _left_out_remark(copies: Copies) -> str:
+    if not copies.documents:
+        return ""
+    return (
+        f"{counted(copies.documents, 'document')} of {copies.of_documents:,} are exact copies of "
+        f"earlier ones and were left out: {copies.text_bytes:,} bytes, "
+        f"{copies.text_bytes / copies.of_bytes:.1%} of the text"
+    )
+
+
+@step(COUNT_WORDS)
+def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
+    """Digest the documents of whole files, one chunk in memory at a time.
+
+    Raises:
+        CorpusError: see `count_words`.
+    """
+    found = []
+    for group in bundle:
+        raise_if_stopped()
+        own = reading.of_source(group.file.source)
+        found.append(digest_documents(group.file, own, CHUNK_BYTES))
+    return found
 
 
 @step(COUNT_WORDS)
 def count_bundle(
-    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int
+    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Copies
 ) -> list[CountedChunk]:
     """Count the chunks of a few groups, one chunk in memory at a time.
 
     A file that changed is read from its beginning: only its bytes tell which of its chunks are as
     they were. Those are not looked into and not counted again.
 
-    Words that do not fit in ``table_bytes`` become several rows of the chunk's counts.
+    Words that do not fit in ``table_bytes`` become several rows of the chunk's counts. A chunk
+    without its ``copies`` is another chunk, with a digest that says which were left out.
 
     Raises:
         CorpusError, DiskFull: see `count_words`.
@@ -164,16 +220,23 @@ def count_bundle(
             digest = digests[group.file.source]
             for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
                 raise_if_stopped()
+                left_out = copies.within(group.file.path, chunk.ordinal)
+                if left_out:
+                    chunk = replace(chunk, digest=_digest_without(chunk.digest, left_out))
                 reused = store.has(chunk.digest, digest)
                 if not reused:
                     documents = read_documents(raw, group.file, chunk.begin, own)
                     with store.rows_of(chunk.digest, digest) as rows:
-                        counts = count_chunk(chunk, documents, own, table_bytes, rows.add)
+                        counts = count_chunk(chunk, documents, own, table_bytes, rows.add, left_out)
                     store.put(counts, digest, rows)
                 record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
                 counted_chunks.append(CountedChunk(group.file.path, record, reused))
                 listener.step_advanced(COUNT_WORDS.name, chunk.size)
     return counted_chunks
+
+
+def _digest_without(digest: str, copies: bytes) -> str:
+    return digest_of(["without copies", digest, digest_of_bytes(copies)])
 
 
 def files_of(bundle: Bundle) -> str:

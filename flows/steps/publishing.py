@@ -84,7 +84,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             counts_digest=words.table.counts_digest,
             vocab_size=tokenizer.vocab_size,
             pattern=tokenizer.pattern.name or tokenizer.pattern.regex,
-            params=_params(request, learned, words),
+            params=_params(request, trained),
             metrics=summary.metrics,
             curve=summary.curve,
             curves=summary.curves,
@@ -177,8 +177,12 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def _params(request: TrainingRequest, learned: Learned, words: CountedWords) -> dict[str, Any]:
+def _params(request: TrainingRequest, trained: Trained) -> dict[str, Any]:
+    learned, words, copies = trained.learned, trained.words, trained.corpus.copies
     config = asked(request)
+    if copies is not None:
+        config["copied_documents"] = copies.documents
+        config["copied_bytes"] = copies.text_bytes
     if request.min_word_count > 1:
         config["pruned_distinct_words"] = learned.pruned.words
         config["pruned_words"] = learned.pruned.occurrences

@@ -73,6 +73,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             "corpus/words": float(words.table.total),
             "corpus/pruned_distinct_words": float(learned.pruned.words),
             "corpus/pruned_words": float(learned.pruned.occurrences),
+            **_copies_left_out(corpus),
         },
         curve=evaluated.report.curve,
         curves=curves_of(evaluated),
@@ -80,3 +81,14 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         sources=words.sources,
         notes=tuple(run.notes),
     )
+
+
+def _copies_left_out(corpus: CountedCorpus) -> dict[str, float]:
+    """How much `--deduplicate` left out; nothing where it was not asked for."""
+    copies = corpus.copies
+    if copies is None:
+        return {}
+    return {
+        "corpus/copied_documents": float(copies.documents),
+        "corpus/copied_bytes": float(copies.text_bytes),
+    }

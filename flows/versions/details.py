@@ -54,7 +54,7 @@ def version_details(reference: str) -> dict[str, Any]:
             **{
                 key.removeprefix("corpus/"): int(value)
                 for key, value in details["metrics"].items()
-                if key.startswith("corpus/pruned_") and value
+                if key.startswith(("corpus/pruned_", "corpus/copied_")) and value
             },
         }
         details["parameters"] = _parameters(registry, row.run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class Reading:
             is made by content, section by section, so it stays as it is when a corpus grows.
         text_fields: (source, text field) of sources with a field of their own, see `of_source`.
         left_out: passages that are neither counted nor held out: those of the evaluation set.
+        deduplicated: whether copies of documents are left out as well; which ones are copies, the
+            whole corpus decides, so chunks with copies have other digests.
 
     Raises:
         InvalidOption: a share or a policy that is not among these.
@@ -47,6 +49,7 @@ class Reading:
     held_out: float = 0.0
     text_fields: tuple[tuple[str, str], ...] = ()
     left_out: LeftOut | None = None
+    deduplicated: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "special_tokens", validate_special_tokens(self.special_tokens))
@@ -135,7 +138,7 @@ class Reading:
     @property
     def digest(self) -> str:
         """Digest of the settings of `of_source`: with a chunk's digest, the key of its counts."""
-        settings = {
+        settings: dict[str, Any] = {
             "counting": _COUNTING,
             "pattern": self.pattern.digest,
             "special_tokens": list(self.special_tokens),
@@ -145,4 +148,6 @@ class Reading:
         }
         if self.left_out is not None and self.leaves_out:
             settings["left_out"] = self.left_out.digest
+        if self.deduplicated:
+            settings["deduplicated"] = True
         return digest_of(settings)

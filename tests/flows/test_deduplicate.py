@@ -1,0 +1,74 @@
+"""``--deduplicate``: a document of which copies follow is counted once, and made again so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Command = Callable[..., Result]
+OPTIONS = ("--vocab-size", 600, "--held-out", 0.1, "--special-token", "<|end|>", "--json")
+
+
+@pytest.fixture
+def here(
+    folder_after: Callable[..., Path], english_and_code: str, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder with two files, and one with copies of one of them and of some of its documents."""
+    first, second = english_and_code[:30_000], english_and_code[200_000:230_000]
+    parts = [second[at : at + 6000] for at in range(0, 30_000, 6000)]
+    marked = "<|end|>".join(parts)
+    files = {"once/a.txt": first, "once/b.txt": marked, "copied/a.txt": first}
+    files |= {f"copied/{name}.txt": marked for name in "bcd"}
+    files["copied/e.jsonl"] = "".join(json.dumps({"text": one}) + "\n" for one in parts[1:3])
+    monkeypatch.chdir(folder_after(files, []))
+    return Path()
+
+
+def trained(bpeline: Command, *options: object) -> dict[str, Any]:
+    done = bpeline("train", *options, *OPTIONS)
+    assert done.exit_code == 0, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> None:
+    once = trained(bpeline, "once", "--name", "once")
+    one = trained(bpeline, "copied", "--name", "one", "--deduplicate", "--workers", 1)
+    plain = trained(bpeline, "copied", "--name", "plain")
+    assert one["digest"] == once["digest"] != plain["digest"]
+    assert one["word_occurrences"] == once["word_occurrences"] < plain["word_occurrences"]
+    assert any("12 documents of 18 are exact copies" in note for note in one["notes"])
+    again = trained(bpeline, "copied", "--name", "two", "--deduplicate", "--workers", 2)
+    assert again["digest"] == once["digest"]
+    shown = json.loads(bpeline("show", "one/1", "--json").stdout)
+    assert shown["lineage"]["copied_documents"] == 12
+    assert shown["lineage"]["copied_bytes"] == 3 * 30_000 - 30_000 + 12_000
+    of_plain = json.loads(bpeline("show", "plain/1", "--json").stdout)
+    assert shown["lineage"]["corpus_digest"] != of_plain["lineage"]["corpus_digest"]
+    assert "deduplicate" in json.dumps(shown["parameters"])
+    assert bpeline("verify", "one/1").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_copy_is_counted_when_what_it_copies_is_gone(here: Path, bpeline: Command) -> None:
+    """Counts of an earlier run were made without the copies; now the copies are all there is."""
+    trained(bpeline, "copied", "--name", "before", "--deduplicate")
+    (here / "copied/b.txt").unlink()
+    once = trained(bpeline, "once", "--name", "once")
+    after = trained(bpeline, "copied", "--name", "after", "--deduplicate")
+    assert after["digest"] == once["digest"]
+    (here / "copied/c.txt").write_text("Something else that comes first. " * 200)
+    changed = trained(bpeline, "copied", "--name", "after", "--deduplicate")
+    (here / "once/0.txt").write_text("Something else that comes first. " * 200)
+    assert (
+        changed["word_occurrences"] == trained(bpeline, "once", "--name", "x")["word_occurrences"]
+    )
+    plain = trained(bpeline, "copied", "--name", "plain")
+    assert plain["word_occurrences"] > changed["word_occurrences"]
