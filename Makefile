@@ -44,8 +44,8 @@ lint: $(VENV)/installed-tests  ## style, and types in strict mode
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side by side; FILE=corpus.txt
-	$(BIN)/python -m benchmarks $(FILE)
-	$(BIN)/python -m benchmarks.encoding $(FILE)
+	$(BIN)/python -m benchmarks training $(FILE)
+	$(BIN)/python -m benchmarks encoding $(FILE)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,7 +1,6 @@
 """Benchmarks: us and the peers on the same file, in fresh processes; equality before speed.
 
-`python -m benchmarks FILE…` measures training, `python -m benchmarks.encoding FILE…` encoding;
-`python -m benchmarks.scaling FILE` measures cost against corpus and vocabulary size, and
-`python -m benchmarks.render` writes the README's tables and charts.
-Everything measured is kept as JSON in benchmarks/results.
+`python -m benchmarks NAME FILE…` measures (`--help` lists what), `python -m benchmarks pages`
+writes the tables and pictures of README and docs, `python -m benchmarks changes` compares the last
+results with those before. Every result is a line of JSON in benchmarks/results/NAME.jsonl.
 """

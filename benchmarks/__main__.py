@@ -1,57 +1,66 @@
-"""`python -m benchmarks FILE…`: every installed trainer on each file, in turn, in fresh processes.
+"""`python -m benchmarks NAME FILE…`: every installed contestant on each file, in fresh processes.
 
-Merges are compared before seconds are: a trainer that does not learn what its tie-break promises
-gets no ratio, and one that learns something else by design says so in its row.
+Results are compared before seconds are: who does not find what is promised gets no ratio.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks import ours
-from benchmarks.contestants import CONTESTANTS
-from benchmarks.results import OURS, RESULTS, save, summary
-from benchmarks.runs import run_in_turn, run_once
-from benchmarks.tables import plain
+from benchmarks import pages
+from benchmarks.measurements import MEASUREMENTS
+from benchmarks.results import RESULTS, changes, save
+from benchmarks.runner import results_of
+from benchmarks.tables import aligned, plain
 
 
 def main() -> None:
     options = _parser().parse_args()
-    names = [name for name in options.only or CONTESTANTS if CONTESTANTS[name].installed]
-    if OURS not in names:
-        names.insert(0, OURS)
-    for path in options.files:
-        result = compare(path, names, options.vocab_size, options.threads, options.rounds)
+    if options.what == "pages":
+        pages.write()
+    elif options.what == "changes":
+        for name in MEASUREMENTS:
+            if rows := changes(name, options.output):
+                headings = ("dates", "case", "who", "CPU s before", "CPU s", "share")
+                print("\n".join([name, *aligned([headings, *rows]), ""]))
+    else:
+        _measure(options)
+
+
+def _measure(options: argparse.Namespace) -> None:
+    measurement = MEASUREMENTS[options.what]
+    contestants = [one for one in measurement.contestants if one.installed]
+    chosen = {measurement.baseline, *(options.only or [one.name for one in contestants])}
+    names = [one.name for one in contestants if one.name in chosen]
+    ours = {one.name for one in contestants if one.package is None}
+    differ = []  # what a peer finds is told, and is no failure of ours
+    for result in results_of(measurement, options.files, names, vars(options)):
         print(plain(result))
-        print(f"kept as {save(result, options.output)}\n", flush=True)
-
-
-def compare(
-    path: Path, names: Sequence[str], vocab_size: int, threads: int, rounds: int
-) -> dict[str, Any]:
-    """Measure trainers on one file; the result as `benchmarks.results.summary` describes it."""
-    load = os.getloadavg()[0]
-    run_once(CONTESTANTS[OURS], path, vocab_size, threads)  # new kernels are compiled, untimed
-    runs = run_in_turn(names, path, vocab_size, threads, rounds)
-    if runs[OURS][-1].failure:
-        raise SystemExit(f"bpeline: {runs[OURS][-1].failure}")
-    asks_by_value = any(CONTESTANTS[name].promise == "value" for name in names)
-    by_value = ours.by_value(path, vocab_size) if asks_by_value else []
-    return summary(path, vocab_size, threads, runs, by_value, load)
+        print(f"kept in {save(result, options.output)}\n", flush=True)
+        found = result["contestants"]
+        differ += [name for name in found if name in ours and found[name].get("equal") is False]
+    if differ:
+        raise SystemExit(f"results differ: {', '.join(differ)}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("files", type=Path, nargs="+", help="UTF-8 text, <|endoftext|> between")
-    parser.add_argument("--vocab-size", type=int, default=32_000)
-    parser.add_argument("--threads", type=int, default=2, help="and as many processors")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each, taken in turn")
-    parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=None)
-    parser.add_argument("--output", type=Path, default=RESULTS, help="where JSON is kept")
+    what = parser.add_subparsers(dest="what", required=True, metavar="NAME")
+    what.add_parser("pages", help="write the tables and pictures of README and docs")
+    kept = what.add_parser("changes", help="the last results beside those before")
+    kept.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
+    for measurement in MEASUREMENTS.values():
+        one = what.add_parser(measurement.name, help=measurement.about)
+        one.add_argument("files", type=Path, nargs="+", help="UTF-8 text, <|endoftext|> between")
+        one.add_argument("--vocab-size", type=int, nargs="+", default=None)
+        one.add_argument("--threads", type=int, nargs="+", default=None, help="and processors")
+        one.add_argument("--megabytes", type=float, nargs="+", default=None, help="of a beginning")
+        one.add_argument("--vocabulary", default=None, help="a tokenizer.json with GPT-2's pattern")
+        one.add_argument("--rounds", type=int, default=3, help="runs of each, taken in turn")
+        names = [contestant.name for contestant in measurement.contestants]
+        one.add_argument("--only", nargs="+", choices=names, default=None)
+        one.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
     return parser
 
 

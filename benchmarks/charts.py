@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.encoding_results import speed_of
-from benchmarks.results import OURS
+from benchmarks.measurement import OURS
+from benchmarks.tables import speed_of
 
 INK = "#848d97"  # legible on white and on near-black
 _OURS, _EQUAL, _OTHER = "#2f81f7", "#8b949e", "#8b949e66"
@@ -148,7 +148,7 @@ def laws(
 
 
 def _measured(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    measured = [(name, one) for name, one in result["trainers"].items() if "failure" not in one]
+    measured = [(name, one) for name, one in result["contestants"].items() if "failure" not in one]
     return sorted(measured, key=lambda entry: float(entry[1]["seconds"]))
 
 

@@ -1,13 +1,19 @@
-"""Who encodes: every library with one and the same vocabulary, each by its own best door.
+"""Encoding and loading: every library with one and the same vocabulary, each by its own best door.
 
-A library is imported inside its function, so that one process measures one library.
+A library is imported inside its function, so that one process measures one library. Those who make
+Python lists get a sample of a large file.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import hashlib
+import os
+import shutil
+import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +22,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.documents import GPT2, SEPARATOR, batches, documents
-from benchmarks.stopwatch import Stopwatch
+from benchmarks.corpora import GPT2, SEPARATOR, batches, documents
+from benchmarks.measurement import OURS, Case, Contestant, Measurement, Verdict
+from benchmarks.process import Stopwatch, memory
 
 HF_FILE, TIKTOKEN_FILE = "tokenizer.json", "ranks.tiktoken"
+BLOCK = 1 << 16  # ids that are compared at a time
 _BATCH = 1_000  # documents
+_AGAIN_WITHIN = 30.0  # seconds; who took longer is not asked for a second pass
+_TEXTS = 200
+_PASSES = 7
+_PIECE = 10_000  # characters
+_DECODED = 4 << 20  # bytes of text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +53,7 @@ class Loaded:
     decode: Callable[[list[int]], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Encoder:
-    """One way to encode.
-
-    Attributes:
-        name: as the tables show it.
-        package: the distribution to install; None for ourselves.
-        module: what is imported.
-        load: (folder with `HF_FILE` and `TIKTOKEN_FILE`, stopwatch whose phase is loading).
-        caveat: what a reader must know before comparing.
-        slow: whether it is asked for a sample of a large file only.
-    """
-
-    name: str
-    package: str | None
-    module: str
-    load: Callable[[Path, Stopwatch], Loaded]
-    caveat: str = ""
-    slow: bool = False
-
-    @property
-    def installed(self) -> bool:
-        return importlib.util.find_spec(self.module) is not None
+Load = Callable[[Path, Stopwatch], Loaded]
 
 
 def _bpeline(folder: Path, watch: Stopwatch) -> Loaded:
@@ -214,44 +205,195 @@ def _of_lists(lists: Iterable[list[int]]) -> Iterator[NDArray[Any]]:
     return (np.array(ids, np.uint32) for ids in lists)
 
 
-_LISTS = "makes a Python list of each document's ids, from strings that it was given"
+def _of_file(loaded: Loaded, path: Path, threads: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A pass with a cold cache, and one more: ids are the same, words are known."""
+    passes = []
+    for _ in range(2):
+        watch = Stopwatch()
+        with watch.phase():
+            ids = loaded.encode_file(path, threads)
+        passes.append(watch)
+        if len(passes) == 1:
+            peak = memory("VmHWM")
+            blocks, count = block_digests(loaded.arrays(ids))
+        del ids
+        if watch.seconds > _AGAIN_WITHIN:
+            break
+    return {
+        "seconds": passes[0].seconds,
+        "cpu_seconds": passes[0].cpu_seconds,
+        "again_seconds": passes[-1].seconds,
+        "again_cpu_seconds": passes[-1].cpu_seconds,
+        "peak_megabytes": peak,
+    }, {"ids": count, "blocks": blocks}
 
-ENCODERS = {
-    encoder.name: encoder
-    for encoder in (
-        Encoder(
-            "bpeline",
-            None,
-            "bpeline",
-            _bpeline,
-            "leaves ids in memory",
-        ),
-        Encoder(
-            "bpeline, shards",
-            None,
-            "bpeline",
-            _bpeline_shards,
-            "writes token shards: hashed, synced to disk, resumable",
-        ),
-        Encoder("bpeline, lists", None, "bpeline", _bpeline_lists, _LISTS, slow=True),
-        Encoder(
-            "gigatoken",
-            "gigatoken",
-            "gigatoken",
-            _gigatoken,
-            "leaves ids in memory, and gives those of a short text as an array; "
-            "its cache of words grows with the text and lasts",
-        ),
-        Encoder("gigatoken, lists", "gigatoken", "gigatoken", _gigatoken_lists, _LISTS, slow=True),
-        Encoder(
-            "fastokens",
-            "fastokens",
-            "fastokens",
-            _fastokens,
-            "leaves ids in memory, from strings that it was given",
-        ),
-        Encoder("tokie", "tokie", "tokie", _tokie, "leaves ids in memory"),
-        Encoder("tiktoken", "tiktoken", "tiktoken", _tiktoken, _LISTS, slow=True),
-        Encoder("HuggingFace", "tokenizers", "tokenizers", _huggingface, _LISTS, slow=True),
-    )
-}
+
+def _of_texts(loaded: Loaded, path: Path) -> dict[str, Any]:
+    """Microseconds for a text of 60 and of 1,000 characters, and bytes decoded in a second."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(_DECODED)
+    # In pieces: a long text without documents makes one library panic.
+    pieces = [text[begin : begin + _PIECE] for begin in range(0, len(text), _PIECE)]
+    ids = [int(id_) for piece in pieces for id_ in loaded.encode(piece)]
+    decoding = _typical(lambda _: loaded.decode(ids), [text])
+    return {
+        "short_microseconds": 1e6 * _typical(loaded.encode, _pieces(text, 60)),
+        "kilobyte_microseconds": 1e6 * _typical(loaded.encode, _pieces(text, 1_000)),
+        "decode_megabytes_per_second": len(text.encode()) / 1e6 / decoding,
+    }
+
+
+def _pieces(text: str, length: int) -> list[str]:
+    """Up to `_TEXTS` pieces from all over a text."""
+    step = max(length, len(text) // _TEXTS)
+    return [text[begin : begin + length] for begin in range(0, len(text), step)][:_TEXTS]
+
+
+def _typical(encode: Callable[[str], Any], texts: Sequence[str]) -> float:
+    """Seconds for one text: the median of passes over all of them, the first left out."""
+    passes = []
+    for _ in range(_PASSES):
+        begin = time.perf_counter()
+        for text in texts:
+            encode(text)
+        passes.append((time.perf_counter() - begin) / len(texts))
+    return statistics.median(passes[1:])
+
+
+def block_digests(arrays: Iterable[NDArray[Any]]) -> tuple[list[str], int]:
+    """A digest of every `BLOCK` ids, whatever arrays they come in, and how many ids there are."""
+    digests: list[str] = []
+    count = 0
+    held: list[NDArray[Any]] = []
+    size = 0
+    for array in arrays:
+        held.append(np.asarray(array))
+        size += len(array)
+        count += len(array)
+        if size < BLOCK:
+            continue
+        rest = np.concatenate(held).astype("<u4")
+        whole = len(rest) // BLOCK * BLOCK
+        digests += [_digest(rest[begin : begin + BLOCK]) for begin in range(0, whole, BLOCK)]
+        held, size = [rest[whole:]], len(rest) - whole
+    if size:
+        digests.append(_digest(np.concatenate(held).astype("<u4")))
+    return digests, count
+
+
+def _digest(ids: NDArray[Any]) -> str:
+    return hashlib.sha256(ids.tobytes()).hexdigest()[:16]
+
+
+def _loaded(load: Load, case: Case, watch: Stopwatch) -> Loaded:
+    before = memory("VmRSS")
+    loaded = load(Path(case.prepared["folder"]), watch)
+    watch.more |= {
+        "load_seconds": watch.seconds,
+        "load_megabytes": memory("VmRSS") - before,
+    }
+    return loaded
+
+
+@contextmanager
+def _vocabulary(case: Case) -> Iterator[Mapping[str, Any]]:
+    """A folder with one vocabulary in every form that encoders read."""
+    from bpeline.tokenizer_core import Tokenizer, count_words, train_bpe
+
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        folder = Path(directory)
+        if case.vocabulary is None:
+            counts = count_words([os.fspath(case.path)], special_tokens=[SEPARATOR])
+            learned = train_bpe(counts, case.vocab_size, special_tokens=[SEPARATOR])
+            learned.save(folder / HF_FILE, "hf")
+        else:
+            shutil.copyfile(case.vocabulary, folder / HF_FILE)
+        tokenizer = Tokenizer.load(folder / HF_FILE, "hf")
+        tokenizer.save(folder / TIKTOKEN_FILE, "tiktoken")
+        yield {"folder": directory, "facts": {"vocab_size": tokenizer.vocab_size}}
+
+
+def verdict(
+    contestant: Contestant, theirs: Mapping[str, Any], found: Mapping[str, Any], _case: Case
+) -> Verdict:
+    """Where ids first differ, to the block."""
+    ours = found[OURS]
+    if theirs == ours:
+        return Verdict(True, "ours" if contestant.name == OURS else f"all {ours['ids']:,} equal")
+    pairs = list(zip(theirs["blocks"], ours["blocks"], strict=False))
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    return Verdict(False, f"differ within {BLOCK:,} ids from id {same * BLOCK:,} on")
+
+
+def _encoder(
+    name: str, package: str | None, load: Load, caveat: str, slow: bool = False
+) -> Contestant:
+    def run(case: Case, watch: Stopwatch) -> Any:
+        loaded = _loaded(load, case, watch)
+        figures, found = _of_file(loaded, case.path, case.threads)
+        watch.more |= figures | _of_texts(loaded, case.path)
+        return found
+
+    return Contestant(name, run, package, package or "bpeline", caveat=caveat, slow=slow)
+
+
+def _loader(name: str, package: str | None, load: Load) -> Contestant:
+    def run(case: Case, watch: Stopwatch) -> None:
+        _loaded(load, case, watch)
+
+    return Contestant(name, run, package, package or "bpeline")
+
+
+_LISTS = "makes a Python list of each document's ids, from strings that it was given"
+ENCODERS = (
+    _encoder("bpeline", None, _bpeline, "leaves ids in memory"),
+    _encoder(
+        "bpeline, shards",
+        None,
+        _bpeline_shards,
+        "writes token shards: hashed, synced to disk, resumable",
+    ),
+    _encoder("bpeline, lists", None, _bpeline_lists, _LISTS, slow=True),
+    _encoder(
+        "gigatoken",
+        "gigatoken",
+        _gigatoken,
+        "leaves ids in memory, and gives those of a short text as an array; "
+        "its cache of words grows with the text and lasts",
+    ),
+    _encoder("gigatoken, lists", "gigatoken", _gigatoken_lists, _LISTS, slow=True),
+    _encoder(
+        "fastokens",
+        "fastokens",
+        _fastokens,
+        "leaves ids in memory, from strings that it was given",
+    ),
+    _encoder("tokie", "tokie", _tokie, "leaves ids in memory"),
+    _encoder("tiktoken", "tiktoken", _tiktoken, _LISTS, slow=True),
+    _encoder("HuggingFace", "tokenizers", _huggingface, _LISTS, slow=True),
+)
+ENCODING = Measurement(
+    "encoding",
+    "a file to its ids, texts of all lengths, and back",
+    ENCODERS,
+    _vocabulary,
+    verdict,
+    threads=(1, 2),
+    sample_bytes=20_000_000,
+)
+LOADING = Measurement(
+    "loading",
+    "seconds and memory to load a vocabulary",
+    (
+        _loader("bpeline", None, _bpeline),
+        _loader("bpeline, shards", None, _bpeline_shards),
+        _loader("gigatoken", "gigatoken", _gigatoken),
+        _loader("fastokens", "fastokens", _fastokens),
+        _loader("tokie", "tokie", _tokie),
+        _loader("tiktoken", "tiktoken", _tiktoken),
+        _loader("HuggingFace", "tokenizers", _huggingface),
+    ),
+    _vocabulary,
+    vocab_sizes=(100_000,),
+    threads=(1,),
+)

@@ -1,125 +1,202 @@
-"""What one comparison found, as JSON: medians, paired ratios, verdicts, phases."""
+"""What one comparison found: one line of JSON with machine, versions and date; and lines before."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks import machine
-from benchmarks.contestants import CONTESTANTS, Merge
-from benchmarks.equality import verdict
-from benchmarks.runs import Run
+from benchmarks.measurement import Case, Measurement
+
+if TYPE_CHECKING:
+    from benchmarks.runner import Run
 
 RESULTS = Path(__file__).parent / "results"
-OURS = "bpeline"
+Result = Mapping[str, Any]
+_OUR_PACKAGES = ("numpy", "numba", "llvmlite", "regex")
+_KEY = ("file", "bytes", "vocab_size", "threads")
 
 
 def summary(
-    path: Path,
-    vocab_size: int,
-    threads: int,
-    runs: Mapping[str, Sequence[Run]],
-    by_value: Sequence[Merge],
+    measurement: Measurement,
+    case: Case,
+    groups: Sequence[tuple[Mapping[str, Sequence[Run]], int]],
     load: float = 0.0,
 ) -> dict[str, Any]:
-    """Everything worth keeping about one file.
+    """Everything worth keeping about one case.
 
     Args:
-        path, vocab_size, threads: what was trained.
-        runs: by name, in turn; ours included.
-        by_value: our merges with the bytes numbered by value.
+        measurement, case: what was measured on what.
+        groups: runs by name, in turn, and how large the sample was that they got, or 0.
         load: processors that others kept busy before the first run.
     """
-    printable = runs[OURS][0].merges
-    trainers: dict[str, dict[str, Any]] = {}
-    for name, measured in runs.items():
-        if measured[-1].failure:
-            trainers[name] = {"failure": measured[-1].failure}
-            continue
-        contestant = CONTESTANTS[name]
-        expected = by_value if contestant.promise == "value" else printable
-        verdicts = [verdict(contestant, run.merges, expected) for run in measured]
-        found = next((one for one in verdicts if one.equal is False), verdicts[0])
-        trainers[name] = {
-            "equal": found.equal,
-            "verdict": found.words,
-            "divergence": found.divergence,
-            "runs": [run.measured for run in measured],
+    contestants: dict[str, dict[str, Any]] = {}
+    for runs, sample_bytes in groups:
+        base = runs[measurement.baseline]
+        found = {name: group[0].found for name, group in runs.items()}
+        for name, group in runs.items():
+            if name in contestants:  # the first, on the sample
+                continue
+            if group[-1].failure:
+                contestants[name] = {"failure": group[-1].failure}
+                continue
+            judged = [
+                measurement.judge(measurement.named(name), run.found, found, case) for run in group
+            ]
+            verdict = next((one for one in judged if one.equal is False), judged[0])
+            figures, ours = ([run.figures for run in one] for one in (group, base))
+            contestants[name] = {
+                "equal": verdict.equal,
+                "verdict": verdict.words,
+                "divergence": verdict.divergence,
+                "ratio": None if verdict.equal is False else paired(figures, ours, "seconds"),
+                "cpu_ratio": (
+                    None if verdict.equal is False else paired(figures, ours, "cpu_seconds")
+                ),
+                **({"sample_bytes": sample_bytes} if sample_bytes else {}),
+                "runs": figures,
+            }
+    packages = [one.package for one in measurement.contestants if one.package]
+    return with_medians(
+        {
+            "measurement": measurement.name,
+            "date": datetime.now(UTC).date().isoformat(),
+            "file": case.path.name,
+            "bytes": case.bytes,
+            "vocab_size": case.vocab_size,
+            "threads": case.threads,
+            "rounds": len(groups[0][0][measurement.baseline]),
+            "load": round(load, 1),
+            "machine": machine(dict.fromkeys([*packages, *measurement.packages])),
+            **case.prepared.get("facts", {}),
+            "contestants": contestants,
+            "not_installed": [one.name for one in measurement.contestants if not one.installed],
         }
-    result = {
-        "file": path.name,
-        "bytes": path.stat().st_size,
-        "vocab_size": vocab_size,
-        "threads": threads,
-        "rounds": len(runs[OURS]),
-        "load": round(load, 1),
-        "machine": machine.description(),
-        "trainers": trainers,
-        "not_installed": [name for name, one in CONTESTANTS.items() if not one.installed],
-    }
-    return with_figures(result)
-
-
-def phases_of(trainer: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """(counting, merging) seconds, or None twice; all that is not counting is merging."""
-    counting = trainer["phases"].get("counting")
-    return (None, None) if counting is None else (counting, trainer["seconds"] - counting)
-
-
-def save(result: Mapping[str, Any], folder: Path = RESULTS) -> Path:
-    """Write a result under the name of its file, replacing the one before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = Path(result["file"]).stem
-    path = folder / f"{stem}-{result['vocab_size']}-{result['threads']}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    return path
-
-
-def saved(folder: Path = RESULTS) -> list[dict[str, Any]]:
-    """All comparisons, those of larger files last."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*-*.json"))]
-    return sorted(
-        map(with_figures, found), key=lambda result: (result["bytes"], result["vocab_size"])
     )
 
 
-def with_figures(result: dict[str, Any]) -> dict[str, Any]:
-    """``result`` with what follows from its runs: medians, and ratios between equals.
+def paired(theirs: Sequence[Result], ours: Sequence[Result], name: str) -> float | None:
+    """The median over rounds of their figure to ours: both runs of a round saw one machine."""
+    pairs = list(zip(theirs, ours, strict=False))
+    if not all(our.get(name) for _, our in pairs):
+        return None
+    return statistics.median(float(their[name]) / float(our[name]) for their, our in pairs)
 
-    A ratio is the median over rounds of their seconds to ours, because both runs of a round saw
-    the same machine; ``cpu_ratio`` is the same of processor seconds, which others' work on the
-    machine disturbs less.
-    """
-    ours = result["trainers"][OURS]["runs"]
-    for one in result["trainers"].values():
-        if "failure" in one:
-            continue
-        runs = one["runs"]
-        for name in ("seconds", "cpu_seconds", "peak_megabytes", "megabytes_before"):
-            one[name] = median_of(runs, name)
-        one["process_seconds"] = median_of(runs, "process_seconds")
-        one["phases"] = {
-            phase: statistics.median(run["phases"][phase] for run in runs)
-            for phase in runs[0]["phases"]
-        }
-        for ratio, name in (("ratio", "seconds"), ("cpu_ratio", "cpu_seconds")):
-            unlike = one["equal"] is False
-            one[ratio] = None if unlike else paired_ratio(runs, ours, name)
+
+def with_medians(result: dict[str, Any]) -> dict[str, Any]:
+    """``result`` with the median of every figure of every contestant, phases too."""
+    for one in result["contestants"].values():
+        for name, value in (one["runs"][0] if "runs" in one else {}).items():
+            values = [run[name] for run in one["runs"] if name in run]
+            if isinstance(value, dict):
+                one[name] = {
+                    part: statistics.median(each[part] for each in values) for part in value
+                }
+            elif isinstance(value, int | float):
+                one[name] = statistics.median(values)
     return result
 
 
-def median_of(runs: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The median of a figure over the runs that have it."""
-    return statistics.median(float(run[name]) for run in runs if name in run)
+def save(result: Result, folder: Path = RESULTS) -> Path:
+    """Add a result to those of its measurement; runs stay, what follows from them does not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result['measurement']}.jsonl"
+    contestants = {
+        name: {key: one[key] for key in one if key not in one.get("runs", [{}])[0]}
+        for name, one in result["contestants"].items()
+    }
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**result, "contestants": contestants}, ensure_ascii=False) + "\n")
+    return path
 
 
-def paired_ratio(
-    theirs: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]], name: str
-) -> float:
-    """The median over rounds of their figure to ours: both runs of a round saw one machine."""
-    return statistics.median(
-        float(their[name]) / float(our[name]) for their, our in zip(theirs, ours, strict=False)
-    )
+def history(
+    measurement: str, folder: Path = RESULTS
+) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """All results of a measurement, oldest first, by what they were measured on."""
+    path = folder / f"{measurement}.jsonl"
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        result = json.loads(line)
+        key = tuple(result[name] for name in _KEY)
+        found.setdefault(key, []).append(with_medians(result))
+    return found
+
+
+def newest(measurement: str, folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """The last result of each file and setting; those of larger files last."""
+    last = [results[-1] for results in history(measurement, folder).values()]
+    return sorted(last, key=lambda result: (result["bytes"], result["vocab_size"]))
+
+
+def changes(measurement: str, folder: Path = RESULTS) -> list[tuple[str, ...]]:
+    """The last result of each case beside the one before: date, case, who, CPU seconds, share."""
+    rows = []
+    for (file, size, vocab_size, threads), results in history(measurement, folder).items():
+        if len(results) < 2:
+            continue
+        before, after = results[-2:]
+        case = f"{file}, {size / 1e6:.3g} MB, {vocab_size:,}, {threads} threads"
+        for name, one in after["contestants"].items():
+            old, new = (
+                before["contestants"].get(name, {}).get("cpu_seconds"),
+                one.get("cpu_seconds"),
+            )
+            if old and new:
+                dates = f"{before['date']} → {after['date']}"
+                rows.append((dates, case, name, f"{old:.2f}", f"{new:.2f}", f"{new / old:.0%}"))
+    return rows
+
+
+def machine(packages: Iterable[str]) -> dict[str, Any]:
+    """What the figures were measured on; without a host name.
+
+    Args:
+        packages: the distributions whose versions are told beside our own dependencies'.
+    """
+    return {
+        "processor": _cpuinfo("model name") or platform.processor() or platform.machine(),
+        "vectors": _vectors(),
+        "cores": os.cpu_count(),
+        "memory_gigabytes": _memory_gigabytes(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": _versions([*_OUR_PACKAGES, *packages]),
+    }
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpuinfo(field: str) -> str:
+    path = Path("/proc/cpuinfo")
+    for line in path.read_text().splitlines() if path.exists() else []:
+        name, _, value = line.partition(":")
+        if name.strip() == field:
+            return value.strip()
+    return ""
+
+
+def _vectors() -> str:
+    flags = _cpuinfo("flags").split()
+    return next((name for name in ("avx512bw", "avx2", "sse4_2") if name in flags), "")
+
+
+def _memory_gigabytes() -> int | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -1,12 +1,14 @@
-"""Results as tables: for the terminal and, in Markdown, for README."""
+"""Results as tables: for the terminal and, in Markdown, for README and docs; measures nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from benchmarks.results import OURS, phases_of
+from benchmarks.measurement import OURS
 
+Result = Mapping[str, Any]
 HEADINGS = (
     "",
     "seconds",
@@ -18,35 +20,121 @@ HEADINGS = (
     "CPU ratio",
     "merges",
 )
+ENCODING_HEADINGS = (
+    *("", "MB/s", "MB/CPU s", "again", "peak MB", "ratio", "CPU ratio"),
+    *("60 characters", "1 kB", "decode MB/s", "ids"),
+)
+# Where seconds follow what is new; the other steps see distinct words, tokens and held-out text.
+OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
 
 
-def title(result: Mapping[str, Any]) -> str:
-    rounds = result["rounds"]
+def _times(name: str, ratio: float | None, digits: int = 1) -> str:
+    return "1" if name == OURS else "–" if ratio is None else f"{ratio:.{digits}f}×"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def _speed(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def threads_of(result: Result) -> str:
+    return f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+
+
+def title(results: Sequence[Result]) -> str:
+    """What one or more results of one file were measured on."""
+    result = results[0]
+    rounds = min(result["rounds"] for result in results)
     return (
         f"{result['file']}: {result['bytes'] / 1e6:.3g} MB, vocabulary {result['vocab_size']:,}, "
-        f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}, "
+        f"{' and '.join(map(threads_of, results))}, "
         f"median of {rounds} run{'s' if rounds > 1 else ''}"
     )
 
 
-def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """One row per trainer, fastest first; failures and missing packages last."""
-    measured = {name: one for name, one in result["trainers"].items() if "failure" not in one}
-    lines = [
-        _row(name, measured[name])
-        for name in sorted(measured, key=lambda name: float(measured[name]["seconds"]))
-    ]
-    for name, one in result["trainers"].items():
+def speed_of(one: Result, result: Result, seconds: str = "seconds") -> float:
+    """MB/s of an encoder on what it was given: the file, or a sample of it."""
+    return float(one.get("sample_bytes", result["bytes"])) / 1e6 / float(one[seconds])
+
+
+def phases_of(trainer: Result) -> tuple[float | None, float | None]:
+    """(counting, merging) seconds, or None twice; all that is not counting is merging."""
+    counting = trainer["phases"].get("counting")
+    return (None, None) if counting is None else (counting, trainer["seconds"] - counting)
+
+
+def rows(result: Result) -> list[tuple[str, ...]]:
+    """One row per contestant, fastest first; failures and missing packages last."""
+    row, headings = _kind(result)
+    everyone = result["contestants"]
+    measured = {name: one for name, one in everyone.items() if "failure" not in one}
+    order = sorted(
+        measured, key=lambda name: float(measured[name]["seconds"]) * _whole(measured[name], result)
+    )
+    lines = [row(name, measured[name], result) for name in order]
+    empty = [""] * (len(headings) - 2)
+    for name, one in everyone.items():
         if "failure" in one:
-            lines.append((name, *[""] * 7, f"failed: {one['failure']}"))
-    lines.extend((name, *[""] * 7, "not installed") for name in result["not_installed"])
+            lines.append((name, *empty, f"failed: {one['failure']}"))
+    lines.extend((name, *empty, "not installed") for name in result["not_installed"])
     return lines
 
 
-def plain(result: Mapping[str, Any]) -> str:
-    """Aligned columns, and where each trainer differs from us."""
-    lines = [title(result), *aligned([HEADINGS, *rows(result)])]
-    for name, one in result["trainers"].items():
+def _whole(one: Result, result: Result) -> float:
+    return float(result["bytes"] / one.get("sample_bytes", result["bytes"]))
+
+
+def _kind(
+    result: Result,
+) -> tuple[Callable[[str, Result, Result], tuple[str, ...]], tuple[str, ...]]:
+    if result["measurement"] == "encoding":
+        return _encoding_row, ENCODING_HEADINGS
+    if result["measurement"].startswith("training"):
+        return _training_row, HEADINGS
+    return _any_row, ("", "seconds", "CPU s", "peak MB", "ratio", "CPU ratio", "result")
+
+
+def _training_row(name: str, one: Result, _result: Result) -> tuple[str, ...]:
+    any_ = _any_row(name, one, _result)
+    return (*any_[:4], *map(_seconds, phases_of(one)), *any_[4:])
+
+
+def _any_row(name: str, one: Result, _result: Result) -> tuple[str, ...]:
+    return (
+        name,
+        _seconds(one["seconds"]),
+        _seconds(one["cpu_seconds"]),
+        f"{one['peak_megabytes']:,.0f}",
+        _times(name, one["ratio"]),
+        _times(name, one["cpu_ratio"]),
+        one["verdict"],
+    )
+
+
+def _encoding_row(name: str, one: Result, result: Result) -> tuple[str, ...]:
+    sample = f", of {one['sample_bytes'] / 1e6:.0f} MB" if "sample_bytes" in one else ""
+    return (
+        name,
+        _speed(speed_of(one, result)),
+        _speed(speed_of(one, result, "cpu_seconds")),
+        _speed(speed_of(one, result, "again_seconds")),
+        f"{one['peak_megabytes']:,.0f}",
+        _times(name, one["ratio"], 2),
+        _times(name, one["cpu_ratio"], 2),
+        f"{one['short_microseconds']:.1f} µs",
+        f"{one['kilobyte_microseconds']:.1f} µs",
+        f"{one['decode_megabytes_per_second']:.0f}",
+        one["verdict"] + sample,
+    )
+
+
+def plain(result: Result) -> str:
+    """Aligned columns, and where anyone differs from us."""
+    lines = [title([result]), *aligned([_kind(result)[1], *rows(result)])]
+    for name, one in result["contestants"].items():
         if one.get("divergence"):
             index, ours, theirs = one["divergence"]
             lines.append(f"  {name} differs at merge {index}: ours {ours}, theirs {theirs}")
@@ -64,10 +152,6 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    return as_markdown(HEADINGS, rows(result))
-
-
 def as_markdown(headings: Sequence[str], table: Sequence[Sequence[str]]) -> str:
     """A table with the first and the last column to the left, the others to the right."""
     marks = ["---", *["---:"] * (len(headings) - 2), "---"]
@@ -78,24 +162,172 @@ def _piped(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _row(name: str, one: Mapping[str, Any]) -> tuple[str, ...]:
-    counting, merging = phases_of(one)
-    return (
-        name,
-        _seconds(one["seconds"]),
-        _seconds(one["cpu_seconds"]),
-        f"{one['peak_megabytes']:,.0f}",
-        _seconds(counting),
-        _seconds(merging),
-        _times(name, one["ratio"]),
-        _times(name, one["cpu_ratio"]),
-        one["verdict"],
+def encoding_markdown(results: Sequence[Result]) -> str:
+    """One table of all results of one file: a row per encoder, columns for each thread count."""
+    last = results[-1]["contestants"]
+    columns = [""]
+    for result in results:
+        columns += [f"MB/s, {threads_of(result)}", "ratio", "CPU ratio"]
+    columns += ["again", "peak MB", "60 characters", "1 kB", "decode MB/s", "ids"]
+    lines = []
+    for name in sorted(last, key=lambda name: -_speed_if_any(last[name], results[-1])):
+        line = [name]
+        for result in results:
+            one = result["contestants"].get(name, {})
+            row = (
+                _encoding_row(name, one, result)
+                if "seconds" in one
+                else [""] * len(ENCODING_HEADINGS)
+            )
+            line += [row[1], row[5], row[6]]
+        if "failure" in last[name]:
+            lines.append((*line, *[""] * 5, f"failed: {last[name]['failure']}"))
+        else:
+            row = _encoding_row(name, last[name], results[-1])
+            lines.append((*line, row[3], row[4], *row[7:]))
+    return as_markdown(tuple(columns), lines)
+
+
+def _speed_if_any(one: Result, result: Result) -> float:
+    return speed_of(one, result) if "seconds" in one else 0.0
+
+
+def scaling(results: Sequence[Result]) -> str:
+    """How many times as fast more threads were than one: a sentence, or nothing."""
+    first, last = results[0], results[-1]
+    if first["threads"] == last["threads"]:
+        return ""
+    said = [
+        f"{name} {first['contestants'][name]['seconds'] / one['seconds']:.2f}"
+        for name, one in last["contestants"].items()
+        if "seconds" in one and "seconds" in first["contestants"].get(name, {})
+    ]
+    return f"{last['threads']} threads to {first['threads']}, times as fast: {', '.join(said)}."
+
+
+def loading_markdown(loading: Result) -> str:
+    """Seconds and memory to load a vocabulary, the quickest first."""
+    measured = [
+        (float(one["load_seconds"]), name, float(one["load_megabytes"]))
+        for name, one in loading["contestants"].items()
+        if "failure" not in one
+    ]
+    table = [
+        (name, f"{seconds:.2f}", f"{megabytes:.0f}")
+        for seconds, name, megabytes in sorted(measured)
+    ]
+    return as_markdown((f"loading {loading['vocab_size']:,} tokens", "seconds", "MB"), table)
+
+
+def training_headlines(results: Sequence[Result]) -> str:
+    """A row for each file: our seconds, the fastest that learns the same, HuggingFace."""
+    rows = []
+    for result in results:
+        ours, others = _of(result)
+        same = {
+            name: one for name, one in others.items() if one["ratio"] is not None and one["equal"]
+        }
+        nearest = min(same, key=lambda name: float(same[name]["ratio"]))
+        size = f"{result['bytes'] / 1e6:.3g} MB"
+        rows.append((
+            f"`{result['file']}`, {size}",
+            f"{ours['seconds']:.2f} s",
+            f"{same[nearest]['ratio']:.1f}× ({nearest})",
+            _ratio(others, "HuggingFace", 1),
+            f"{ours['peak_megabytes']:,.0f} MB",
+        ))  # fmt: skip
+    columns = ("file to merges", "bpeline", "fastest with the same merges", "HuggingFace", "memory")
+    return as_markdown(columns, rows)
+
+
+def encoding_headlines(results: Sequence[Result]) -> str:
+    """A row for each file and number of threads: our speed, and how many times theirs it is."""
+    peers = ("gigatoken", "tiktoken", "HuggingFace")
+    rows = []
+    for result in results:
+        ours, others = _of(result)
+        speed = f"{speed_of(ours, result):,.0f} MB/s"
+        ratios = [_ratio(others, peer, 2 if peer == "gigatoken" else 1) for peer in peers]
+        rows.append((f"`{result['file']}`, {threads_of(result)}", speed, *ratios))
+    return as_markdown(("file to ids", "bpeline", *peers), rows)
+
+
+def _of(result: Result) -> tuple[Result, dict[str, Any]]:
+    measured = {n: one for n, one in result["contestants"].items() if "failure" not in one}
+    return measured[OURS], {name: one for name, one in measured.items() if name != OURS}
+
+
+def _ratio(others: Result, name: str, digits: int) -> str:
+    ratio = others.get(name, {}).get("ratio")
+    return "–" if ratio is None else f"{ratio:.{digits}f}×"
+
+
+def algorithms_table(result: Result) -> str:
+    """The least processor seconds of all rounds."""
+    least = {
+        name: min(run["cpu_seconds"] for run in one["runs"])
+        for name, one in result["contestants"].items()
+        if "runs" in one
+    }
+    head = f"| {result['file']}, {result['bytes'] / 1e6:.1f} MB | CPU s | times byte-bpe |"
+    rows = [
+        f"| {name} | {cpu:.2f} | {cpu / least['byte-bpe']:.2f} |" for name, cpu in least.items()
+    ]
+    return "\n".join([head, "|---|---:|---:|", *rows])
+
+
+def cluster_table(result: Result) -> str:
+    """Threads and cluster side by side."""
+    runs = [result["contestants"][name]["runs"] for name in ("threads", "cluster")]
+    lines = [
+        f"**{result['file']}: {result['bytes'] / 1e6:,.0f} MB, {result['threads']} threads or "
+        f"processes, median of {len(runs[0])} runs in turn**\n",
+        "|  | threads, CPU s | cluster, CPU s | CPU ratio | ratio |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for step in ("counting", "encoding"):
+        cpu, wall = (
+            [[run[of][step] for run in group] for group in runs] for of in ("cpu_phases", "phases")
+        )
+        ratios = [
+            f"{median(here / there for here, there in zip(*spent, strict=False)):.2f}"
+            for spent in (cpu, wall)
+        ]
+        cells = [f"{median(one):.2f}" for one in cpu] + ratios
+        lines.append(f"| {step} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def night_table(result: Result) -> str:
+    """A night's run beside one from scratch: medians of all rounds."""
+    runs = [result["contestants"][name]["runs"] for name in ("from scratch", "tonight")]
+    sizes = f"{result['bytes'] / 1e6:,.0f} MB in {result['files']} files"
+    new = f"{result['new_bytes'] / 1e6:,.0f} MB new"
+
+    def row(name: str, figure: Callable[[Result], float]) -> str:
+        scratch, tonight = (median(map(figure, group)) for group in runs)
+        return f"| {name} | {scratch:.2f} | {tonight:.2f} | {tonight / scratch:.0%} |"
+
+    lines = [f"| {sizes} | from scratch, s | {new}, s | share |", "|---|---:|---:|---:|"]
+    lines.append(row("whole command, CPU", lambda run: run["cpu_seconds"]))
+    lines.append(row("whole command", lambda run: run["seconds"]))
+    corpus = row(
+        "what follows the corpus", lambda run: sum(run["steps"][step] for step in OF_THE_CORPUS)
+    )
+    steps = runs[1][0]["steps"]
+    return "\n".join(
+        [*lines, corpus, *(row(f"· {step}", lambda run, s=step: run["steps"][s]) for step in steps)]
     )
 
 
-def _times(name: str, ratio: float | None) -> str:
-    return "1" if name == OURS else "–" if ratio is None else f"{ratio:.1f}×"
-
-
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+def orchestration_table(result: Result) -> str:
+    """Medians, and the median of the differences of pairs."""
+    rows = ["|  | without, s | with, s | more, s |", "|---|---:|---:|---:|"]
+    for name, key in (("whole command", "seconds"), ("processor", "cpu_seconds")):
+        without, served = (
+            [run[key] for run in result["contestants"][kind]["runs"]]
+            for kind in ("without", "with")
+        )
+        more = median(b - a for a, b in zip(without, served, strict=False))
+        rows.append(f"| {name} | {median(without):.2f} | {median(served):.2f} | {more:.2f} |")
+    return "\n".join(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -10,21 +9,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.captured_output import captured_errors
-from benchmarks.contestants import CONTESTANTS, Contestant
-from benchmarks.documents import LONGEST, SEPARATOR, documents
-from benchmarks.equality import first_divergence, verdict
-from benchmarks.ours import by_value
-from benchmarks.render import END, START, block, replaced
-from benchmarks.results import phases_of, save, saved, summary
-from benchmarks.runs import Run
-from benchmarks.scaling import beginning
-from benchmarks.stopwatch import Stopwatch
-from benchmarks.tables import plain, rows
+from benchmarks import trainers
+from benchmarks.corpora import LONGEST, SEPARATOR, beginning, documents
+from benchmarks.measurement import Case
+from benchmarks.measurements import MEASUREMENTS
+from benchmarks.pages import block, replaced
+from benchmarks.process import Stopwatch, captured
+from benchmarks.results import changes, newest, save, summary
+from benchmarks.runner import Run, compare
+from benchmarks.tables import phases_of, plain, rows
+from benchmarks.trainers import TRAINING, by_value, first_divergence, verdict
 from bpeline.tokenizer_core.reference import count_words, split
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
-OURS, HF = CONTESTANTS["bpeline"], CONTESTANTS["HuggingFace"]
 A, B, C = (b"a", b"b"), (b"b", b"a"), (b"ab", b"c")
 # Ties that fall differently when bytes are numbered by value: a space is 32, but prints as U+0120.
 TIES = "a! b! a! b! c d c d é ü é ü low lower lowest low lower lowest"
@@ -38,24 +35,22 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(seconds: float, merges: list[tuple[bytes, ...]] | None = None) -> Run:
-    measured: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "seconds": seconds,
         "cpu_seconds": seconds,
         "peak_megabytes": 10.0,
         "megabytes_before": 4.0,
         "process_seconds": seconds + 1,
         "phases": {"counting": seconds / 4, "merging": seconds * 3 / 4},
-        "merges": len(merges or [A]),
     }
-    return Run(measured, merges or [A])
+    return Run(figures, [[token.hex() for token in merge] for merge in merges or [A]])
 
 
 @pytest.mark.slow
 def test_huggingface_learns_what_we_learn_in_processes_of_their_own(corpus: Path) -> None:
-    from benchmarks.__main__ import compare
-
-    result = compare(corpus, ["bpeline", "HuggingFace"], vocab_size=290, threads=1, rounds=1)
-    theirs = result["trainers"]["HuggingFace"]
+    case = Case((str(corpus),), vocab_size=290, threads=1)
+    result = compare(TRAINING, ["bpeline", "HuggingFace"], case, rounds=1)
+    theirs = result["contestants"]["HuggingFace"]
     assert theirs["equal"] is True, theirs
     assert theirs["ratio"] > 0
     assert {len(name) > 0 for name in result["machine"]["versions"]} == {True}
@@ -65,7 +60,7 @@ def test_by_value_numbers_bytes_as_a_plain_trainer_would(corpus: Path) -> None:
     words = count_words(documents(corpus), SplitPattern.named("gpt2").regex)
     expected = naive_merges_by_value(words, 300 - 257)
     assert by_value(corpus, 300) == expected
-    printable = OURS.train(corpus, 300, 1, Stopwatch())
+    printable = TRAINING.named("bpeline").run(Case((str(corpus),), 300, 1), Stopwatch())
     assert printable != expected, "the text must hold ties that the numbering decides"
 
 
@@ -128,31 +123,36 @@ def test_the_first_divergence_is_named() -> None:
 @pytest.mark.parametrize(
     ("contestant", "theirs", "equal"),
     [
-        (HF, [A, C], True),
-        (HF, [A, B], False),
-        (CONTESTANTS["rustbpe"], [(b"ab",), (b"abc",)], True),
-        (CONTESTANTS["rustbpe"], [(b"ab",), (b"ba",)], False),
-        (CONTESTANTS["SentencePiece"], [(b"xy",)], None),
+        ("HuggingFace", [A, C], True),
+        ("HuggingFace", [A, B], False),
+        ("rustbpe", [(b"ab",), (b"abc",)], True),
+        ("rustbpe", [(b"ab",), (b"ba",)], False),
+        ("SentencePiece", [(b"xy",)], None),
     ],
 )
 def test_equality_is_judged_by_what_a_trainer_promises(
-    contestant: Contestant, theirs: list[tuple[bytes, ...]], equal: bool | None
+    contestant: str,
+    theirs: list[tuple[bytes, ...]],
+    equal: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert verdict(contestant, theirs, [A, C]).equal is equal
+    monkeypatch.setattr(trainers, "_by_value", lambda _case: [A, C])
+    found = {"bpeline": [A, C]}
+    assert verdict(TRAINING.named(contestant), theirs, found, Case(("",))).equal is equal
 
 
 def result_of(path: Path, theirs: list[tuple[bytes, ...]]) -> dict[str, Any]:
     runs = {
         "bpeline": [run(1.0), run(2.0), run(4.0)],
         "HuggingFace": [run(10.0, theirs), run(60.0, theirs), run(40.0, theirs)],
-        "rustbpe": [Run({}, [], "out of memory")],
+        "rustbpe": [Run(failure="out of memory")],
     }
-    return summary(path, 300, 2, runs, [A])
+    return summary(TRAINING, Case((str(path),), 300), [(runs, 0)])
 
 
 def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
-    assert result_of(corpus, [A])["trainers"]["HuggingFace"]["ratio"] == 10.0
-    different = result_of(corpus, [B])["trainers"]["HuggingFace"]
+    assert result_of(corpus, [A])["contestants"]["HuggingFace"]["ratio"] == 10.0
+    different = result_of(corpus, [B])["contestants"]["HuggingFace"]
     assert different["ratio"] is None
     assert different["divergence"][0] == 0
 
@@ -181,22 +181,46 @@ def test_the_stopwatch_splits_a_phase_at_reported_times() -> None:
 
 
 def test_native_output_is_captured_past_python() -> None:
-    with captured_errors() as said:
+    with captured(2) as said:
         os.write(2, b"Pretokenization took 66.9ms")
     assert said() == "Pretokenization took 66.9ms"
 
 
-def test_readme_keeps_everything_outside_the_markers(corpus: Path, tmp_path: Path) -> None:
-    path = save(result_of(corpus, [A]), tmp_path)
-    (kept,) = saved(tmp_path)
-    assert kept == json.loads(path.read_text())
+def test_pages_keep_everything_outside_the_markers(corpus: Path, tmp_path: Path) -> None:
+    save(result_of(corpus, [A]), tmp_path)
+    (kept,) = newest("training", tmp_path)
+    assert kept == result_of(corpus, [A]), "what follows from runs is found again"
     content = block([kept])
-    assert replaced(f"before\n{START}\nold\n{END}\nafter", content) == (
-        f"before\n{START}\n{content}\n{END}\nafter"
-    )
+    begin, end = "<!-- benchmarks:start -->", "<!-- benchmarks:end -->"
+    page = replaced(f"before\n{begin}\nold\n{end}\nafter", content)
+    assert page == f"before\n{begin}\n{content}\n{end}\nafter"
     assert "| HuggingFace |" in content
     with pytest.raises(ValueError, match="one"):
         replaced("no markers", content)
+
+
+def test_the_last_result_is_shown_beside_the_one_before(corpus: Path, tmp_path: Path) -> None:
+    first = result_of(corpus, [A]) | {"date": "2026-01-01"}
+    save(first, tmp_path)
+    assert changes("training", tmp_path) == []
+    later = result_of(corpus, [A]) | {"date": "2026-01-02"}
+    for figures in later["contestants"]["bpeline"]["runs"]:
+        figures["cpu_seconds"] *= 1.5
+    save(later, tmp_path)
+    save(result_of(corpus, [A]) | {"threads": 7}, tmp_path)
+    rows_ = {row[2]: row for row in changes("training", tmp_path)}
+    assert rows_["bpeline"][0] == "2026-01-01 → 2026-01-02"
+    assert rows_["bpeline"][3:] == ("2.00", "3.00", "150%")
+    assert rows_["HuggingFace"][-1] == "100%"
+    assert newest("training", tmp_path)[0]["date"] == "2026-01-02"
+
+
+def test_every_measurement_compares_with_its_first_contestant() -> None:
+    for name, measurement in MEASUREMENTS.items():
+        names = [one.name for one in measurement.contestants]
+        assert name == measurement.name
+        assert len(set(names)) == len(names)
+        assert measurement.named(measurement.baseline).package is None
 
 
 def test_charts_are_small_and_transparent(corpus: Path, tmp_path: Path) -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import encoding
 from benchmarks.charts import speeds
-from benchmarks.documents import SEPARATOR, sampled
-from benchmarks.encoders import ENCODERS
-from benchmarks.encoding import compare, in_turn, vocabulary
-from benchmarks.encoding_results import (
-    loading_of,
-    plain,
-    rows,
-    save,
-    saved,
-    saved_loading,
-    scaling,
-    summary,
-    verdict,
-)
-from benchmarks.measure_encoding import BLOCK, block_digests
-from benchmarks.render import encoding_block
+from benchmarks.corpora import SEPARATOR, sampled
+from benchmarks.encoders import BLOCK, ENCODING, LOADING, block_digests, verdict
+from benchmarks.measurement import Case
+from benchmarks.pages import encoding_block
+from benchmarks.results import newest, save, summary
+from benchmarks.runner import Run, compare
+from benchmarks.tables import plain, rows, scaling
 
 IDS = np.arange(3 * BLOCK + 5, dtype=np.uint32)
 
@@ -38,7 +29,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(seconds: float, ids: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
+def run(seconds: float, ids: np.ndarray[Any, Any] = IDS) -> Run:
     blocks, count = block_digests([ids])
     figures = {
         **dict.fromkeys(("seconds", "cpu_seconds", "again_seconds"), seconds),
@@ -46,34 +37,34 @@ def run(seconds: float, ids: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
         **dict.fromkeys(("load_megabytes", "short_microseconds"), 2.0),
         **dict.fromkeys(("kilobyte_microseconds", "decode_megabytes_per_second"), 3.0),
     }
-    return {**figures, "ids": count, "blocks": blocks}
+    return Run(figures, {"ids": count, "blocks": blocks})
 
 
 def result_of(path: Path, theirs: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
     runs = {
         "bpeline": [run(1.0), run(2.0), run(4.0)],
         "tiktoken": [run(10.0, theirs), run(60.0, theirs), run(40.0, theirs)],
-        "gigatoken": [{"failure": "out of memory"}],
+        "gigatoken": [Run(failure="out of memory")],
     }
-    return summary(path, 300, 2, runs)
+    return summary(ENCODING, Case((str(path),), 300), [(runs, 0)])
 
 
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_independent_libraries_give_our_ids_in_processes_of_their_own(corpus: Path) -> None:
     names = ["bpeline", "bpeline, lists", "HuggingFace", "tiktoken"]
-    with vocabulary(None, corpus, 300) as folder:
-        result = compare(corpus, folder, names, threads=2, rounds=1)
-        loading = loading_of(in_turn(names[:1], folder, None, 1, 1), 300)
-    measured = result["trainers"]
+    case = Case((str(corpus),), 300, threads=2)
+    result = compare(ENCODING, names, case, rounds=1)
+    loading = compare(LOADING, names[:1], case, rounds=1)
+    measured = result["contestants"]
     assert [measured[name].get("equal") for name in names] == [True] * 4, measured
     assert all(measured[name]["decode_megabytes_per_second"] > 0 for name in names)
-    assert loading["encoders"]["bpeline"]["seconds"] > 0
+    assert loading["contestants"]["bpeline"]["load_seconds"] > 0
 
 
 def test_every_installed_encoder_has_a_name_and_most_a_caveat() -> None:
-    assert ENCODERS["bpeline"].installed
-    assert all(encoder.caveat for encoder in ENCODERS.values())
+    assert ENCODING.named("bpeline").installed
+    assert all(encoder.caveat for encoder in ENCODING.contestants)
 
 
 @pytest.mark.parametrize("size", [1, 7, BLOCK - 1, BLOCK, 3 * BLOCK])
@@ -89,16 +80,21 @@ def test_digests_do_not_depend_on_how_arrays_are_cut(size: int) -> None:
 def test_the_first_differing_block_is_named() -> None:
     other = IDS.copy()
     other[BLOCK + 3] += 1
-    assert verdict(run(1), run(1)) == ""
-    assert verdict(run(1, other), run(1)) == "differ within 65,536 ids from id 65,536 on"
-    assert verdict(run(1, IDS[:-1]), run(1)) == "differ within 65,536 ids from id 196,608 on"
+    assert said(IDS, IDS) == "all 196,613 equal"
+    assert said(other, IDS) == "differ within 65,536 ids from id 65,536 on"
+    assert said(IDS[:-1], IDS) == "differ within 65,536 ids from id 196,608 on"
     longer = np.append(IDS[: 2 * BLOCK], IDS)
-    assert verdict(run(1, IDS[: 2 * BLOCK]), run(1, longer)).endswith("131,072 on")
+    assert said(IDS[: 2 * BLOCK], longer).endswith("131,072 on")
+
+
+def said(theirs: np.ndarray[Any, Any], ours: np.ndarray[Any, Any]) -> str:
+    found = {"bpeline": run(1, ours).found}
+    return verdict(ENCODING.named("tiktoken"), run(1, theirs).found, found, Case(("",))).words
 
 
 def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
-    assert result_of(corpus)["trainers"]["tiktoken"]["ratio"] == 10.0
-    different = result_of(corpus, IDS + 1)["trainers"]["tiktoken"]
+    assert result_of(corpus)["contestants"]["tiktoken"]["ratio"] == 10.0
+    different = result_of(corpus, IDS + 1)["contestants"]["tiktoken"]
     assert different["ratio"] is None
     assert different["equal"] is False
     assert "differ" in plain(result_of(corpus, IDS + 1))
@@ -107,9 +103,7 @@ def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
 
 @pytest.mark.rotating(2)
 @pytest.mark.slow
-def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     lines = [f"line {number} of many\n" for number in range(5_000)]
     path.write_text("".join(lines))
@@ -119,19 +113,19 @@ def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(
     taken = sample.decode().splitlines(keepends=True)
     assert set(taken) <= set(lines)
     assert taken[-1] in lines[-200:]
-    monkeypatch.setattr(encoding, "_SAMPLE", 20_000)
-    with vocabulary(None, path, 300) as folder:
-        result = compare(path, folder, ["bpeline", "tiktoken"], threads=1, rounds=1)
-    theirs = result["trainers"]["tiktoken"]
+    small = replace(ENCODING, sample_bytes=20_000)
+    case = Case((str(path),), 300, threads=1)
+    result = compare(small, ["bpeline", "tiktoken"], case, rounds=1)
+    theirs = result["contestants"]["tiktoken"]
     assert theirs["equal"], theirs
     assert theirs["sample_bytes"] == 20_000
-    assert "sample_bytes" not in result["trainers"]["bpeline"]
+    assert "sample_bytes" not in result["contestants"]["bpeline"]
     assert any("of 0 MB" in row[-1] for row in rows(result) if row[0] == "tiktoken")
 
 
 def test_who_is_not_installed_has_no_row(corpus: Path) -> None:
     result = result_of(corpus) | {"not_installed": ["tokie"]}
-    assert "not installed: tokie" in plain(result)
+    assert rows(result)[-1][0::10] == ("tokie", "not installed")
     assert "tokie" not in encoding_block([result])
 
 
@@ -147,13 +141,15 @@ def test_thread_counts_of_one_file_share_a_table(corpus: Path) -> None:
 
 def test_results_are_kept_and_rendered(corpus: Path, tmp_path: Path) -> None:
     save(result_of(corpus), tmp_path)
-    save(loading_of({"bpeline": [run(1.0)]}, 100_000), tmp_path)
-    (kept,) = saved(tmp_path)
-    assert kept["trainers"]["bpeline"]["seconds"] == 2.0
-    content = encoding_block([kept], saved_loading(tmp_path))
+    figures = {"bpeline": [Run({"load_seconds": 1.0, "load_megabytes": 2.0})]}
+    loading = summary(LOADING, Case((str(corpus),), 100_000), [(figures, 0)])
+    save(loading, tmp_path)
+    (kept,) = newest("encoding", tmp_path)
+    assert kept["contestants"]["bpeline"]["seconds"] == 2.0
+    content = encoding_block([kept], *newest("loading", tmp_path))
     assert "| tiktoken |" in content
     assert "| loading 100,000 tokens |" in content
-    assert saved_loading(tmp_path / "none") is None
+    assert newest("loading", tmp_path / "none") == []
     speeds([kept], tmp_path / "speeds.svg")
     drawn = (tmp_path / "speeds.svg").read_text()
     assert "tiktoken" in drawn

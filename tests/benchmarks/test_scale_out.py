@@ -10,9 +10,20 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster_model import DISPATCH, RESTART, Cluster, Task, simulate
-from benchmarks.growth import growth_of
-from benchmarks.growth_model import GrowthModel, PowerLaw
-from benchmarks.scale_out import CLUSTERS, MOST_TASKS, SIZES, forecast, forecast_tables, law_table
+from benchmarks.counting import GROWTH, STORING
+from benchmarks.forecast import (
+    CLUSTERS,
+    MOST_TASKS,
+    SIZES,
+    GrowthModel,
+    PowerLaw,
+    forecast,
+    forecast_tables,
+    law_table,
+    measured,
+)
+from benchmarks.results import save
+from benchmarks.runner import results_of
 
 ALONE = Cluster("one core", 1, 1, 8, network=1.0, storage=1.0, failures=0.0)
 
@@ -26,18 +37,14 @@ def result_of(law: PowerLaw, sizes: list[int]) -> dict[str, Any]:
             "once": law.at(size) / 2,
             "word_bytes": 9 * law.at(size),
             "often_bytes": 2 * law.at(size),
-            "merging": {
-                "cpu_seconds": 0.2 + 1e-7 * 9 * law.at(size),
-                "megabytes": 50 + 4e-5 * 9 * law.at(size),
-            },
+            "cpu_phases": {"merging": 0.2 + 1e-7 * 9 * law.at(size)},
+            "megabytes": {"merging": 50 + 4e-5 * 9 * law.at(size)},
         }
         for size in sizes
     ]
     whole = sizes[-1]
     storing = {
-        "counting_cpu_seconds": whole / 250e6,
-        "keeping_cpu_seconds": whole / 1000e6,
-        "combining_cpu_seconds": 1.0,
+        "cpu_phases": {"counting": whole / 250e6, "keeping": whole / 1000e6, "combining": 1.0},
         "shard_rows": 2_000_000,
         "shard_bytes": 20_000_000,
     }
@@ -124,8 +131,14 @@ def test_growth_is_measured_on_beginnings_of_a_file(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     lines = (" ".join(random_.choices(words, k=12)) for _ in range(80_000))
     corpus.write_text("\n".join(lines))
-    result = growth_of(corpus, vocab_size=300, threads=1)
+    for measurement, megabytes in ((GROWTH, [1, 2, 100]), (STORING, None)):
+        asked = {"vocab_size": [300], "threads": [1], "megabytes": megabytes}
+        asked |= {"vocabulary": None, "rounds": 1}
+        for found in results_of(measurement, [corpus], ["bpeline"], asked):
+            save(found, tmp_path)
+    (result,) = measured(tmp_path)
     points = result["points"]
+    assert len(points) == 3
     assert [one["bytes"] for one in points] == sorted(one["bytes"] for one in points)
     assert points[-1]["bytes"] == corpus.stat().st_size
     assert points[-1]["words"] == pytest.approx(960_000, rel=0.1)  # lines begin with a new line

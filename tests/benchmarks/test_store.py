@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.store import Cost, Measured, measure
-from bpeline.registry.word_counts.store import WordCountStore
+from benchmarks.counting import stored
+from benchmarks.measurement import Case
+from benchmarks.process import Stopwatch
+from bpeline.registry.word_counts import ShardFiles
 
 
 def test_counting_and_storing_are_told_apart(
@@ -17,14 +19,11 @@ def test_counting_and_storing_are_told_apart(
     monkeypatch.setattr("tempfile.tempdir", os.fspath(tmp_path))
     corpus = tmp_path / "tiny.txt"
     corpus.write_text("low lower lowest low " * 500)
-    put = WordCountStore.put
-    measured = measure(corpus, threads=1)
-    assert measured.words == 5  # the first word of the text has no space before it
-    assert min(measured.keeping.cpu, measured.combining.cpu, measured.keeping.wall) > 0
+    write, watch = ShardFiles.write, Stopwatch()
+    assert stored(Case((str(corpus),), threads=1), watch) == 5  # the first has no space before it
+    for phases in (watch.phases, watch.cpu_phases):
+        assert set(phases) == {"counting", "keeping", "combining"}
+        assert min(phases.values()) > 0
+    assert watch.more["shard_rows"] == 5
     assert list(tmp_path.iterdir()) == [corpus]
-    assert WordCountStore.put is put
-
-
-def test_the_share_is_that_of_processor_time() -> None:
-    measured = Measured(Cost(4.0, 2.0), Cost(0.5, 0.1), Cost(1.5, 0.9), words=1)
-    assert (measured.storing, measured.share) == (Cost(2.0, 1.0), 0.5)
+    assert ShardFiles.write is write

@@ -1,0 +1,128 @@
+"""How words, seconds and memory grow with the text, and what it costs to keep word counts.
+
+`benchmarks.forecast` reckons with both.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.corpora import SEPARATOR
+from benchmarks.measurement import Case, Contestant, Measurement
+from benchmarks.process import Stopwatch, memory
+
+OFTEN = 10
+_REFERENCES = Path("/proc/self/clear_refs")
+_HIGH_WATER = "5"  # written there, the mark of the most memory starts over
+_WARM = f"some words to warm kernels{SEPARATOR}and more words, some of them new"
+
+
+def grown(case: Case, watch: Stopwatch) -> None:
+    """How many words there are and what they cost.
+
+    Measures ``words``, ``distinct`` and ``once`` (those that occur once); ``word_bytes`` of the
+    distinct ones, ``often_bytes`` of those that occur `OFTEN` times or more; ``megabytes`` that
+    each phase added at most.
+    """
+    from bpeline.tokenizer_core import count_words, train_bpe
+
+    train_bpe(count_words([__file__]), 300)  # machine code is loaded before the clock starts
+    counts, counting = _watched(
+        watch,
+        "counting",
+        lambda: count_words([case.path], special_tokens=[SEPARATOR], workers=case.threads),
+    )
+    _, merging = _watched(watch, "merging", lambda: train_bpe(counts, case.vocab_size))
+    watch.more = {
+        "words": int(counts.counts.sum()),
+        "distinct": len(counts),
+        "once": int((counts.counts == 1).sum()),
+        "word_bytes": int(counts.offsets[-1]),
+        "often_bytes": int(np.diff(counts.offsets)[counts.counts >= OFTEN].sum()),
+        "megabytes": {"counting": counting, "merging": merging},
+    }
+
+
+def _watched(watch: Stopwatch, phase: str, work: Callable[[], Any]) -> tuple[Any, float]:
+    if _REFERENCES.exists():
+        _REFERENCES.write_text(_HIGH_WATER)
+    before = memory("VmRSS")
+    with watch.phase(phase):
+        result = work()
+    return result, memory("VmHWM") - before
+
+
+def stored(case: Case, watch: Stopwatch) -> int:
+    """Run the flow's own steps in a workspace that is removed; the number of distinct words.
+
+    ``keeping`` is the part of the step "count words" that writes each chunk's counts, ``combining``
+    the step "combine counts", which adds them up and writes the DuckDB table.
+    """
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        warm = Path(directory, "warm.txt")
+        warm.write_text(_WARM)
+        _steps(warm, case.threads, Path(directory, "warm"), Stopwatch())
+        return _steps(case.path, case.threads, Path(directory, "workspace"), watch)
+
+
+def _steps(file: Path, threads: int, place: Path, watch: Stopwatch) -> int:
+    from bpeline.flows.requests.training_request import TrainingRequest
+    from bpeline.flows.steps.chunk_plan import plan_chunks
+    from bpeline.flows.steps.combining import combine_counts
+    from bpeline.flows.steps.counting import count_words
+    from bpeline.registry.opening import open_registry
+
+    given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads}
+    request = TrainingRequest.checked(name="store", **given)
+    registry = open_registry(place)
+    run = registry.catalogue.start_run(request.name, request.as_config())
+    plan = plan_chunks(request, registry)
+    with _keeping_timed(threads) as keeping, watch.phase("counting"):
+        corpus = count_words(plan, request, registry)
+    with watch.phase("combining"):
+        words = combine_counts(corpus, request, registry, run.id)
+    registry.catalogue.close()
+    for phases, cost in zip((watch.cpu_phases, watch.phases), keeping, strict=True):
+        phases["keeping"] = cost
+        phases["counting"] -= cost
+    files = [path for path in registry.workspace.shards.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    watch.more = {"shard_rows": words.seen.words, "shard_bytes": size}
+    return int(words.table.rows)
+
+
+@contextmanager
+def _keeping_timed(threads: int) -> Iterator[list[float]]:
+    """CPU and wall seconds of writing every shard, which runs in the worker's own thread."""
+    from bpeline.registry.word_counts import Shard, ShardFiles
+
+    spent, lock, write = [0.0, 0.0], threading.Lock(), ShardFiles.write
+
+    def timed(*given: Any) -> Shard:
+        cpu, wall = time.thread_time(), time.perf_counter()
+        shard = write(*given)
+        with lock:
+            spent[0] += time.thread_time() - cpu
+            spent[1] += (time.perf_counter() - wall) / threads  # shared out among the workers
+        return shard
+
+    with mock.patch.object(ShardFiles, "write", timed):
+        yield spent
+
+
+GROWTH = Measurement(
+    "growth",
+    "words, seconds and memory of beginnings that double",
+    (Contestant("bpeline", grown),),
+    megabytes=(4, 8, 16, 32, 67.108864, 128, 256, 512, 1024, 1e9),
+)
+STORING = Measurement("storing", "what keeping word counts costs", (Contestant("bpeline", stored),))

@@ -1,0 +1,18 @@
+"""The list of all measurements."""
+
+from __future__ import annotations
+
+from benchmarks.algorithms import ALGORITHMS
+from benchmarks.cluster import CLUSTER
+from benchmarks.commands import MANY_FILES, NIGHT, ORCHESTRATION
+from benchmarks.counting import GROWTH, STORING
+from benchmarks.encoders import ENCODING, LOADING
+from benchmarks.trainers import BY_CORPUS, BY_VOCABULARY, TRAINING
+
+MEASUREMENTS = {
+    one.name: one
+    for one in (
+        *(TRAINING, ENCODING, LOADING, BY_CORPUS, BY_VOCABULARY, ALGORITHMS, GROWTH, STORING),
+        *(CLUSTER, NIGHT, ORCHESTRATION, MANY_FILES),
+    )
+}
