@@ -21,6 +21,7 @@ from bpeline.registry.references import parse_registered, validate_name
 from bpeline.tokenizer_core.corpus import Reading
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, UnknownVersion
+from bpeline.tokenizer_core.shards import NO_SEPARATOR
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 UNNAMED = "text"  # the slice of files that were given without a name
@@ -74,7 +75,13 @@ def evaluate(reference: str) -> list[Measured]:
 
 
 def set_from(
-    name: str, sources: Sequence[str], *, by: str, reason: str, text_field: str = "text"
+    name: str,
+    sources: Sequence[str],
+    *,
+    by: str,
+    reason: str,
+    text_field: str = "text",
+    separator: str | None = None,
 ) -> tuple[NamedSet, list[Measured]]:
     """Give a name another evaluation set, and measure its versions that have an alias on it.
 
@@ -83,6 +90,8 @@ def set_from(
         sources: files, directories and globs, or named sources as of ``--eval``.
         by, reason: for the record.
         text_field: the member of a JSON line that holds its document.
+        separator: what stands between the documents of a text file; the special tokens of versions
+            with an alias when None; ``none``: each file is one document.
 
     Raises:
         InvalidOption: a misspelt source.
@@ -102,6 +111,8 @@ def set_from(
     versions = versions_with_aliases(registry, name)
     tokenizers = [load_version(registry, one) for one in versions]
     separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
+    if separator is not None:
+        separators = {} if separator == NO_SEPARATOR else {separator: None}
     pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
     reading = Reading(pattern, tuple(separators), text_field=text_field)
     asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in sources)

@@ -50,9 +50,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     tokenizer = load_version(registry, version)
     lineage = Lineage.of(registry, version)
     with registry.workspace.lock(f"watching drift of {name!r}"):
-        counts, samples, known, notes = gathered(
-            text, lineage, tokenizer, registry, request.workers
-        )
+        counts, samples, known, notes = gathered(text, lineage, tokenizer, registry, request)
         with telling(MEASURE_DRIFT) as said:
             measured = measure_drift(counts, samples, known, tokenizer, registry)
             said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "

@@ -27,6 +27,7 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
     {
         "sources": {"option": "--source", "metavar": "NAME=FILES"},
         "rules": {"metavar": "FILE.toml"},
+        "separator": {"metavar": "TEXT|none"},
     },
     but=("name", "paths", "alias"),
 )

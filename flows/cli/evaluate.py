@@ -29,12 +29,19 @@ from bpeline.tokenizer_core.errors import InvalidOption
 )
 @click.option("--reason", default="", show_default=False, help="Why, for the record.")
 @click.option("--text-field", default="text", help="Field of .jsonl lines.")
+@click.option(
+    "--separator",
+    metavar="TEXT|none",
+    help="What stands between the documents of a text file; none: each is one document.  "
+    "[default: the versions' special tokens]",
+)
 def evaluate(
     reference: str | None,
     sets: bool,
     sources: tuple[str, ...],
     reason: str,
     text_field: str,
+    separator: str | None,
     as_json: bool,
 ) -> None:
     """Measure a version on the evaluation set of its name.
@@ -57,10 +64,15 @@ def evaluate(
         )
     if sources:
         named, measured = evaluation.set_from(
-            reference, sources, by=user_name(), reason=reason, text_field=text_field
+            reference,
+            sources,
+            by=user_name(),
+            reason=reason,
+            text_field=text_field,
+            separator=separator,
         )
         first = [
-            f"{reference} has the evaluation set {named.digest[:8]} now (number {named.number})"
+            f"{reference} has the evaluation set {named.digest[:8]} now (number {named.number})",
         ]
     else:
         first, measured = [], evaluation.evaluate(reference)

@@ -29,6 +29,7 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, TextDrift, TextSample, drift_of
+from bpeline.tokenizer_core.shards import separators_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -37,13 +38,14 @@ def gathered(
     lineage: Lineage,
     tokenizer: Tokenizer,
     registry: Registry,
-    workers: int | None,
+    asked: DriftRequest,
 ) -> tuple[dict[str, CountedSlice], dict[str, TextSample], dict[str, KnownText], list[str]]:
     """Count and sample the new text, and find what is known of the version's own."""
     workspace = registry.workspace
-    request = own_request(lineage, tokenizer, text.paths)
-    if workers is not None:
-        request = request.model_copy(update={"workers": workers})
+    own = own_request(lineage, tokenizer, text.paths)
+    new = {"special_tokens": separators_of(tokenizer, asked.separator)}
+    workers = {} if asked.workers is None else {"workers": asked.workers}
+    request = own.model_copy(update={**new, **workers})
     for one in tries(WATCH_DRIFT, progress.current().note):
         with one:
             with telling(PLAN_CHUNKS) as said:
@@ -61,7 +63,7 @@ def gathered(
         said.append(f"{counted(samples[ALL].documents, 'document')}, "
                     f"{megabytes(samples[ALL].bytes)}")  # fmt: skip
     with telling(RECALL_VERSION) as said:
-        known, notes = own_texts(lineage, request.evaluation_reading, list(counts))
+        known, notes = own_texts(lineage, own.evaluation_reading, list(counts))
         said.append(f"{counted(known[ALL].documents, 'document')} of its own, "
                     f"{megabytes(known[ALL].bytes)}")  # fmt: skip
     return counts, samples, known, notes

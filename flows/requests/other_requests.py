@@ -31,6 +31,11 @@ class DriftRequest(Request):
         description="a .toml file of rules in the spelling of those of promotion; "
         "`registry.drift_rules.DEFAULT_RULES` when empty",
     )
+    separator: str | None = Field(
+        None,
+        description="what stands between the documents of a text file; the version's special "
+        "tokens when empty; none: each file is one document",
+    )
     least_documents: int = Field(
         LEAST_WATCHED_DOCUMENTS,
         description="of each slice, and of the version's own text; from fewer nothing is concluded",

@@ -94,6 +94,20 @@ def broken_metrics(report: DriftReport) -> set[str]:
 
 
 @pytest.mark.slow
+def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> None:
+    new = place / "new" / "few.txt"
+    new.write_text(" <<cut>> ".join(pieces[620:640]), encoding="utf-8")
+    found = {
+        asked: watch_drift(
+            "news", [str(new)], separator=asked, workspace=str(place / ".bpeline"), **FEW
+        ).slices["all"].documents
+        for asked in (None, "none", "<<cut>>")
+    }  # fmt: skip
+    assert found["<<cut>>"] == 20
+    assert found[None] == found["none"] < 20
+
+
+@pytest.mark.slow
 def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     place: Path, pieces: list[str]
 ) -> None:

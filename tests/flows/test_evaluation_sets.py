@@ -128,6 +128,10 @@ def test_a_set_changes_by_a_command_alone(
     bpeline("evaluate", "news/1")
     assert "*" not in bpeline("versions").stdout
     assert bpeline("evaluate", "other/1").exit_code == 1
+    typed = ("evaluate", "news", "--set-from", "few.txt", "--separator")
+    (here / "few.txt").write_text("one text ---- another text" * 20, encoding="utf-8")
+    assert "(21 documents, " in bpeline(*typed, "----").stdout
+    assert "(1 document, " in bpeline(*typed, "none").stdout
     unknown = bpeline("evaluate", "nesw", "--set-from", "docs.txt")
     assert (unknown.exit_code, "no tokenizer is called nesw" in unknown.stderr) == (1, True)
     assert bpeline("evaluate").exit_code == 2
