@@ -37,7 +37,7 @@ from bpeline.registry.word_counts import TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, SourceFile, find_source_files
 
-Why = Literal["new", "grown", "changed"]
+Why = Literal["new", "grown", "changed", "to find copies"]
 _TEXT_IN_COMPRESSED = 3.5  # bytes of text in one of a compressed file, roughly
 
 
@@ -47,7 +47,8 @@ class UnreadFile:
 
     Attributes:
         path: absolute path.
-        why: it is ``new`` under this path, has ``grown``, or ``changed`` otherwise.
+        why: it is ``new`` under this path, has ``grown``, ``changed`` otherwise, or is read anyway
+            ``to find copies`` of documents.
         bytes: on disk; all of them are read.
         most_chunks: how many chunks it may have; None for compressed files.
         known_chunks: how many of them were counted before, if a grown file begins as it did.
@@ -235,6 +236,9 @@ class _Planner:
         return find_source_files(sources_of(self.request, self.workspace))
 
     def _unread(self, files: Sequence[SourceFile]) -> list[UnreadFile]:
+        if self.reading.deduplicated:
+            whole = (self._unread_file(file, None) for file in files)
+            return [replace(one, why="to find copies") for one in whole]
         earlier: Mapping[str, FileReading] = {}
         if self.catalogue is not None:
             earlier = recalled(files, self.reading, self.catalogue.earlier_file_readings)

@@ -103,8 +103,8 @@ def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> No
         ).slices["all"].documents
         for asked in (None, "none", "<<cut>>")
     }  # fmt: skip
-    assert found["<<cut>>"] == 20
-    assert found[None] == found["none"] < 20
+    assert found["<<cut>>"] >= 20, "each, and what is cut at passages of the evaluation set"
+    assert found[None] == found["none"] < 10
 
 
 @pytest.mark.slow
