@@ -1,7 +1,8 @@
 """Deleting versions: everywhere, in one fixed order, so that a crash leaves a part and never a lie.
 
     the catalogue notes it → MLflow: a tag that says so, the version, its files, models and runs
-    → files of the workspace and its store → the catalogue's rows → the note says that it is done
+    → files of the workspace and its store → the catalogue's rows → with the last version of a name
+    its evaluation sets → the note says that it is done
 
 Everything after the note can be repeated any number of times; while MLflow is down it waits, and
 ``bpeline resume`` goes on. Knows the order, not how any step is done.
@@ -10,11 +11,12 @@ Everything after the note can be repeated any number of times; while MLflow is d
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import Deletion, utc_now
+from bpeline.registry.evaluation_sets import forget_set
 from bpeline.registry.loading import forget_resolved
 from bpeline.registry.publishing import waiting_publications
 from bpeline.registry.references import ByAlias, ByNumber, parse_reference, validate_name
@@ -92,7 +94,8 @@ def find_deletable(registry: Registry, wanted: ByNumber | str) -> list[DeletedVe
         VersionInUse: an alias points to one of them.
         RegistryUnreachable: MLflow does not answer.
     """
-    return [_described(registry, one) for one in _chosen(registry, wanted, "", "")]
+    chosen = _chosen(registry, wanted, "", "")
+    return [_described(registry, one, {one.number for one in chosen}) for one in chosen]
 
 
 def delete_versions(
@@ -124,7 +127,8 @@ def delete_versions(
             raise _waiting(noted, error) from error
         registry.catalogue.add_deletions(chosen)
         try:
-            return [_delete(registry, one) for one in chosen]
+            leaving = {one.number for one in chosen}
+            return [_delete(registry, one, leaving) for one in chosen]
         except RegistryUnreachable as error:
             raise _waiting(chosen, error) from error
 
@@ -140,7 +144,10 @@ def finish_deletions(registry: Registry) -> list[DeletedVersion]:
     """
     noted = registry.catalogue.unfinished_deletions()
     store = registry.store if noted else ""
-    return [_delete(registry, one) for one in noted if one.store == store]
+    here = [one for one in noted if one.store == store]
+    leaving = {name: {one.number for one in here if one.name == name} for name in
+               {one.name for one in here}}  # fmt: skip
+    return [_delete(registry, one, leaving[one.name]) for one in here]
 
 
 def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Deletion]:
@@ -227,10 +234,14 @@ def _waiting(noted: Sequence[Deletion], error: RegistryUnreachable) -> RegistryU
     )
 
 
-def _delete(registry: Registry, one: Deletion) -> DeletedVersion:
-    """Everything after the note; safe to repeat from the beginning."""
+def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> DeletedVersion:
+    """Everything after the note; safe to repeat from the beginning.
+
+    Args:
+        leaving: the numbers of the name that go together.
+    """
     catalogue, tracker, workspace = registry.catalogue, registry.tracker, registry.workspace
-    told = _described(registry, one)
+    told = _described(registry, one, leaving)
     with catalogue.moving():
         version = tracker.version(one.name, one.number)
         if version is not None:
@@ -261,6 +272,10 @@ def _delete(registry: Registry, one: Deletion) -> DeletedVersion:
             DURABLE.remove(measured)
     catalogue.forget_registrations(one.store, one.name, one.number)
     catalogue.forget_version(one.name, one.digest)
+    if _is_the_end(registry, one.name, {one.number}):
+        for digest in _own_sets(registry, one.name):
+            forget_set(workspace, digest)
+        catalogue.forget_evaluation_sets(one.name)
     catalogue.add_deletions([replace(one, done_at=utc_now())])
     stays = told.stays + _hidden(registry, removed)
     return replace(told, removed=True, stays=stays)
@@ -327,7 +342,25 @@ class _Kept:
         )
 
 
-def _described(registry: Registry, one: Deletion) -> DeletedVersion:
+def _is_the_end(registry: Registry, name: str, leaving: Collection[int]) -> bool:
+    """Whether nothing of a name is left, here or in another MLflow, once these numbers are gone."""
+    left = [one for one in registry.tracker.versions(name) if one.number not in leaving]
+    left_elsewhere = [
+        row for row in registry.catalogue.registrations(name) if row.store != registry.store
+    ]
+    waiting = [one for _, one in waiting_publications(registry.workspace) if one.name == name]
+    return not (left or left_elsewhere or waiting)
+
+
+def _own_sets(registry: Registry, name: str) -> list[str]:
+    """The evaluation sets that a name has and had, and no other name."""
+    sets = registry.catalogue.evaluation_sets()
+    others = {one.digest for one in sets if one.name != name}
+    return [*dict.fromkeys(one.digest for one in sets if one.name == name and
+                           one.digest not in others)]  # fmt: skip
+
+
+def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> DeletedVersion:
     kept, workspace = _Kept.of(registry, one), registry.workspace
     goes, stays = [f"version {one.number} of {one.name} in MLflow"], []
     if kept.numbers:
@@ -346,7 +379,10 @@ def _described(registry: Registry, one: Deletion) -> DeletedVersion:
         goes.append(f"files in {directory}{place}")
     goes.append("what the catalogue measured of it")
     named = registry.catalogue.evaluation_set(one.name)
-    if named is not None:
+    if named is not None and _is_the_end(registry, one.name, leaving):
+        for digest in _own_sets(registry, one.name):
+            goes.append(f"evaluation set {digest[:8]}, for no version of {one.name} is left")
+    elif named is not None:
         stays.append(
             f"evaluation set {named.digest[:8]} of {one.name}, which may hold documents of its "
             f"corpus: `bpeline evaluate {one.name} --set-from FILES` gives another to the name, "

@@ -362,6 +362,14 @@ class Catalogue(CorpusRecords, RunRecords):
 
         return self._database.writing(work)
 
+    def forget_evaluation_sets(self, name: str) -> None:
+        """Forget which sets a name had; the next version of that name makes one again."""
+
+        def work(session: Session) -> None:
+            session.execute(delete(EvaluationSetRow).filter_by(name=name))
+
+        self._database.writing(work)
+
     # ---- metrics ---------------------------------------------------------------------------
 
     def measured_on(self, name: str, digest: str, set_digest: str) -> None:

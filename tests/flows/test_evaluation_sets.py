@@ -162,6 +162,25 @@ def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_tol
 
 
 @pytest.mark.slow
+def test_the_set_goes_with_the_last_version_of_its_name(
+    train: Callable[..., dict[str, Any]], bpeline: Command
+) -> None:
+    train("much.txt", 500)
+    train("much.txt", 600)
+    (only,) = sets(bpeline)
+    place = open_registry().workspace.evaluation_sets / only["digest"]
+    bpeline("delete", "news/1", "--remove")
+    assert (place / "set.json").exists(), "news/2 is measured on it"
+    bpeline("delete", "news@candidate", "--remove")
+    assert f"evaluation set {only['digest'][:8]}, for no" in bpeline("delete", "news").stdout
+    assert bpeline("delete", "news", "--remove").exit_code == 0
+    assert (place.exists(), sets(bpeline)) == (False, [])
+    again = train("much.txt", 500)
+    assert "not in this workspace" not in again["said"]
+    assert len(sets(bpeline)) == 1
+
+
+@pytest.mark.slow
 def test_new_text_without_a_word_costs_no_training(
     train: Callable[..., dict[str, Any]], here: Path
 ) -> None:
