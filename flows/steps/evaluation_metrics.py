@@ -1,7 +1,9 @@
 """An evaluation as flat metrics and curves, for MLflow and the catalogue. Computes next to nothing.
 
 The names are those of `metric_names`; ``vs_champion_percent/german`` says by how many per cent the
-number of tokens of that slice differs from the champion's, ``…_low`` and ``…_high`` how sure it is.
+number of tokens of that slice differs from the champion's, ``…_low`` and ``…_high`` how sure it is,
+``vs_champion_beyond_chance/german`` what that says: -1 fewer tokens, 1 more, 0 perhaps chance;
+there is none of fewer documents than an interval takes.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ def metrics_of(evaluated: Evaluated) -> dict[str, float]:
     for label, opponent in evaluation.opponents.items():
         metrics[f"vs_{label}/mean_tokens_ratio"] = opponent.changes[ALL].mean_ratio
         for part in evaluation.distinct_parts:
-            metrics |= dict(
-                _percent(f"vs_{label}_percent/{part.name}", opponent.changes[part.name])
-            )
+            change = opponent.changes[part.name]
+            metrics |= dict(_percent(f"vs_{label}_percent/{part.name}", change))
+            if label == CHAMPION and SHOWN_CONFIDENCE in change.intervals:
+                low, high = change.intervals[SHOWN_CONFIDENCE]
+                metrics[f"vs_{label}_beyond_chance/{part.name}"] = float((low > 0) - (high < 0))
     metrics |= dict(_between_languages(evaluation))
     if evaluated.robustness is not None:
         robust = evaluated.robustness.tokenizers[""].metrics

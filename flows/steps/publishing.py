@@ -255,7 +255,11 @@ def _report(summary: TrainingSummary, request: TrainingRequest, trained: Trained
         title=request.name,
         tokenizer=tokenizer,
         screening=screened.screening,
-        facts={"digest": tokenizer.digest, "run": summary.run_id},
+        facts={
+            "digest": tokenizer.digest,
+            "run": summary.run_id,
+            "measured on": str(trained.evaluated.made or "texts of this training alone"),
+        },
         parameters=request.as_config(),
         metrics=summary.metrics,
         curves={CURVE_METRIC: summary.curve, **summary.curves},

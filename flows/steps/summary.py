@@ -17,6 +17,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
+from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +164,23 @@ class TrainingSummary:
             return []
         groups = [key for key in self.metrics if key.endswith(f"_percent/{slices[0]}")]
         others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
-        against = "".join(f" tokens against {one} |" for one in others)
+        titles = "95 % interval | is it chance?"
+        against = "".join(f" tokens against {one} | {titles} |" for one in others)
         lines = ["", "## By slice", "", f"| slice | bytes/token |{against}"]
-        lines.append("|---|---:|" + "---:|" * len(others))
+        lines.append("|---|---:|" + "---:|---:|---|" * len(others))
         for one in slices:
-            changes = (self.metrics[f"vs_{other}_percent/{one}"] for other in others)
-            cells = "".join(f" {change:+.2f} % |" for change in changes)
+            cells = "".join(self._change_cells(f"vs_{other}_percent/{one}") for other in others)
             lines.append(f"| {one} | {self.metrics[group + one]:.4f} |{cells}")
         return lines
+
+    def _change_cells(self, name: str) -> str:
+        """A change in tokens, its interval, and what that says."""
+        change = f" {self.metrics[name]:+.2f} % |"
+        low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
+        if low is None or high is None:
+            return f"{change} | not judged: fewer than {FEWEST_RESAMPLED} documents |"
+        said = "may be" if low <= 0 <= high else f"no: {'fewer' if high < 0 else 'more'} tokens"
+        return f"{change} {low:+.2f} … {high:+.2f} % | {said} |"
 
     def as_text(self) -> str:
         """A few lines for a terminal."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import learn
 from bpeline.flows.steps.publishing import corpus_inputs, evaluation_inputs
 from bpeline.flows.steps.runs import TrainingRun, cannot_begin
+from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
@@ -164,6 +165,15 @@ def record_trials(registry: Registry, draw: Callable[[Path], Path], **recorded: 
     Returns:
         A link to the run.
     """
+    named = registry.catalogue.evaluation_set(recorded["name"])
+    recorded["children"] = tuple(_of_its_set(one, named) for one in recorded["children"])
     with registry.workspace.temporary_directory("trials") as directory:
         run = registry.tracker.record_sweep(SweepRecord(**recorded, figures=(draw(directory),)))
     return run_link(registry.tracker.settings.ui, run.experiment_id, run.run_id)
+
+
+def _of_its_set(child: SweepChild, named: NamedSet | None) -> SweepChild:
+    """With what it was measured on, which need not be the set that the name has."""
+    digest = (child.evaluation["set"] or {}).get("digest", "")
+    number = named.number if named is not None and named.digest == digest else 0
+    return replace(child, evaluation_set=digest, set_number=number)

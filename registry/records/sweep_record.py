@@ -19,6 +19,8 @@ class SweepChild:
         vocab_size: the step of its metrics.
         params, metrics, curves: as in `Publication`; ``curves`` has the compression curve too.
         evaluation: the content of ``evaluation.json``.
+        evaluation_set: digest of what was measured on; empty for texts of its own.
+        set_number: of that set among those of the name; 0 where the name does not have it.
     """
 
     title: str
@@ -27,6 +29,8 @@ class SweepChild:
     metrics: Mapping[str, float]
     curves: Mapping[str, tuple[tuple[int, float], ...]]
     evaluation: Mapping[str, Any]
+    evaluation_set: str = ""
+    set_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

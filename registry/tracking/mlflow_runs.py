@@ -35,6 +35,7 @@ from bpeline.registry.tracking.tracked import (
     says_missing,
     shortened,
     shown_metric,
+    shown_set,
     version_tags,
 )
 
@@ -231,17 +232,22 @@ class MlflowRuns(MlflowConnection):
             experiment_id = self._experiment_of(sweep.name)
             about = {"mlflow.source.name": "bpeline", "kind": "sweep"}
             note = {"mlflow.note.content": shortened(sweep.table, LONGEST_DESCRIPTION)}
-            parent = self._new_run(experiment_id, sweep.title, {**about, **note})
-            self._log(parent, sweep.params, _points({}, sweep.curves, 0))
+            first = sweep.children[0]  # all are measured on the same texts
+            measured = {"evaluation_set": shown_set(first.evaluation_set)}
+            parent = self._new_run(experiment_id, sweep.title, {**about, **note, **measured})
+            points = _of_set(_points({}, sweep.curves, 0), first.set_number)
+            self._log(parent, {**sweep.params, **measured}, points)
             inputs = [dataset_input(one) for one in sweep.inputs]
             insisting(lambda: self._client.log_inputs(parent.run_id, inputs))
             self.add_files(parent.run_id, sweep.figures, "figures")
             self._client.log_text(parent.run_id, in_utf8(sweep.table), "sweep.md")
             for child in sweep.children:
-                nested = {**about, "mlflow.parentRunId": parent.run_id}
+                measured = {"evaluation_set": shown_set(child.evaluation_set)}
+                nested = {**about, **measured, "mlflow.parentRunId": parent.run_id}
                 run = self._new_run(experiment_id, child.title, nested)
                 points = _points(child.metrics, child.curves, child.vocab_size)
-                self._log(run, child.params, points)
+                points = _of_set(points, child.set_number)
+                self._log(run, {**child.params, **measured}, points)
                 self._client.log_dict(run.run_id, dict(child.evaluation), "evaluation.json")
                 self._finish(run)
             self._finish(parent)
@@ -316,9 +322,9 @@ class MlflowRuns(MlflowConnection):
     def _log_values(self, run: TrackedRun, publication: Publication) -> None:
         curves = {CURVE_METRIC: publication.curve, **publication.curves}
         points = _points(publication.metrics, curves, publication.vocab_size)
-        number = publication.set_number
-        shown = {(shown_metric(name, number), step): one for (name, step), one in points.items()}
-        self._log(run, publication.params, shown)
+        # Beside ``evaluation``, which says what was asked for and not what was measured on.
+        params = {**publication.params, "evaluation_set": shown_set(publication.evaluation_set)}
+        self._log(run, params, _of_set(points, publication.set_number))
 
     def add_metrics(
         self, mlflow_run_id: str, metrics: Mapping[str, float], step: int, set_number: int
@@ -356,3 +362,8 @@ def _points(
     """Every point once: what is measured at the full size wins over the end of a curve."""
     points = {(key, step): value for key, curve in curves.items() for step, value in curve}
     return points | {(key, size): value for key, value in metrics.items()}
+
+
+def _of_set(points: Points, number: int) -> Points:
+    """The same under names that tell which evaluation set of the name they were measured on."""
+    return {(shown_metric(name, number), step): one for (name, step), one in points.items()}

@@ -186,8 +186,13 @@ def version_tags(publication: Publication) -> dict[str, str]:
         "pattern": shortened(publication.pattern),
         "run_id": publication.run_id,
         "trained_at": publication.created_at,
-        "evaluation_set": publication.evaluation_set[:8] or "none",
+        "evaluation_set": shown_set(publication.evaluation_set),
     }
+
+
+def shown_set(digest: str) -> str:
+    """An evaluation set as runs and versions name it; ``none`` for texts of a training's own."""
+    return digest[:8] or "none"
 
 
 def shown_metric(name: str, set_number: int) -> str:

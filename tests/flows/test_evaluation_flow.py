@@ -14,6 +14,7 @@ from bpeline.flows.steps import evaluating
 from bpeline.registry import load_tokenizer
 from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
+from bpeline.registry.tracking.tracked import plain_metrics
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
 from bpeline.tokenizer_core.vocabulary.algorithm_kinds import ALGORITHMS
@@ -103,6 +104,13 @@ def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     assert tracked is not None
     run = registry.tracker._client.get_run(tracked.mlflow_run_id)
     assert run.info.run_name == "news/2"
+    assert run.data.params["evaluation_set"] == record["set"]["digest"][:8]
+    low, high = (metrics[f"vs_champion_percent/docs_{end}"] for end in ("low", "high"))
+    said = metrics["vs_champion_beyond_chance/docs"]
+    assert said == run.data.metrics["vs_champion_beyond_chance/docs"]
+    assert (said, low < 0, high < 0) == (-1, True, True), "more ids, fewer tokens"
+    note = run.data.tags["mlflow.note.content"]
+    assert f"| {low:+.2f} … {high:+.2f} % | no: fewer tokens |" in note
     read = {one.dataset.name: one.tags[0].value for one in run.inputs.dataset_inputs}
     assert read["docs"] == read["code"] == "evaluation"
     place = registry.workspace.mlflow_artifacts / "news" / tracked.mlflow_run_id / "artifacts"
@@ -270,7 +278,11 @@ def test_a_sweep_measures_every_combination_and_registers_none(
     )
     summary = json.loads(trained.stdout)
     assert "143 of them from the checkpoint" in trained.stderr
-    child = children["cl100k-400"].data.metrics
+    shown_as = children["cl100k-400"].data.metrics
+    assert BYTES_PER_TOKEN not in shown_as, "the name had no set then: its columns are others"
+    assert f"{BYTES_PER_TOKEN}.own_text" in shown_as
+    assert "sweep_bytes_per_token/gpt2.own_text" in parent.data.metrics
+    child = plain_metrics(shown_as)
     for key in (BYTES_PER_TOKEN, "bytes_per_token/docs", "training/junk_tokens"):
         assert (
             summary["metrics"].get(key)
@@ -281,6 +293,14 @@ def test_a_sweep_measures_every_combination_and_registers_none(
     shown = bpeline(*sweeping, *options)
     assert "against champion" in shown.stdout
     assert f"{found['gpt2', 600]['metrics'][BYTES_PER_TOKEN]:.6g}" in shown.stdout
+    (named,) = open_registry().catalogue.evaluation_sets("news")
+    found_again = tracker._client.search_runs([experiment.experiment_id], "tags.kind = 'sweep'")
+    later = [run for run in found_again if run.info.run_id not in {one.info.run_id for one in runs}]
+    for run in later:
+        assert run.data.tags["evaluation_set"] == named.digest[:8]
+        assert run.data.params["evaluation_set"] == named.digest[:8]
+        assert not any(key.endswith(".own_text") for key in run.data.metrics), "the set of the name"
+    assert len(later) == 5
 
 
 @pytest.mark.parametrize("sizes", ["", "many", "8000;16000", "10"])

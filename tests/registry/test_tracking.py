@@ -48,7 +48,8 @@ def test_a_run_shows_what_was_asked_and_what_came_of_it(registry: Registry, made
     client = registry.tracker._client
     run = client.get_run(record(registry, publication).run_id)
     assert run.info.status == "FINISHED"
-    assert run.data.params == {"vocab_size": "258", "sources": "a.txt, b.txt"}
+    asked = {"vocab_size": "258", "sources": "a.txt, b.txt"}
+    assert run.data.params == {**asked, "evaluation_set": "none"}
     assert run.data.metrics == publication.metrics
     assert run.data.tags["digest"] == publication.digest
     assert run.data.tags["corpus_digest"] == publication.corpus_digest
