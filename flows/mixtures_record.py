@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest, decimal
-from bpeline.flows.steps import SourceStatistics, Trial, nested_run, record_trials
+from bpeline.flows.steps import SourceStatistics, Trial, measured_on, nested_run, record_trials
 from bpeline.flows.wording import markdown_table
 from bpeline.registry.figures import draw_choices
 from bpeline.registry.opening import Registry
@@ -67,7 +67,7 @@ def record_mixtures(
         curves={},
         children=tuple(_child(one, requests[one.title]) for one in mixtures.choices),
         inputs=tuple(inputs),
-        table=markdown_table(table_of(mixtures)) + "\n",
+        table=f"{markdown_table(table_of(mixtures))}\n\n{measured_on(mixtures.choices[0].record)}\n",
     )
     return replace(mixtures, link=link)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.steps import Trial, nested_run, record_trials
+from bpeline.flows.steps import Trial, measured_on, nested_run, record_trials
 from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
 from bpeline.registry.opening import Registry
@@ -52,7 +52,7 @@ def record_sweep(
     sizes = sorted({one.vocab_size for one in sweep.combinations})
     patterns = list(dict.fromkeys(one.pattern for one in sweep.combinations))
     lines = {pattern: tuple(_line(sweep.combinations, pattern)) for pattern in patterns}
-    title = f"{sweep.name}: {len(sweep.combinations)} combinations"
+    title = f"{sweep.name}: {len(sweep.combinations)} combinations, {sweep.measured_on}"
     link = record_trials(
         registry,
         lambda directory: draw_sweep(lines, directory / "sweep.svg", title),
@@ -62,7 +62,7 @@ def record_sweep(
         curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
         children=tuple(_child(one, request) for one in sweep.combinations),
         inputs=tuple(inputs),
-        table=markdown_table(table_of(sweep)) + "\n",
+        table=f"{markdown_table(table_of(sweep))}\n\n{sweep.measured_on}\n",
     )
     return replace(sweep, link=link)
 
@@ -121,3 +121,8 @@ class Sweep:
     combinations: tuple[Combination, ...]
     link: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def measured_on(self) -> str:
+        """Which texts the figures are of."""
+        return measured_on(self.combinations[0].record)

@@ -67,7 +67,7 @@ def sweep(
     algorithm = "" if given["algorithm"] == BYTE_BPE else f" --algorithm {given['algorithm']}"
     once = " --deduplicate" if given["deduplicate"] else ""
     chosen = f"--name {name} --vocab-size N --pattern P{algorithm}{once}"
-    lines = ["", *aligned(table_of(done)), f"\nMLflow     {done.link}"]
+    lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
     lines.append(f"register:  bpeline train {' '.join(paths)} {chosen}")
     answer(as_json, asdict(done), lines)
 

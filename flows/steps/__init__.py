@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .trials import MOST_TRIALS as MOST_TRIALS
     from .trials import Trial as Trial
     from .trials import count_once as count_once
+    from .trials import measured_on as measured_on
     from .trials import nested_run as nested_run
     from .trials import record_trials as record_trials
     from .trials import sweeping as sweeping

@@ -159,6 +159,16 @@ def nested_run(
     return SweepChild(title, vocab_size, said, metrics, curves, record)
 
 
+def measured_on(record: Mapping[str, Any]) -> str:
+    """The texts that trials were measured on, for titles of tables and pictures.
+
+    Args:
+        record: the content of one's ``evaluation.json``.
+    """
+    digest = (record["set"] or {}).get("digest", "")
+    return f"measured on evaluation set {digest[:8]}" if digest else "measured on texts of its own"
+
+
 def record_trials(registry: Registry, draw: Callable[[Path], Path], **recorded: Any) -> str:
     """Draw a picture into a directory and record it with all else of a `SweepRecord`.
 

@@ -292,6 +292,7 @@ def test_a_sweep_measures_every_combination_and_registers_none(
 
     shown = bpeline(*sweeping, *options)
     assert "against champion" in shown.stdout
+    assert "\nmeasured on evaluation set " in shown.stdout
     assert f"{found['gpt2', 600]['metrics'][BYTES_PER_TOKEN]:.6g}" in shown.stdout
     (named,) = open_registry().catalogue.evaluation_sets("news")
     found_again = tracker._client.search_runs([experiment.experiment_id], "tags.kind = 'sweep'")

@@ -88,13 +88,8 @@ def test_a_server_of_nonsense_costs_seconds_and_a_message(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with nonsense(mode) as server:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
-        begin = time.monotonic()
-        result = bpeline(*COMMANDS[command])
-        seconds = time.monotonic() - begin
-    assert isinstance(result.exception, SystemExit | None), result.exception
-    assert "Traceback" not in result.output
+        result = soon(lambda: bpeline(*COMMANDS[command]))
     assert result.exit_code in {0, 1}, result.output
-    assert seconds < MOST_SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MEMORY
     if result.exit_code:
         assert "error: " in result.stderr or command == "doctor", result.output
@@ -109,7 +104,7 @@ def test_a_server_of_nonsense_costs_seconds_and_a_message(
         assert "other/1" in delivered.output
 
 
-@pytest.mark.rotating(60)
+@pytest.mark.rotating(200)
 @pytest.mark.parametrize("command", ON_PREFECT)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
@@ -130,13 +125,8 @@ def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
         secret = "hunter2"
         address = server.url.replace("://", f"://me:{secret}@")
         monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
-        begin = time.monotonic()
-        result = bpeline(*COMMANDS[command])
-        seconds = time.monotonic() - begin
-    assert isinstance(result.exception, SystemExit | None), result.exception
-    assert "Traceback" not in result.output
+        result = soon(lambda: bpeline(*COMMANDS[command]))
     assert secret not in result.output
-    assert seconds < MOST_SECONDS
     # Nobody needs that server: what was asked for is done.
     assert result.exit_code == (command in {"rollback", "doctor"}), result.output
     if command == "train":
@@ -144,7 +134,7 @@ def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
         assert digest_in(result.output) == expected
 
 
-@pytest.mark.rotating(12)
+@pytest.mark.rotating(24)
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_deployed_to_a_server_of_nonsense(
     mode: str,
@@ -158,14 +148,19 @@ def test_nothing_is_deployed_to_a_server_of_nonsense(
     monkeypatch.chdir(folder)
     with nonsense(mode) as server:
         monkeypatch.setenv("PREFECT_API_URL", f"{server.url}/api")
-        begin = time.monotonic()
-        result = bpeline("deploy")
-        seconds = time.monotonic() - begin
-    assert isinstance(result.exception, SystemExit), result.exception
+        result = soon(lambda: bpeline("deploy"))
     assert result.exit_code == 1
     assert "error: " in result.stderr
+
+
+def soon(command: Callable[[], Result]) -> Result:
+    """What a command says that ends in time, with no exception but its exit code."""
+    begin = time.monotonic()
+    result = command()
+    assert time.monotonic() - begin < MOST_SECONDS
+    assert isinstance(result.exception, SystemExit | None), result.exception
     assert "Traceback" not in result.output
-    assert seconds < MOST_SECONDS
+    return result
 
 
 def digest_in(output: str) -> str:
