@@ -101,6 +101,7 @@ def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
     assert "failed: out of memory" in plain(result_of(corpus))
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_a_terabyte_is_thousands_of_tasks_and_forecasts_follow_the_text() -> Non
     assert text.count("\n") == 3 + 4 + len(SIZES) * len(CLUSTERS) - 2
 
 
+@pytest.mark.rotating(6)
 @pytest.mark.slow
 def test_growth_is_measured_on_beginnings_of_a_file(tmp_path: Path) -> None:
     random_ = random.Random(1)

@@ -56,6 +56,7 @@ def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> N
     assert bpeline("verify", "one/1").exit_code == 0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_copy_is_counted_when_what_it_copies_is_gone(here: Path, bpeline: Command) -> None:
     """Counts of an earlier run were made without the copies; now the copies are all there is."""

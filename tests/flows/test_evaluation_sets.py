@@ -138,6 +138,7 @@ def test_a_set_changes_by_a_command_alone(
     assert {one["name"] for one in sets(bpeline)} == {"news"}
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_told(
     train: Callable[..., dict[str, Any]], bpeline: Command
@@ -161,6 +162,7 @@ def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_tol
     assert "compression/bytes_per_token" not in names
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_the_set_goes_with_the_last_version_of_its_name(
     train: Callable[..., dict[str, Any]], bpeline: Command
