@@ -31,8 +31,8 @@ def _plain_copy(case: Case) -> Iterator[Mapping[str, Any]]:
 
 def _ours(train: Callable[[Path, int], Any], name: str) -> Contestant:
     def run(case: Case, watch: Stopwatch) -> str:
-        for module in ("bpe", "characters"):  # imports count for neither side
-            import_module(f"bpeline.tokenizer_core.trainers.{module}")
+        for module in ("training.bpe", "algorithms.character_bpe.trainer"):  # imports do not count
+            import_module(f"bpeline.tokenizer_core.{module}")
         with watch.phase():
             tokenizer = train(Path(case.prepared["copy"]), case.vocab_size)
         lines = ["#version: 0.2"]
@@ -75,7 +75,7 @@ def _counted(path: Path, pattern: str) -> Any:
 
 
 def _trainers() -> Any:
-    return import_module("bpeline.tokenizer_core.trainers.characters")
+    return import_module("bpeline.tokenizer_core.algorithms")
 
 
 def _byte_bpe(path: Path, size: int) -> Any:

@@ -94,7 +94,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _kernels() -> Finding:
-    from bpeline.tokenizer_core.kernels.compilation import cache_state
+    from bpeline.tokenizer_core.kernels.compiling.compilation import cache_state
 
     state = cache_state()
     if state.directory is None:

@@ -13,7 +13,7 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import EXTENSION
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
-from bpeline.tokenizer_core.trainers import ExtensionCertificate, merges_to_continue
+from bpeline.tokenizer_core.training import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
 _HOW = ("workers", "table_memory", "engine", "rules")

@@ -10,8 +10,9 @@ from bpeline.flows.requests import CHARACTER_BPE
 from bpeline.flows.steps import TrainingSummary
 from bpeline.registry.languages import keep_languages
 from bpeline.registry.opening import Registry
+from bpeline.tokenizer_core.algorithms import SubwordText
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.derived import SubwordText, token_counts
+from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.evaluation import LanguageChoices
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import to_printable

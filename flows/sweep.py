@@ -16,8 +16,8 @@ from bpeline.flows.running import RECORD
 from bpeline.flows.steps import MOST_TRIALS, prepared, set_up_evaluation, sweeping, try_sizes
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
 from bpeline.registry.records import CorpusInput
+from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.vocabulary import ALGORITHMS
 
 
 def sweep(
@@ -42,7 +42,7 @@ def sweep(
     algorithm = parameters.get("algorithm", BYTE_BPE)
     choices_of(algorithm)  # refuses what there is none of
     sizes, patterns = sorted(set(vocab_sizes), reverse=True), list(dict.fromkeys(patterns))
-    patterns = patterns or [ALGORITHMS[algorithm].default_pattern]
+    patterns = patterns or [kind_of(algorithm).default_pattern]
     if not sizes or len(sizes) * len(patterns) > MOST_TRIALS:
         raise InvalidOption(
             f"{len(sizes)} sizes and {len(patterns)} patterns were asked for",

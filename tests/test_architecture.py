@@ -35,21 +35,20 @@ FLOORS = {
         ("redaction",),
         ("errors",),
         ("kernels",),
-        ("bounded_files", "collection_pause", "digests", "durable_files", "freed_memory",
-         "optional_libraries", "processors", "text", "urls"),
-        ("remote_files", "reference_algorithms", "reference_compression", "sealed_manifests"),
-        ("reference_training", "splitting"),
-        ("reference", "vocabulary"),
+        ("bounded_files", "digests", "durable_files", "optional_libraries", "processors", "text",
+         "urls"),
+        ("remote_files", "sealed_manifests"),
+        ("splitting",),
+        ("reference", "reference_characters", "vocabulary"),
+        ("companions",),
         ("encoding",),
         ("corpus",),
         ("counting",),
-        ("shards",),
-        ("algorithms",),
+        ("merging", "shards", "word_encoding"),
         ("formats",),
         ("tokenizer",),
-        ("derived",),
-        ("trainers",),
-        ("compression", "evaluation"),
+        ("derived", "training"),
+        ("algorithms", "evaluation"),
         ("warm_up",),
     ),
     "registry": (
@@ -230,9 +229,7 @@ def test_the_reference_is_an_oracle_and_never_a_fallback() -> None:
     users = [
         name_of(path)
         for path in FILES
-        if any(
-            name.startswith("bpeline.tokenizer_core.reference") for name in imported_packages(path)
-        )
+        if any(re.search(r"\.reference(_characters)?$", name) for name in imported_packages(path))
         and not path.stem.startswith("reference")
     ]
     assert users == []
@@ -253,7 +250,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     assert readers <= {
         "flows/running/settings.py",
         "registry/environment.py",
-        "tokenizer_core/kernels/cache_directory.py",
+        "tokenizer_core/kernels/compiling/cache_directory.py",
         "tokenizer_core/redaction.py",  # the secrets among it, to hide them
     }
 
@@ -266,10 +263,11 @@ FORBIDDEN_MODULES = {
 }
 MAY_USE = {
     "registry/tracking/core_wheel.py": {"zipfile"},  # makes one and reads none
-    "tokenizer_core/kernels/compilation.py": {"pickle"},  # as `cache_directory.read_file` trusts
+    # As `cache_directory.read_file` trusts:
+    "tokenizer_core/kernels/compiling/compilation.py": {"pickle"},
 }
 # Writers that are not durable state: the durable path itself, and files a user asked for by name.
-WRITERS = {"tokenizer_core/durable_files.py", "tokenizer_core/kernels/cache_directory.py"}
+WRITERS = {"tokenizer_core/durable_files.py", "tokenizer_core/kernels/compiling/cache_directory.py"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -308,8 +306,8 @@ CHANGING_METHODS = {"unlink", "touch", "symlink_to", "hardlink_to", "tofile", "t
 MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
     "tokenizer_core/shards/shard_formats.py": "writes aside, where the durable writer said",
-    "tokenizer_core/kernels/cache_directory.py": "compiled code, made again when damaged",
-    "tokenizer_core/kernels/compilation.py": "removes compiled code that nobody uses",
+    "tokenizer_core/kernels/compiling/cache_directory.py": "compiled code, made again when damaged",
+    "tokenizer_core/kernels/compiling/compilation.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
     "registry/workspace/workspace.py": "sweeps what was never published",
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",

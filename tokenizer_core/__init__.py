@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .algorithms import train_char_bpe as train_char_bpe
+    from .algorithms import train_frequency_bpe as train_frequency_bpe
+    from .algorithms import train_wordpiece as train_wordpiece
     from .counting import WordCounts as WordCounts
     from .counting import count_words as count_words
     from .splitting import SplitPattern as SplitPattern
     from .tokenizer import Tokenizer as Tokenizer
-    from .trainers import train_bpe as train_bpe
-    from .trainers import train_char_bpe as train_char_bpe
-    from .trainers import train_frequency_bpe as train_frequency_bpe
-    from .trainers import train_wordpiece as train_wordpiece
+    from .training import train_bpe as train_bpe
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.memory import PADDING
-from bpeline.tokenizer_core.kernels.utf8 import invalid_utf8
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.scanning.utf8 import invalid_utf8
 
 
 @dataclass(frozen=True, slots=True, eq=False)

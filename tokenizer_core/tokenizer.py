@@ -10,15 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms import (
-    PlacedIds,
-    WordDecoder,
-    WordEncoder,
-    WordStream,
-    assembled,
-    longest_prefix_of_words,
-)
-from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
+from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import (
@@ -48,7 +40,6 @@ from bpeline.tokenizer_core.encoding import (
     utf8_of,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
-from bpeline.tokenizer_core.freed_memory import return_freed_memory
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
     DocumentIds,
@@ -70,6 +61,13 @@ from bpeline.tokenizer_core.vocabulary import (
     TokenizerSpec,
     shown,
 )
+from bpeline.tokenizer_core.word_encoding import (
+    PlacedIds,
+    WordDecoder,
+    WordEncoder,
+    WordStream,
+    longest_prefix_of_words,
+)
 
 AllowedSpecial = Literal["none", "all"] | Collection[str]
 OnSpecial = Literal["text", "error"]
@@ -84,7 +82,7 @@ class Tokenizer:
 
     With byte-level BPE ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent
     pair of lowest rank (the leftmost of equals) until no merge is left: the ids of HuggingFace
-    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.vocabulary`. Text that
+    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.algorithms`. Text that
     spells a special token is ordinary text unless it is allowed.
 
     Lone surrogates in a ``str`` have no UTF-8 form; they are encoded as U+FFFD, pairs of them as
@@ -96,7 +94,7 @@ class Tokenizer:
         special_tokens: token → id, or tokens whose ids are looked up in the vocab.
         pattern: the split pattern: a name, a regex or a `SplitPattern`; by default that of the
             algorithm, ``gpt2`` for byte-level BPE.
-        algorithm: see `tokenizer_core.vocabulary`; what is said of bytes and of merges is said of
+        algorithm: see `tokenizer_core.algorithms`; what is said of bytes and of merges is said of
             byte-level BPE.
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
@@ -160,7 +158,7 @@ class Tokenizer:
             self.encoder = self._byte_pairs = byte_pair_encoder(spec, cache_words)
             self._decoder = Decoder(spec.vocab)
         else:
-            self.words, self._decoder = assembled(spec)
+            self.words, self._decoder = coders_of(spec)
             self.encoder = self.words
         self._special_ids = frozenset(spec.special_tokens.values())
 
@@ -181,7 +179,7 @@ class Tokenizer:
 
     @property
     def algorithm(self) -> Algorithm:
-        """What turns text into ids: see `tokenizer_core.vocabulary`."""
+        """What turns text into ids: see `tokenizer_core.algorithms`."""
         return self.spec.algorithm
 
     @property
@@ -507,7 +505,7 @@ class Tokenizer:
         prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
         more than 4 KiB in which nothing surely parts two pre-tokens (anywhere, with a pattern that
         no automaton runs) the prefix fits, but a slightly longer one may fit as well. Where text
-        is encoded word by word (`tokenizer_core.vocabulary`) it is the longest one that ends with
+        is encoded word by word (`tokenizer_core.algorithms`) it is the longest one that ends with
         a word.
 
         Raises:
@@ -662,12 +660,10 @@ class Tokenizer:
         """
         from bpeline.tokenizer_core.formats import format_named, format_of
 
-        with garbage_collection_paused():
-            named = format_named(format or format_of(Path(path)))
-            loaded = cls.of_spec(named.load(Path(path), **details))
-            if hasattr(named, "verify"):
-                named.verify(loaded, Path(path))
-        return_freed_memory()
+        named = format_named(format or format_of(Path(path)))
+        loaded = cls.of_spec(named.load(Path(path), **details))
+        if hasattr(named, "verify"):
+            named.verify(loaded, Path(path))
         return loaded
 
     # Underneath
@@ -699,8 +695,8 @@ class Tokenizer:
     @property
     def _cutting(self) -> SplitPattern | None:
         """Says where ids on both sides of a cut are independent; None where they never are."""
-        in_sentences = self.words is not None and self.words.sentences is not None
-        return None if in_sentences else self.spec.pattern
+        marked = self.words is not None and self.words.marks is not None
+        return None if marked else self.spec.pattern
 
     @cached_property
     def explainer(self) -> Explainer:

@@ -1,6 +1,6 @@
 """Every kernel compiled before it is needed: one function for each kind of work, one list of them.
 
-The machine code goes where `kernels.compilation` keeps it, so later processes load it.
+The machine code goes where `kernels.compiling.compilation` keeps it, so later processes load it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _leave_out() -> None:
 
 def _learn() -> None:
     from bpeline.tokenizer_core.counting import WordCounts
-    from bpeline.tokenizer_core.trainers import train_bpe
+    from bpeline.tokenizer_core.training import train_bpe
 
     counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
     for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
@@ -50,7 +50,7 @@ def _learn() -> None:
 def _encode() -> None:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordTable, derive_merges
-    from bpeline.tokenizer_core.kernels.measure_text import SUMS, measure_spans
+    from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
     from bpeline.tokenizer_core.tokenizer import Tokenizer
     from bpeline.tokenizer_core.vocabulary import find_merges
 
@@ -71,12 +71,10 @@ def _encode() -> None:
 
 
 def _characters() -> None:
+    from bpeline.tokenizer_core import algorithms
     from bpeline.tokenizer_core.counting import WordCounts
-    from bpeline.tokenizer_core.derived import SubwordText
     from bpeline.tokenizer_core.splitting import SplitPattern
     from bpeline.tokenizer_core.tokenizer import Tokenizer
-    from bpeline.tokenizer_core.trainers import characters
-    from bpeline.tokenizer_core.vocabulary import CharacterBpe, GreedyLongest
 
     # An alphabet larger than bytes: its pairs are counted in another table.
     letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()
@@ -84,20 +82,19 @@ def _characters() -> None:
     counts = WordCounts.from_mapping(words, SplitPattern.named("whitespace"))
     text = "lower " * 40 + "low" * 40
     for joined in (False, True):
-        merged = characters.train_char_bpe(counts, 10, joined=joined, tie_break="greatest-bytes")
-        assert isinstance(merged.algorithm, CharacterBpe)
+        merged = algorithms.train_char_bpe(counts, 10, joined=joined, tie_break="greatest-bytes")
         merged.encode(text)
-    SubwordText(merged).apply(text)
-    SubwordText(merged).apply(text, dropout=0.5, seed=1)
+    algorithms.SubwordText(merged).apply(text)
+    algorithms.SubwordText(merged).apply(text, dropout=0.5, seed=1)
     for score in ("ratio", "gain"):
-        characters.train_wordpiece(counts, 300, score=score).encode(text)
-    characters.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
+        algorithms.train_wordpiece(counts, 300, score=score).encode(text)
+    algorithms.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
     tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
-    Tokenizer(tokens, [], pattern="whitespace", algorithm=GreedyLongest()).encode(text)
+    Tokenizer(tokens, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()).encode(text)
 
 
 def _compress() -> None:
-    from bpeline.tokenizer_core.compression import compress, expand
+    from bpeline.tokenizer_core.algorithms import compress, expand
 
     expand(compress(b"ABABCABCD" * 2))
 

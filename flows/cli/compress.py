@@ -39,11 +39,11 @@ def compress(
 
     The file written is FILE.bpec unless -o names another. `bpeline expand` gives FILE back.
     """
-    from bpeline.tokenizer_core import compression
+    from bpeline.tokenizer_core import algorithms
 
     target = _free(output or file.with_name(file.name + SUFFIX))
     content = content_of(file, "file")
-    packed = compression.compress(content, block_bytes, threshold)
+    packed = algorithms.compress(content, block_bytes, threshold)
     DURABLE.write(target, packed)
     ratio = len(packed) / len(content) if content else 1.0
     line = f"{target}: {len(content):,} bytes → {len(packed):,} ({ratio:.1%})"
@@ -60,7 +60,7 @@ def expand(file: Path, output: Path | None, as_json: bool) -> None:
 
     The file written is FILE without .bpec unless -o names another.
     """
-    from bpeline.tokenizer_core import compression
+    from bpeline.tokenizer_core import algorithms
 
     if output is None and file.suffix != SUFFIX:
         raise InvalidOption(
@@ -70,7 +70,7 @@ def expand(file: Path, output: Path | None, as_json: bool) -> None:
         )
     target = _free(output or file.with_suffix(""))
     packed = content_of(file, "file")
-    content = compression.expand(packed)
+    content = algorithms.expand(packed)
     DURABLE.write(target, content)
     line = f"{target}: {len(packed):,} bytes → {len(content):,}"
     answer(as_json, _sizes(target, content, packed), [line])

@@ -57,11 +57,11 @@ def show_steps(
 ) -> None:
     """Print what training on small files does; see `steps_of` for the options and errors."""
     from bpeline.tokenizer_core import count_words
-    from bpeline.tokenizer_core.trainers import lines_of, steps_of
-    from bpeline.tokenizer_core.vocabulary import ALGORITHMS
+    from bpeline.tokenizer_core.algorithms import lines_of, steps_of
+    from bpeline.tokenizer_core.companions import kind_of
 
     counts = count_words(
-        [str(file) for file in files], pattern or ALGORITHMS[algorithm].default_pattern
+        [str(file) for file in files], pattern or kind_of(algorithm).default_pattern
     )
     shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
     told = [

@@ -12,7 +12,6 @@ import click
 from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import BYTE_BPE, ENCODINGS, OPTIONS, TrainingRequest, check_options
-from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 
 if TYPE_CHECKING:
@@ -285,8 +284,7 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
         listener.note(chosen.remark)
     with progress.listening(listener):
         if chosen.prefect_api is None:
-            with garbage_collection_paused():
-                from bpeline.flows.train_tokenizer import train_tokenizer
+            from bpeline.flows.train_tokenizer import train_tokenizer
 
             return train_tokenizer(**parameters)
         settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)

@@ -155,8 +155,8 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
     Raises:
         WorkerRefused: see `Errand.admit`.
     """
-    from bpeline.tokenizer_core.kernels.cache_directory import opened
-    from bpeline.tokenizer_core.kernels.compilation import cache_directory
+    from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened
+    from bpeline.tokenizer_core.kernels.compiling.compilation import cache_directory
 
     errand.admit()
     directory = cache_directory()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.scan_automaton import MOVE
+from bpeline.tokenizer_core.kernels.scanning.automaton import MOVE
 from bpeline.tokenizer_core.vocabulary import BYTE_BPE
 
 if TYPE_CHECKING:

@@ -155,7 +155,8 @@ class TrainingRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """What was left open, with absolute paths: a run can be continued from any directory."""
-        from bpeline.tokenizer_core.vocabulary import ALGORITHMS, validate_special_tokens
+        from bpeline.tokenizer_core.companions import kind_of
+        from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
         given = dict(asked)
         paths, sources = given.get("paths") or [], list(given.get("sources") or ())
@@ -166,7 +167,7 @@ class TrainingRequest(Request):
         algorithm = given.get("algorithm", BYTE_BPE)
         choices = choices_of(algorithm)
         usual = {
-            "pattern": ALGORITHMS[algorithm].default_pattern,
+            "pattern": kind_of(algorithm).default_pattern,
             "tie_break": choices.tie_breaks[0],
             "min_count": choices.min_count,
             "temperature": 1.0,
@@ -361,7 +362,7 @@ class TrainingRequest(Request):
         if not self.required_tokens:
             return None
         from bpeline.tokenizer_core.splitting import SplitPattern
-        from bpeline.tokenizer_core.trainers import given_for
+        from bpeline.tokenizer_core.training import given_for
 
         return given_for(
             self.required_tokens,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from bpeline.flows.running.step_table import StepKind
-    from bpeline.tokenizer_core.trainers import TrainingProgress
+    from bpeline.tokenizer_core.merging import TrainingProgress
 
 NAME_WIDTH = 14
 

@@ -23,7 +23,7 @@ from prefect.context import FlowRunContext
 from bpeline.flows.running import LEARN_MERGES, FlowKind, progress, tell
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.trainers import TrainingProgress
+    from bpeline.tokenizer_core.merging import TrainingProgress
 
 DRIFT_DETECTED = "bpeline.drift.detected"
 SECONDS_BETWEEN_UPDATES = 2.0

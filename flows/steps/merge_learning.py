@@ -14,15 +14,9 @@ from bpeline.registry.version_files import holds_version, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, load_checkpoint
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers import (
-    NOTHING,
-    PrunedWords,
-    bpe,
-    extended,
-    load_checkpoint,
-    merges_to_continue,
-)
+from bpeline.tokenizer_core.training import bpe, extended, merges_to_continue
 from bpeline.tokenizer_core.vocabulary import byte_order, vocab_from_merges
 
 if TYPE_CHECKING:

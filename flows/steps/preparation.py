@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from bpeline.registry.figures import load_library
 from bpeline.registry.tracking import MlflowTracker
-from bpeline.tokenizer_core.collection_pause import garbage_collection_paused
 
 
 @contextmanager
@@ -36,9 +35,8 @@ def prepared(
 
 def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
     try:
-        with garbage_collection_paused():
-            tracker.prepare()
-            load_library()
+        tracker.prepare()
+        load_library()
         then()
     except Exception:  # publishing meets the same error, and tells it
         return

@@ -46,7 +46,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers import certify_extension
+from bpeline.tokenizer_core.training import certify_extension
 
 MOST_INPUTS = 50
 SOURCES_TABLE = "sources/sources.json"

@@ -14,6 +14,16 @@ from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.merge_learning import LearnedPart, merges_in
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, fetch_directory, share_directory, sharing
+from bpeline.tokenizer_core.algorithms import (
+    WordPieceSettings,
+    character_base,
+    frequency_base,
+    greedy_longest,
+    train_char_bpe,
+    train_frequency_bpe,
+    train_wordpiece,
+    wordpiece_base,
+)
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import (
@@ -23,22 +33,9 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
 )
 from bpeline.tokenizer_core.formats import bpeline
+from bpeline.tokenizer_core.merging import END_OF_WORD, CharacterSettings, PrunedWords, prune
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers import (
-    END_OF_WORD,
-    CharacterSettings,
-    PrunedWords,
-    WordPieceSettings,
-    character_base,
-    frequency_base,
-    greedy_longest,
-    prune,
-    train_char_bpe,
-    train_frequency_bpe,
-    train_wordpiece,
-    wordpiece_base,
-)
 
 _VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
 

@@ -190,8 +190,8 @@ def cut_slice(one: Slice) -> list[int]:
 
 def partition_of(counts: WordCounts, partitions: int) -> NDArray[np.int64]:
     """The partition of each word (int64 ``[n]``): of its bytes alone, on every machine the same."""
-    from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
-    from bpeline.tokenizer_core.kernels.memory import PADDING
+    from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+    from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 
     spans = np.stack((counts.offsets[:-1], counts.offsets[1:]), axis=1)
     prints = np.empty(len(counts), np.uint64)

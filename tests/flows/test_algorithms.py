@@ -18,14 +18,12 @@ from bpeline.flows.running import EVALUATE, StepKind
 from bpeline.flows.steps.runs import TrainingRun
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer, count_words
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
+from bpeline.tokenizer_core.algorithms.greedy.trainer import greedy_longest
+from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
-from bpeline.tokenizer_core.trainers.characters import (
-    greedy_longest,
-    train_char_bpe,
-    train_frequency_bpe,
-    train_wordpiece,
-)
 
 Command = Callable[..., Result]
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3

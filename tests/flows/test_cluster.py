@@ -37,7 +37,7 @@ from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidUtf8, WorkerLost, WorkerRefused
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 END = "<|endoftext|>"
 WORKERS = 3

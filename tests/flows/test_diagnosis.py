@@ -100,7 +100,7 @@ def test_a_configured_prefect_server_that_is_down_is_broken(
 def test_kernels_without_a_place_are_a_note_that_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.tokenizer_core.kernels import compilation
+    from bpeline.tokenizer_core.kernels.compiling import compilation
 
     monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
     tmp_path.chmod(0o770)
@@ -114,7 +114,7 @@ def test_kernels_without_a_place_are_a_note_that_says_why(
 def test_the_state_of_the_kernels_cache_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.tokenizer_core.kernels import compilation
+    from bpeline.tokenizer_core.kernels.compiling import compilation
 
     def told() -> diagnosis.Finding:
         return next(one for one in diagnosis.examine() if one.subject == "kernels")

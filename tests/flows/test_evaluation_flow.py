@@ -15,9 +15,9 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.tracked import plain_metrics
+from bpeline.tokenizer_core.algorithms.visible_training import ALGORITHMS
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import ALGORITHMS
 
 Command = Callable[..., Result]
 RULES = f"""

@@ -33,7 +33,7 @@ PROGRAM = """
 import importlib, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where a shell's job asks us
 place, name, times, number = sys.argv[1:5]
-from bpeline.tokenizer_core.trainers import learning
+from bpeline.tokenizer_core.merging import learning
 Schedule = learning.CheckpointSchedule
 learning.CheckpointSchedule = lambda path, blank, saved, every: Schedule(path, blank, saved, 1)
 module = importlib.import_module(place)
@@ -62,7 +62,7 @@ def interrupted(
     )
 
 
-SAVE = ("bpeline.tokenizer_core.trainers.checkpoint_schedule", "save_checkpoint")
+SAVE = ("bpeline.tokenizer_core.merging.checkpoint_schedule", "save_checkpoint")
 
 
 def arguments(corpus: Path) -> tuple[str, ...]:

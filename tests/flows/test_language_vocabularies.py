@@ -12,14 +12,18 @@ import pytest
 
 from bpeline.flows.languages_record import vocabulary_of
 from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
+    SubwordText,
+    read_vocabulary,
+)
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
-from bpeline.tokenizer_core.derived.subword_text import SubwordText, read_vocabulary
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.language_choices import compare_choices
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 joint_bpe = pytest.importorskip("subword_nmt.learn_joint_bpe_and_vocab")
 

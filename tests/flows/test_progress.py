@@ -16,7 +16,7 @@ from bpeline.flows.running.progress import (
     listening,
     step_line,
 )
-from bpeline.tokenizer_core.trainers.progress import TrainingProgress
+from bpeline.tokenizer_core.merging.progress import TrainingProgress
 
 AT = TrainingProgress(
     merges_done=1_200,

@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import Result
 
 from bpeline.flows.cli.steps import steps
-from bpeline.tokenizer_core.trainers.visible import ALGORITHMS
+from bpeline.tokenizer_core.algorithms.visible_training import ALGORITHMS
 
 
 def test_steps_of_a_file(bpeline: Callable[..., Result], tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.languages import language_counts
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe
 
 Command = Callable[..., Result]
 STEMS = {"src": ["house", "water", "ing", "2024"], "tgt": ["haus", "wasser", "ung", "2024"]}

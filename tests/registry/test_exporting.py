@@ -21,14 +21,14 @@ from bpeline.registry.exports.sample_texts import _PIECES, certificate_texts
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.version_files import write_exports
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, RegistryUnreachable
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 BYTE_LEVEL = {
     "bpeline": "bpeline",

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, StorageError
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.trainers.bpe import learn_merges
+from bpeline.tokenizer_core.training.bpe import learn_merges
 from bpeline.tokenizer_core.vocabulary.numbering import byte_order, token_bytes
 
 

@@ -19,8 +19,8 @@ from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import CorpusError, InvalidOption
-from bpeline.tokenizer_core.trainers.bpe import learn_merges
-from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
+from bpeline.tokenizer_core.merging.checkpoint import load_checkpoint
+from bpeline.tokenizer_core.training.bpe import learn_merges
 from bpeline.tokenizer_core.vocabulary.numbering import byte_order
 
 from .conftest import Record

@@ -23,8 +23,8 @@ from bpeline.registry.workspace.sealed_records import read_record, write_record
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption, MissingSource
+from bpeline.tokenizer_core.merging.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
-from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 from .conftest import Record
 

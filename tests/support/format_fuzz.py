@@ -32,7 +32,7 @@ from bpeline.tokenizer_core.splitting.named_patterns import NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "<fim middle>", "。<é>")
 # Where one special token begins with another, tiktoken takes either, as its hash table has it.

@@ -18,7 +18,7 @@ def main() -> None:
     cell = parser.parse_args().cell
     os.umask(cell["umask"])
     from bpeline.tokenizer_core import Tokenizer, count_words, train_bpe
-    from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
+    from bpeline.tokenizer_core.merging.checkpoint import load_checkpoint
 
     text = (Path(cell["corpus"])).read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:

@@ -25,7 +25,7 @@ from bpeline.flows.steps import publishing
 from bpeline.registry import environment
 from bpeline.registry.exports import sample_texts as certificate_texts
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.trainers import checkpoint_schedule, learning
+from bpeline.tokenizer_core.merging import checkpoint_schedule, learning
 
 MERGES_PER_CHECKPOINT = 20
 

@@ -17,7 +17,7 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.durable_files import is_temporary
-from bpeline.tokenizer_core.trainers.checkpoint import load_checkpoint
+from bpeline.tokenizer_core.merging.checkpoint import load_checkpoint
 
 # Of a version's and an outbox record's JSON what tells of the run and not of its result.
 _VOLATILE = {

@@ -17,15 +17,15 @@ from tokenizers import models, pre_tokenizers, trainers
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.merging import progress
+from bpeline.tokenizer_core.merging.progress import TrainingProgress
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.trainers import progress
-from bpeline.tokenizer_core.trainers.bpe import (
+from bpeline.tokenizer_core.training.bpe import (
     LearnedMerges,
     learn_merges,
     merges_for,
     train_bpe,
 )
-from bpeline.tokenizer_core.trainers.progress import TrainingProgress
 from bpeline.tokenizer_core.vocabulary.numbering import (
     TIE_BREAKS,
     byte_order,

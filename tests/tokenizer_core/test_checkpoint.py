@@ -11,7 +11,7 @@ import pytest
 
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
-from bpeline.tokenizer_core.trainers.checkpoint import (
+from bpeline.tokenizer_core.merging.checkpoint import (
     Checkpoint,
     load_checkpoint,
     previous_path,

@@ -19,8 +19,8 @@ from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, count_spans, documents_between
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
-from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
-from bpeline.tokenizer_core.kernels.word_keys import find_entry, table_shift
+from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.tables.word_keys import find_entry, table_shift
 from bpeline.tokenizer_core.splitting.cuts import Cuts
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern

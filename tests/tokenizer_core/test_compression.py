@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeline.tokenizer_core import reference_compression as reference
-from bpeline.tokenizer_core.compression import compress, compress_block, expand
+from bpeline.tokenizer_core.algorithms.byte_pair_compression import reference as reference
+from bpeline.tokenizer_core.algorithms.byte_pair_compression.block_compression import (
+    compress,
+    compress_block,
+    expand,
+)
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 # Few different bytes, so that pairs overlap and nest; sometimes all of them, so that none is free.

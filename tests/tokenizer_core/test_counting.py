@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
 )
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 GPT2 = SplitPattern.named("gpt2").regex
 SPECIALS = ["<|endoftext|>"]
@@ -169,13 +169,13 @@ def test_a_line_of_a_hundred_megabytes_is_counted(tmp_path: Path) -> None:
 COUNT_EVERYTHING = """
 import numpy, sys
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from numba.core.dispatcher import Dispatcher
 from bpeline.tokenizer_core import kernels
 from bpeline.tokenizer_core.counting.count_corpus import compile_counting, count_words
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
-names = [f"{kernels.__name__}.{module.name}" for module in iter_modules(kernels.__path__)]
+names = [one.name for one in walk_packages(kernels.__path__, kernels.__name__ + ".")]
 modules = [import_module(name) for name in names]
 
 def compiled():

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.word_decoder import WordDecoder
 from bpeline.tokenizer_core.encoding import decoding
 from bpeline.tokenizer_core.encoding.decoding import Decoder
 from bpeline.tokenizer_core.errors import UnknownToken
-from bpeline.tokenizer_core.kernels import python_lists
+from bpeline.tokenizer_core.kernels.memory import python_lists
+from bpeline.tokenizer_core.word_encoding.word_decoder import WordDecoder
 
 VOCAB = {byte: bytes([byte]) for byte in range(256)} | {
     300: "é".encode(),

@@ -17,8 +17,8 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.encoding import long_texts
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
 from bpeline.tokenizer_core.errors import InvalidUtf8
-from bpeline.tokenizer_core.kernels.encode_machine import LIMIT
-from bpeline.tokenizer_core.kernels.encode_text import next_start
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import LIMIT
+from bpeline.tokenizer_core.kernels.encoding.encode_text import next_start
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -10,8 +10,8 @@ import pytest
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import learn_merges, train_bpe
-from bpeline.tokenizer_core.trainers.extension import (
+from bpeline.tokenizer_core.training.bpe import learn_merges, train_bpe
+from bpeline.tokenizer_core.training.extension import (
     certify_extension,
     extended,
     merges_to_continue,

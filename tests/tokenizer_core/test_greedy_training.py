@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core import count_words
-from bpeline.tokenizer_core import reference_algorithms as reference
+from bpeline.tokenizer_core import reference_characters as oracle
+from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.greedy import reference as greedy_reference
+from bpeline.tokenizer_core.algorithms.greedy.codec import GreedyLongest
+from bpeline.tokenizer_core.algorithms.greedy.trainer import greedy_longest
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
-from bpeline.tokenizer_core.trainers.characters import greedy_longest, train_char_bpe
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, GreedyLongest
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 END = "</w>"
 MERGES = 1500
@@ -68,10 +71,10 @@ def test_a_word_the_book_lacks_falls_into_parts_it_has(
     _, by_merges, greedy = trained
     merges = [(left.decode(), right.decode()) for left, right in by_merges.merges]
     vocab = {token.decode() for token in by_merges.vocab.values()}
-    expected = reference.merge_characters(word, merges, END)
+    expected = oracle.merge_characters(word, merges, END)
     assert tokens_of(by_merges, word) == [one if one in vocab else "<unk>" for one in expected]
     found = tokens_of(greedy, word)
-    assert found == reference.longest_anywhere(word, longest_first(greedy), END, "</u>")
+    assert found == greedy_reference.longest_anywhere(word, longest_first(greedy), END, "</u>")
     if word.isascii():
         assert "".join(found) == word + END
         assert greedy.decode(greedy.encode(word)) == word

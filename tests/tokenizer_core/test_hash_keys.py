@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting import WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
-from bpeline.tokenizer_core.kernels import word_keys
+from bpeline.tokenizer_core.kernels.tables import word_keys
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers import train_bpe
+from bpeline.tokenizer_core.training import train_bpe
 from bpeline.tokenizer_core.vocabulary.merge_list import find_merges
 
 GPT2 = SplitPattern.named("gpt2")

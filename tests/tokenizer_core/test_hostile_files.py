@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from bpeline.tokenizer_core import bounded_files
+from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, FrequencyBpe, WordPiece
 
 ROOT = Path(__file__).parents[2]
 BYTES = {byte: bytes([byte]) for byte in range(256)}

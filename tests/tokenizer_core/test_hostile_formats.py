@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from audited import events_outside
 
+from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.formats.known import FORMATS, WRITTEN_ONLY
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, FrequencyBpe, WordPiece
 
 READ = [name for name in FORMATS if name not in WRITTEN_ONLY.values()]
 OVER_BYTES = ("bpeline", "hf", "transformers", "gpt2", "tiktoken")

@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.kernels.cache_directory import (
+from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
     Untrusted,
     kept_below,
     opened,
     read_file,
     write_file,
 )
-from bpeline.tokenizer_core.kernels.compilation import remove_unused_caches
+from bpeline.tokenizer_core.kernels.compiling.compilation import remove_unused_caches
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import numpy as np
-from bpeline.tokenizer_core.kernels.compilation import cache_directory
-from bpeline.tokenizer_core.kernels.fingerprint import scramble
+from bpeline.tokenizer_core.kernels.compiling.compilation import cache_directory
+from bpeline.tokenizer_core.kernels.scanning.fingerprint import scramble
 print(scramble(np.uint64(5)), not scramble.stats.cache_misses, cache_directory() is not None)
 """
 

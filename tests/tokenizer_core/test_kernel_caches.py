@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.kernels import compilation
-from bpeline.tokenizer_core.kernels.compilation import (
+from bpeline.tokenizer_core.kernels.compiling import compilation
+from bpeline.tokenizer_core.kernels.compiling.compilation import (
     cache_directory,
     cache_state,
     remove_unused_caches,
@@ -96,3 +98,17 @@ def test_without_a_place_there_is_nothing_to_tell_but_why(home: Path) -> None:
     state = cache_state()
     assert state == compilation.CacheState(None, refusal=state.refusal)
     assert f"others can write to {home}" in str(state.refusal)
+
+
+def test_a_kernel_loads_no_linear_algebra_and_takes_it_from_nobody() -> None:
+    program = (
+        "import sys, numba, numpy; from bpeline import Tokenizer; "
+        "Tokenizer({byte: bytes([byte]) for byte in range(256)}, []).encode('ab'); "
+        "assert 'scipy.linalg' not in sys.modules; "
+        "product = numba.njit(lambda matrix: numpy.dot(matrix, matrix).sum()); "
+        "print(product(numpy.ones((2, 2))), 'scipy.linalg' in sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == ["8.0", "True"]

@@ -12,8 +12,8 @@ import pytest
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import CorpusError
-from bpeline.tokenizer_core.trainers import merge_engine
-from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
+from bpeline.tokenizer_core.merging import merge_engine
+from bpeline.tokenizer_core.merging.merge_engine import MergeEngine, SymbolWords, byte_words
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
 
 ALPHABETS = (b"ab", b"abc", b"xy", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\xa1")

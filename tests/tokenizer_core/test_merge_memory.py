@@ -14,7 +14,7 @@ BYTES_PER_SYMBOL = 40
 MEASURE = """
 import gc, json, sys
 import numpy as np
-from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, byte_words
+from bpeline.tokenizer_core.merging.merge_engine import MergeEngine, byte_words
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 

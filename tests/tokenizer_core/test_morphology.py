@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.morphology import (
     BoundaryScores,
@@ -15,7 +17,6 @@ from bpeline.tokenizer_core.evaluation.morphology import (
     boundary_scores,
     read_gold,
 )
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
 
 GOLD = [
     GoldWord("unhappy", ("un", "happy")),

@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "\n\n")
 PATTERNS = ("gpt2", "cl100k", "o200k")

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.derived.pruning import (
 )
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

@@ -13,8 +13,8 @@ from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.trainers.bpe import learn_merges, settings_digest, train_bpe
-from bpeline.tokenizer_core.trainers.required_tokens import required_merges
+from bpeline.tokenizer_core.training.bpe import learn_merges, settings_digest, train_bpe
+from bpeline.tokenizer_core.training.required_tokens import required_merges
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
 
 WORDS = {b"low": 5, b" lower": 2, b" newest": 6, b" widest": 3, b"abcabc": 4}
@@ -172,7 +172,7 @@ def test_what_is_one_pre_token_depends_on_the_pattern() -> None:
 def test_a_special_token_that_is_ordinary_is_refused_before_anything_is_learned(
     special: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.tokenizer_core.trainers import bpe
+    from bpeline.tokenizer_core.training import bpe
 
     def learn(*_: object, **__: object) -> None:
         raise AssertionError("training began")
@@ -192,7 +192,7 @@ def test_a_special_token_that_is_ordinary_is_refused_before_anything_is_learned(
 def test_a_special_token_inside_a_word_is_refused_and_the_word_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from bpeline.tokenizer_core.trainers import bpe
+    from bpeline.tokenizer_core.training import bpe
 
     monkeypatch.setattr(bpe, "MergeEngine", None)
     with pytest.raises(InvalidSpecialToken, match="' newest'"):

@@ -14,8 +14,8 @@ from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
-from bpeline.tokenizer_core.trainers.bpe import LearnedMerges, learn_merges, settings_digest
-from bpeline.tokenizer_core.trainers.checkpoint import Checkpoint, load_checkpoint, previous_path
+from bpeline.tokenizer_core.merging.checkpoint import Checkpoint, load_checkpoint, previous_path
+from bpeline.tokenizer_core.training.bpe import LearnedMerges, learn_merges, settings_digest
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
 
 TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}

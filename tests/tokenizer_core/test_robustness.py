@@ -13,6 +13,8 @@ import pytest
 from amounts import Amounts
 from tempting_texts import tempting_texts
 
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidUtf8
 from bpeline.tokenizer_core.evaluation import (
@@ -26,7 +28,6 @@ from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
 from bpeline.tokenizer_core.evaluation.perturbed_text import CharacterText
 from bpeline.tokenizer_core.evaluation.robustness import MOST_BYTES, MOST_DOCUMENTS, _sample
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import FrequencyBpe, WordPiece
 
 MakeTokenizer = Callable[..., Tokenizer]
 

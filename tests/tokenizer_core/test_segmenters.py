@@ -38,7 +38,7 @@ from bpeline.tokenizer_core.splitting.segmenting import parts_of_line
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 NAMES = [
     pytest.param("jieba", marks=needs_jieba),

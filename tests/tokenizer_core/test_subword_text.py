@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.derived.subword_text import SubwordText, read_vocabulary
+from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
+from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
+    SubwordText,
+    read_vocabulary,
+)
+from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import CharacterBpe, WordPiece
 
 apply_bpe = pytest.importorskip("subword_nmt.apply_bpe")
 learn_bpe = pytest.importorskip("subword_nmt.learn_bpe")

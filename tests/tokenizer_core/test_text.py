@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 
 # First, last and neighbouring values of every range that the definition of UTF-8 names.

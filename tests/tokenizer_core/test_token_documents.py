@@ -12,6 +12,8 @@ import pytest
 from corpus_files import GPT2, write
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.reading import Reading
@@ -22,7 +24,6 @@ from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, M
 from bpeline.tokenizer_core.evaluation.token_documents import made_in_one_document
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe, train_wordpiece
 
 END = "<|end|>"
 READING = Reading(GPT2, (END,))

@@ -63,7 +63,7 @@ def test_the_count_of_most_tokens_is_given_at_every_size(
 
 
 def test_other_algorithms_are_refused() -> None:
-    from bpeline.tokenizer_core.trainers.characters import train_char_bpe
+    from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 
     words = WordCounts.from_mapping({b"low": 2}, "whitespace")
     other = train_char_bpe(words, 1)

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.token_words import MakingWord, making_words, rows_holding
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
-from bpeline.tokenizer_core.trainers.characters import train_wordpiece
 
 
 @pytest.fixture(scope="module")

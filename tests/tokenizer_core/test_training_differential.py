@@ -17,8 +17,8 @@ from amounts import Amounts, numbers
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.trainers import merge_engine
-from bpeline.tokenizer_core.trainers.merge_engine import MergeEngine, SymbolWords, byte_words
+from bpeline.tokenizer_core.merging import merge_engine
+from bpeline.tokenizer_core.merging.merge_engine import MergeEngine, SymbolWords, byte_words
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order
 
 Words = dict[bytes, int]

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 import regex
 
-from bpeline.tokenizer_core.kernels.character_masks import (
+from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     ALTERNATING,
     CASELESS,
     CLASS_RANGES,

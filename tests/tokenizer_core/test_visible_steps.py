@@ -6,9 +6,14 @@ from itertools import pairwise
 
 import pytest
 
+from bpeline.tokenizer_core.algorithms.visible_training import (
+    ALGORITHMS,
+    LARGEST,
+    lines_of,
+    steps_of,
+)
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.trainers.visible import ALGORITHMS, LARGEST, lines_of, steps_of
 
 TOY = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3}
 

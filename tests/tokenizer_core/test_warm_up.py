@@ -12,16 +12,16 @@ from bpeline.tokenizer_core.errors import BpelineError
 
 WARM_UP_EVERYTHING = """
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from numba.core.dispatcher import Dispatcher
-from bpeline.tokenizer_core import kernels
+import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core.warm_up import WARM_UPS, warm_up
 
 for name, _ in WARM_UPS:
     warm_up(name)
 found, called, reached = {}, set(), set()
-for module in iter_modules(kernels.__path__):
-    for name, value in vars(import_module(f"bpeline.tokenizer_core.kernels.{module.name}")).items():
+for module in walk_packages(core.__path__, "bpeline.tokenizer_core."):
+    for name, value in vars(import_module(module.name)).items():
         if isinstance(value, Dispatcher):
             found[value.py_func] = value
             if value.signatures:

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeline.tokenizer_core import reference_algorithms as reference
+from bpeline.tokenizer_core import reference_characters as oracle
+from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.reference import merge_by_frequency
+from bpeline.tokenizer_core.algorithms.greedy import reference as greedy_reference
+from bpeline.tokenizer_core.algorithms.greedy.codec import GreedyLongest
+from bpeline.tokenizer_core.algorithms.wordpiece import reference as wordpiece_reference
+from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
+from bpeline.tokenizer_core.companions import algorithm_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import (
-    CharacterBpe,
-    FrequencyBpe,
-    GreedyLongest,
-    WordPiece,
-    algorithm_of,
-    described,
-)
 
 END = "</w>"
 # Few letters, so that merges overlap; one character of each UTF-8 length, and an unknown one.
@@ -74,7 +74,7 @@ def test_character_bpe_equals_the_reference(
         expected = [
             piece
             for word in text.split()
-            for piece in known(reference.merge_characters(word, merges, END, joined), tokens)
+            for piece in known(oracle.merge_characters(word, merges, END, joined), tokens)
         ]
         assert tokens_of(tokenizer, text) == expected
 
@@ -83,7 +83,7 @@ def test_a_merge_is_applied_everywhere_before_ranks_are_looked_at_again() -> Non
     # (abc, abc) has the lower rank but exists only after (ab, c) was applied; one place at a time
     # would find it between the first and the second place.
     merges = [("abc", "ab"), ("a", "b"), ("ab", "c")]
-    assert reference.merge_characters("abcabc", merges, END) == ["abc", "abc", END]
+    assert oracle.merge_characters("abcabc", merges, END) == ["abc", "abc", END]
     for repeats in (1, 40):
         tokens = [*character_tokens(False), "ab", "abc", "abcab"]
         tokenizer = tokenizer_of(CharacterBpe(END), tokens, merges)
@@ -115,7 +115,7 @@ def test_frequency_bpe_equals_the_reference(
         expected = [
             piece
             for word in text.split()
-            for piece in known(reference.merge_by_frequency(word, frequencies, END), tokens)
+            for piece in known(merge_by_frequency(word, frequencies, END), tokens)
         ]
         assert tokens_of(tokenizer, text) == expected
 
@@ -135,7 +135,7 @@ def test_wordpiece_equals_the_reference(
     expected = [
         piece
         for word in words
-        for piece in reference.longest_from_the_left(word, tokens, "##", 9) or ["[UNK]"]
+        for piece in wordpiece_reference.longest_from_the_left(word, tokens, "##", 9) or ["[UNK]"]
     ]
     assert tokens_of(tokenizer, " ".join(words)) == expected
 
@@ -157,7 +157,7 @@ def test_greedy_longest_equals_the_reference(
     expected = [
         piece
         for word in words
-        for piece in reference.longest_anywhere(word, by_length, END, "</u>")
+        for piece in greedy_reference.longest_anywhere(word, by_length, END, "</u>")
     ]
     assert tokens_of(tokenizer, text) == expected
 
@@ -305,7 +305,7 @@ def test_many_words_outgrow_the_first_table(toy: Tokenizer) -> None:
     random_ = random.Random(4)
     words = ["".join(random_.choices("lowernstid", k=random_.randint(1, 9))) for _ in range(60_000)]
     merges = [(left.decode(), right.decode()) for left, right in toy.merges]
-    expected = {word: reference.merge_characters(word, merges, "_") for word in set(words[:2_000])}
+    expected = {word: oracle.merge_characters(word, merges, "_") for word in set(words[:2_000])}
     ids = toy.encode_to_numpy(" ".join(words))
     counted = iter(ids.tolist())
     for word in words[:2_000]:
@@ -316,12 +316,12 @@ def test_the_algorithm_is_part_of_the_digest_and_of_its_description(toy: Tokeniz
     other = Tokenizer(toy.vocab, toy.merges, ["<|end|>"], algorithm=CharacterBpe("</w>"))
     assert other.digest != toy.digest
     for algorithm in (CharacterBpe("_", True), GreedyLongest(), WordPiece(), FrequencyBpe()):
-        assert algorithm_of(described(algorithm)) == algorithm
+        assert algorithm_of(algorithm.described()) == algorithm
     for wrong in (
         {},
         {"name": "bpe"},
         {"name": "wordpiece"},
-        {**described(toy.algorithm), "joined": 1},
+        {**toy.algorithm.described(), "joined": 1},
     ):
         with pytest.raises(InvalidTokenizer):
             algorithm_of(wrong)

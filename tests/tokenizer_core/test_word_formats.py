@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import tokenizers
 
-from bpeline.tokenizer_core import reference_algorithms as reference
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.reference import merge_by_frequency
+from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import FrequencyBpe, WordPiece
 
 PIECES = (
     *"abcdeABC019éßπщ中語🀄 .,'-_!?\n\t",
@@ -133,7 +134,7 @@ def test_every_merged_symbol_has_an_id(files: Path) -> None:
     expected = [
         piece if piece.encode() in tokenizer.vocab.values() else "<unk>"
         for word in ("Hello", "World", ",", "Hey", "Wow")
-        for piece in reference.merge_by_frequency(word, FREQUENCIES, "</w>")
+        for piece in merge_by_frequency(word, FREQUENCIES, "</w>")
     ]
     assert tokens == ["<line/>", *expected, "</line>"]
     assert {"Wo", "He", "<unk>"} < set(tokens)  # neither Wo nor He had an id in the files

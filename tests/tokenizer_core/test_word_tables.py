@@ -14,9 +14,8 @@ from bpeline.tokenizer_core.counting.word_order import order_of_positions
 from bpeline.tokenizer_core.counting.word_sums import WordSum
 from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.word_keys import INLINE
-from bpeline.tokenizer_core.kernels.word_table import ARENA_BYTES, WORD_BYTES
-from bpeline.tokenizer_core.kernels.word_walk import (
+from bpeline.tokenizer_core.kernels.counting.word_table import ARENA_BYTES, WORD_BYTES
+from bpeline.tokenizer_core.kernels.counting.word_walk import (
     FRESH,
     QUEUE,
     WAITING,
@@ -25,6 +24,7 @@ from bpeline.tokenizer_core.kernels.word_walk import (
     count_marked,
     settle,
 )
+from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.derived.smaller_sizes import of_size
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.formats import gguf
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.trainers.bpe import train_bpe
-from bpeline.tokenizer_core.trainers.characters import train_char_bpe
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 WORDS = {b" low": 9, b" lower": 5, b" newest": 7}

@@ -1,4 +1,4 @@
-"""The algorithms that tokenizers follow: as values, as encoders and decoders."""
+"""The companions of byte-level BPE, each with everything of it in a folder of its own."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .assembling import assembled as assembled
-    from .word_algorithms import WordAlgorithm as WordAlgorithm
-    from .word_algorithms import by_rank as by_rank
-    from .word_algorithms import with_dropout as with_dropout
-    from .word_decoder import WordDecoder as WordDecoder
-    from .word_decoder import WordStream as WordStream
-    from .word_encoder import NumberedWords as NumberedWords
-    from .word_encoder import PlacedIds as PlacedIds
-    from .word_encoder import WordEncoder as WordEncoder
-    from .word_encoder import longest_prefix_of_words as longest_prefix_of_words
-    from .word_encoder import number_marked as number_marked
+    from .byte_pair_compression import compress as compress
+    from .byte_pair_compression import expand as expand
+    from .character_bpe import CharacterBpe as CharacterBpe
+    from .character_bpe import SubwordText as SubwordText
+    from .character_bpe import character_base as character_base
+    from .character_bpe import train_char_bpe as train_char_bpe
+    from .frequency_bpe import FrequencyBpe as FrequencyBpe
+    from .frequency_bpe import frequency_base as frequency_base
+    from .frequency_bpe import train_frequency_bpe as train_frequency_bpe
+    from .greedy import GreedyLongest as GreedyLongest
+    from .greedy import greedy_longest as greedy_longest
+    from .visible_training import lines_of as lines_of
+    from .visible_training import steps_of as steps_of
+    from .wordpiece import WordPiece as WordPiece
+    from .wordpiece import WordPieceSettings as WordPieceSettings
+    from .wordpiece import train_wordpiece as train_wordpiece
+    from .wordpiece import wordpiece_base as wordpiece_base
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

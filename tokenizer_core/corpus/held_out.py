@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.find_cuts import cut_sections
-from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_sections
+from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.splitting import CutPairs, Cuts
 from bpeline.tokenizer_core.text import Text
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import digest_of_bytes
-from bpeline.tokenizer_core.kernels.find_passages import (
+from bpeline.tokenizer_core.kernels.scanning.find_passages import (
     FILTER_WORDS,
     WINDOW,
     find_passages,
     hash_windows,
 )
-from bpeline.tokenizer_core.kernels.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.text import Text
 
 _ROOM = 1 << 12

@@ -18,7 +18,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
-from bpeline.tokenizer_core.kernels.memory import PADDING
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.remote_files import RangeReader, describe
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.urls import is_url

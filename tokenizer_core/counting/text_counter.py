@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
-from bpeline.tokenizer_core.kernels.word_walk import (
+from bpeline.tokenizer_core.kernels.counting.word_walk import (
     FRESH,
     QUEUE,
     WAITING,

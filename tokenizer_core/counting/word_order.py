@@ -23,7 +23,7 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
         or (length := int(positions.max()).bit_length()) + bits > 63
     ):
         return np.argsort(positions, kind="stable").astype(np.int64)
-    from bpeline.tokenizer_core.kernels.word_rows import DIGIT_BITS, sort_by_digit
+    from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
     both = positions << np.int64(bits)
     both |= np.arange(number, dtype=np.int64)

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.counting.word_order import order_of_positions
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.memory import PADDING
-from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY, move_words
-from bpeline.tokenizer_core.kernels.word_rows import ROOM, add_rows, gather_rows, list_words
-from bpeline.tokenizer_core.kernels.word_table import (
+from bpeline.tokenizer_core.kernels.counting.word_rows import (
+    ROOM,
+    add_rows,
+    gather_rows,
+    list_words,
+)
+from bpeline.tokenizer_core.kernels.counting.word_table import (
     ARENA_BYTES,
     KEY_HIGH,
     KEY_LOW,
@@ -24,6 +27,8 @@ from bpeline.tokenizer_core.kernels.word_table import (
     WORDS,
     add_table,
 )
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY, move_words
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
@@ -41,7 +46,7 @@ class WordTable:
     """Words with their counts and first positions, each word once.
 
     Attributes:
-        entries, arena, used: what kernels work on, see `kernels.word_table`.
+        entries, arena, used: what kernels work on, see `kernels.counting.word_table`.
     """
 
     def __init__(self, bits: int = FEWEST_BITS, table_bytes: int | None = None) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .pruning import require_something as require_something
     from .restricted_encoding import RestrictedEncoding as RestrictedEncoding
     from .smaller_sizes import of_size as of_size
-    from .subword_text import SubwordText as SubwordText
     from .token_occurrences import token_counts as token_counts
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,7 +9,6 @@ from itertools import takewhile
 
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import BYTE_BPE, CharacterBpe
 
 
 def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
@@ -29,7 +28,7 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
         InvalidOption: larger than the tokenizer or smaller than what no merge makes; or the
             algorithm has no merges in order.
     """
-    if not isinstance(tokenizer.algorithm, CharacterBpe) and tokenizer.algorithm != BYTE_BPE:
+    if not tokenizer.algorithm.has_merges:
         raise InvalidOption(
             f"{tokenizer.algorithm.name} has no merges in order, so no smaller size is part of it",
             "byte-level BPE and character BPE are served in smaller sizes",

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
-from bpeline.tokenizer_core.kernels.decode_ids import LONG, SLOT, join_listed, join_tokens
-from bpeline.tokenizer_core.kernels.python_lists import int_facts
+from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_listed, join_tokens
+from bpeline.tokenizer_core.kernels.memory.python_lists import int_facts
 
 _FEW = 24  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.short_texts import SHORT_TEXT, ShortBuffers
-from bpeline.tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     ARENA,
     ARENA_BYTES,
     CACHE,
@@ -22,10 +22,14 @@ from bpeline.tokenizer_core.kernels.encode_machine import (
     SCRATCH,
     TRIE,
 )
-from bpeline.tokenizer_core.kernels.encode_text import BATCH, QUEUE_BYTES
-from bpeline.tokenizer_core.kernels.encode_word import LONG_SCRATCH, SHORT_SCRATCH, SHORT_WORD
-from bpeline.tokenizer_core.kernels.word_keys import ENTRY, HASH_KEY
-from bpeline.tokenizer_core.kernels.word_keys import move_words as move_kept
+from bpeline.tokenizer_core.kernels.encoding.encode_text import BATCH, QUEUE_BYTES
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    LONG_SCRATCH,
+    SHORT_SCRATCH,
+    SHORT_WORD,
+)
+from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY, HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.word_keys import move_words as move_kept
 
 _FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH
@@ -47,7 +51,7 @@ _LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 66 KiB
 
 
 class WordTable:
-    """Words and their ids, in memory that threads share: see `kernels.word_cache`.
+    """Words and their ids, in memory that threads share: see `kernels.encoding.word_cache`.
 
     Args:
         slots: a power of two; half of them may be filled. 0: nothing is ever remembered.

@@ -17,13 +17,20 @@ from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspa
 from bpeline.tokenizer_core.encoding.merge_tables import empty_pair_table, merge_tables, pair_table
 from bpeline.tokenizer_core.encoding.short_texts import marking
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
-from bpeline.tokenizer_core.kernels.encode_text import DONE, NEEDED, NEEDS_SCRATCH, encode_spans
-from bpeline.tokenizer_core.kernels.encode_word import add_gains
-from bpeline.tokenizer_core.kernels.encode_word import derive_merges as derive_merges_by_kernel
-from bpeline.tokenizer_core.kernels.whole_words import fill_whole_words
-from bpeline.tokenizer_core.kernels.word_cache import ROOM
-from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from bpeline.tokenizer_core.kernels.encoding.encode_text import (
+    DONE,
+    NEEDED,
+    NEEDS_SCRATCH,
+    encode_spans,
+)
+from bpeline.tokenizer_core.kernels.encoding.encode_word import add_gains
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    derive_merges as derive_merges_by_kernel,
+)
+from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
+from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
+from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
 from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
 from bpeline.tokenizer_core.text import Text
 

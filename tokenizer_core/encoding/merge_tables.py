@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encode_machine import (
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     BYTE_IDS,
     INFOS,
     KEY_HIGH,
@@ -21,8 +21,8 @@ from bpeline.tokenizer_core.kernels.encode_machine import (
     TRIE,
     TRIE_SHIFT,
 )
-from bpeline.tokenizer_core.kernels.encode_word import NO_MERGE, fill_pair_table
-from bpeline.tokenizer_core.kernels.token_tables import (
+from bpeline.tokenizer_core.kernels.encoding.encode_word import NO_MERGE, fill_pair_table
+from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     BYTES,
     MAX_NODES,
     MAX_TOKENS,
@@ -32,7 +32,7 @@ from bpeline.tokenizer_core.kernels.token_tables import (
     measure_tokens,
     spell_tokens,
 )
-from bpeline.tokenizer_core.kernels.word_keys import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
 
 # int64 [n_merges] each: ids of left parts, right parts and results, by rank.
 MergeIds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

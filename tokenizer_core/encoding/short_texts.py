@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encode_text import encode_span
-from bpeline.tokenizer_core.kernels.memory import PADDING
-from bpeline.tokenizer_core.kernels.scan_automaton import (
+from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
+from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.scanning.automaton import (
     DONE,
     POSITION,
     PROGRESS,
     mark_by_automaton,
 )
-from bpeline.tokenizer_core.kernels.word_cache import ROOM
 from bpeline.tokenizer_core.splitting import (
     MASK_KERNELS,
     SplitPattern,

@@ -9,13 +9,13 @@ from itertools import pairwise, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms import WordEncoder
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.bootstrap import Interval, resampled_change
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.word_encoding import WordEncoder
 
 _WORDS_AT_A_TIME = 1 << 16
 

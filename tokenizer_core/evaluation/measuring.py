@@ -21,7 +21,13 @@ from bpeline.tokenizer_core.encoding import (
     refuse_invalid_utf8,
     spans_of_lengths,
 )
-from bpeline.tokenizer_core.kernels.measure_text import CHARS, LINES, SUMS, WORDS, measure_spans
+from bpeline.tokenizer_core.kernels.encoding.measure_text import (
+    CHARS,
+    LINES,
+    SUMS,
+    WORDS,
+    measure_spans,
+)
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

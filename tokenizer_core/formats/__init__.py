@@ -9,13 +9,20 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import bpeline as bpeline
     from . import gguf as gguf
-    from . import sentencepiece as sentencepiece
     from . import tiktoken as tiktoken
     from .bpeline import GOLDEN_TEXTS as GOLDEN_TEXTS
     from .bpeline import read_manifest as read_manifest
     from .known import differences_of as differences_of
     from .known import format_named as format_named
     from .known import format_of as format_of
+    from .plain_tokens import add_names as add_names
+    from .plain_tokens import json_text as json_text
+    from .plain_tokens import nothing_left_out as nothing_left_out
+    from .plain_tokens import pattern_left_out as pattern_left_out
+    from .plain_tokens import read_plain_vocab as read_plain_vocab
+    from .plain_tokens import refuse_other_algorithms as refuse_other_algorithms
+    from .plain_tokens import vocab_json_of_text as vocab_json_of_text
     from .printable import printable_tokens as printable_tokens
+    from .special_roles import roles_of as roles_of
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

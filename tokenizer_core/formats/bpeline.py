@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
+from bpeline.tokenizer_core.companions import algorithm_of
 from bpeline.tokenizer_core.digests import digest_of_bytes, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts, utf8_of
@@ -34,13 +35,7 @@ from bpeline.tokenizer_core.formats.printable import (
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import (
-    BYTE_BPE,
-    TokenizerSpec,
-    algorithm_of,
-    described,
-    shown,
-)
+from bpeline.tokenizer_core.vocabulary import BYTE_BPE, TokenizerSpec, shown
 
 left_out = nothing_left_out
 FORMAT = "bpeline"
@@ -112,7 +107,7 @@ def save(
         "provenance": dict(provenance or {}),
     }
     if not over_bytes:
-        manifest["algorithm"] = described(tokenizer.spec.algorithm)
+        manifest["algorithm"] = tokenizer.spec.algorithm.described()
     content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)

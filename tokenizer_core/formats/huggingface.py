@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.companions import COMPANIONS, of_huggingface_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats.plain_tokens import (
@@ -27,9 +28,8 @@ from bpeline.tokenizer_core.formats.printable import (
     read_merges_txt,
     read_vocab,
 )
-from bpeline.tokenizer_core.formats.wordpiece import from_huggingface, parts_for_huggingface
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
-from bpeline.tokenizer_core.vocabulary import ByteBpe, MergeList, TokenizerSpec, WordPiece, shown
+from bpeline.tokenizer_core.vocabulary import ByteBpe, MergeList, TokenizerSpec, shown
 
 left_out = nothing_left_out
 _SUPPORTED = "byte-level BPE with a ByteLevel or Split(Regex) pre-tokenizer is supported"
@@ -61,9 +61,9 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         DiskFull: no space left.
     """
     specials = sorted(tokenizer.spec.special_tokens.items(), key=lambda item: item[1])
-    algorithm = tokenizer.spec.algorithm
-    if isinstance(algorithm, WordPiece):
-        parts = parts_for_huggingface(tokenizer, algorithm)
+    companion = COMPANIONS.get(tokenizer.spec.algorithm.name)
+    if companion is not None and companion.huggingface_model:
+        parts = companion.part("huggingface_model").parts_for_huggingface(tokenizer)
     else:
         refuse_other_algorithms(tokenizer, "byte-level BPE and WordPiece", ByteBpe)
         parts = _parts_of_byte_bpe(tokenizer)
@@ -139,9 +139,13 @@ def load(
             refuse(path, f"has the {part} {_type_of(document[part])}", f"no {part}; {_SUPPORTED}")
     _check_normalizer(document.get("normalizer"), without_normalizer, path)
     _check_post_processor(document.get("post_processor"), without_template, path)
-    if _type_of(document.get("model")) == "WordPiece":
+    companion = of_huggingface_model(_type_of(document.get("model")))
+    if companion is not None:
         added = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
-        return from_huggingface(document, added, path)
+        read: TokenizerSpec = companion.part("huggingface_model").from_huggingface(
+            document, added, path
+        )
+        return read
     decoder = document.get("decoder")
     if decoder is not None:
         if _type_of(decoder) != "ByteLevel":

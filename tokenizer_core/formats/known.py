@@ -11,6 +11,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.companions import FORMATS_OF_COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource
 
 FORMATS = {
@@ -19,11 +20,8 @@ FORMATS = {
     "transformers": "bpeline.tokenizer_core.formats.transformers",
     "gpt2": "bpeline.tokenizer_core.formats.gpt2",
     "tiktoken": "bpeline.tokenizer_core.formats.tiktoken",
-    "subword-nmt": "bpeline.tokenizer_core.formats.subword_nmt",
-    "wordpiece": "bpeline.tokenizer_core.formats.wordpiece",
-    "frequency-bpe": "bpeline.tokenizer_core.formats.frequency_bpe",
-    "sentencepiece": "bpeline.tokenizer_core.formats.sentencepiece",
     "gguf": "bpeline.tokenizer_core.formats.gguf",
+    **FORMATS_OF_COMPANIONS,
 }
 WRITTEN_ONLY = {".model": "sentencepiece", ".gguf": "gguf"}
 
@@ -35,6 +33,7 @@ _DIRECTORIES = {
     "frequency-bpe": ("freqs.json", "vocab_to_idx.json"),
 }
 _SUFFIXES = {".json": "hf", ".tiktoken": "tiktoken", ".codes": "subword-nmt", **WRITTEN_ONLY}
+_NAMES = {"vocab.txt": "wordpiece"}
 
 
 def format_named(name: str) -> Any:
@@ -72,7 +71,7 @@ def format_of(path: Path) -> str:
     """
     if path.is_dir():
         for name, files in _DIRECTORIES.items():
-            if all((path / file).exists() for file in files):
+            if name in FORMATS and all((path / file).exists() for file in files):
                 return name
     elif not path.exists():
         raise MissingSource(
@@ -80,10 +79,10 @@ def format_of(path: Path) -> str:
             "a directory or file that Tokenizer.save wrote, or other tools did",
             "check the path",
         )
-    elif path.name == "vocab.txt":
-        return "wordpiece"
-    elif path.suffix in _SUFFIXES:
-        return _SUFFIXES[path.suffix]
+    else:
+        told = _NAMES.get(path.name, _SUFFIXES.get(path.suffix, ""))
+        if told in FORMATS:
+            return told
     raise InvalidOption(
         f"the format of {path} cannot be told from its name",
         "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.shards.shard_plan import Piece
 from bpeline.tokenizer_core.splitting import CutPairs, Cuts
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import FrequencyBpe, find_special_tokens
+from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
 _LEAST_PIECE = 1 << 17
@@ -213,8 +213,8 @@ def file_encoding_of(
     spec = tokenizer.spec
     settings = spec.pattern, tuple(separators), invalid_utf8, text_field
     reading = Reading(*settings)
-    if isinstance(spec.algorithm, FrequencyBpe) and spec.algorithm.sentences != "none":
-        reading = SentenceReading(*settings, sentences=spec.algorithm.sentences)
+    if (sentences := spec.algorithm.sentence_kind) != "none":
+        reading = SentenceReading(*settings, sentences=sentences)
     end = -1
     if end_of_text is not None:
         policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.find_cuts import find_cut
-from bpeline.tokenizer_core.kernels.scan_automaton import CUT, DEAD, MOVE, STOP
+from bpeline.tokenizer_core.kernels.scanning.automaton import CUT, DEAD, MOVE, STOP
+from bpeline.tokenizer_core.kernels.scanning.find_cuts import find_cut
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
 
 _SURROGATES = (0xD800, 0xE000)

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.scan_cl100k import mark_cl100k
-from bpeline.tokenizer_core.kernels.scan_gpt2 import mark_gpt2
-from bpeline.tokenizer_core.kernels.scan_o200k import mark_o200k
+from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
+from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
+from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern

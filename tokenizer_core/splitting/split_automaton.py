@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.scan_automaton import (
+from bpeline.tokenizer_core.kernels.scanning.automaton import (
     ACCEPT,
     AFTER_GAP,
     CUT,

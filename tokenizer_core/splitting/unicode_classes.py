@@ -16,7 +16,7 @@ import regex
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.kernels.character_masks import (
+from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     ALTERNATING,
     CASELESS,
     CLASS_RANGES,

@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .algorithm_kinds import ALGORITHMS as ALGORITHMS
-    from .algorithm_kinds import BYTE_BPE as BYTE_BPE
-    from .algorithm_kinds import Algorithm as Algorithm
-    from .algorithm_kinds import ByteBpe as ByteBpe
-    from .algorithm_kinds import CharacterBpe as CharacterBpe
-    from .algorithm_kinds import FrequencyBpe as FrequencyBpe
-    from .algorithm_kinds import GreedyLongest as GreedyLongest
-    from .algorithm_kinds import OfWords as OfWords
-    from .algorithm_kinds import Sentences as Sentences
-    from .algorithm_kinds import WordPiece as WordPiece
-    from .algorithm_kinds import algorithm_of as algorithm_of
-    from .algorithm_kinds import described as described
+    from .algorithm import BYTE_BPE as BYTE_BPE
+    from .algorithm import Algorithm as Algorithm
+    from .algorithm import ByteBpe as ByteBpe
+    from .algorithm import Sentences as Sentences
     from .merge_list import Merge as Merge
     from .merge_list import MergeIds as MergeIds
     from .merge_list import MergeList as MergeList

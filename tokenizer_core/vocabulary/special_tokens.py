@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
-from bpeline.tokenizer_core.kernels.find_specials import find_specials
+from bpeline.tokenizer_core.kernels.scanning.find_specials import find_specials
 from bpeline.tokenizer_core.text import Text
 
 _FEW_AT_ONCE, _MOST_AT_ONCE = 64, 1 << 16  # occurrences

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary.algorithm_kinds import (
-    BYTE_BPE,
-    Algorithm,
-    ByteBpe,
-    CharacterBpe,
-    described,
-)
+from bpeline.tokenizer_core.vocabulary.algorithm import BYTE_BPE, Algorithm, ByteBpe
 from bpeline.tokenizer_core.vocabulary.merge_list import Merge, MergeIds, MergeList
 from bpeline.tokenizer_core.vocabulary.vocab_rules import check_tokens, check_vocab, merge_ids
 
@@ -115,7 +109,7 @@ class TokenizerSpec:
             "merges": len(self.merges),
         }
         if self.algorithm != BYTE_BPE:
-            head["algorithm"] = described(self.algorithm)
+            head["algorithm"] = self.algorithm.described()
         lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
         left, right, _ = (part.astype("<i8") for part in self.merge_ids)
         return digest_of_bytes(canonical_json(head), ids, lengths, b"".join(tokens), left, right)
@@ -131,7 +125,7 @@ def _refuse_foreign_parts(
             "it is a flag of byte-level BPE",
             "leave it out",
         )
-    if merges and not isinstance(algorithm, CharacterBpe):
+    if merges and not algorithm.has_merges:
         raise InvalidTokenizer(
             f"{len(merges)} merges were given for {algorithm.name}, which has none",
             "merges belong to byte-bpe and char-bpe",

@@ -1,0 +1,83 @@
+"""Each companion algorithm is a folder and a line; without both, the rest works as before."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bpeline.tokenizer_core.companions import COMPANIONS
+
+ROOT = Path(__file__).parents[2]
+# The words "low lower lowest" tokenized by whoever is left; every module of the core imported.
+PROGRAM = """
+import importlib, pkgutil, sys
+sys.path.insert(0, sys.argv[1])
+import bpeline.tokenizer_core as core
+from pathlib import Path
+assert Path(core.__file__).is_relative_to(sys.argv[1])
+for module in pkgutil.walk_packages(core.__path__, "bpeline.tokenizer_core."):
+    importlib.import_module(module.name)
+from bpeline.tokenizer_core import Tokenizer, WordCounts, algorithms, train_bpe
+from bpeline.tokenizer_core.companions import COMPANIONS
+words = {b"low": 5, b"lower": 2, b"newest": 6}
+made = [train_bpe(WordCounts.from_mapping(words), 260)]
+counts = WordCounts.from_mapping(words, core.SplitPattern.named("whitespace"))
+if "char-bpe" in COMPANIONS:
+    made.append(algorithms.train_char_bpe(counts, 4))
+if "wordpiece" in COMPANIONS:
+    made.append(algorithms.train_wordpiece(counts, 20))
+if "frequency-bpe" in COMPANIONS:
+    made.append(algorithms.train_frequency_bpe(counts, 4, sentences="none"))
+if "greedy-longest" in COMPANIONS:
+    vocab = {0: b"</u>", 1: b"low", 2: b"er</w>"}
+    made.append(Tokenizer(vocab, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()))
+for number, tokenizer in enumerate(made):
+    place = Path(sys.argv[1], f"saved-{number}")
+    tokenizer.save(place)
+    assert Tokenizer.load(place).encode("low lower") == tokenizer.encode("low lower")
+    print(tokenizer.algorithm.name, tokenizer.digest)
+"""
+
+
+def outcome(copy: Path) -> dict[str, str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(copy)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return dict(line.split() for line in ended.stdout.splitlines())
+
+
+def copied(to: Path) -> Path:
+    """The installed name and the core, as a package of its own."""
+    shutil.copytree(ROOT / "bpeline", to / "bpeline")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tokenizer_core", to / "bpeline/tokenizer_core", ignore=ignored)
+    return to
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return outcome(copied(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("name", COMPANIONS)
+def test_what_is_left_without_one_works_as_before(
+    name: str, tmp_path: Path, whole: dict[str, str]
+) -> None:
+    core = copied(tmp_path) / "bpeline/tokenizer_core"
+    folder = COMPANIONS[name].folder
+    shutil.rmtree(core / "algorithms" / folder)
+    listed = core / "companions.py"
+    source = listed.read_text(encoding="utf-8")
+    without = re.sub(rf'    "{name}": Companion\((?:\n.*?\n    )?.*?\),\n', "", source, flags=re.S)
+    assert without.count("\n") < source.count("\n")
+    listed.write_text(without, encoding="utf-8")
+    left = outcome(tmp_path)
+    assert left == {other: digest for other, digest in whole.items() if other != name}

@@ -1,0 +1,109 @@
+"""Frequency BPE trained: word counts in, a tokenizer out, on the one merge engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.merging import (
+    END_OF_WORD,
+    CharacterSettings,
+    Checkpoint,
+    Course,
+    OnProgress,
+    learn_characters,
+    numbered,
+    pairs_of_texts,
+    prune,
+    words_with_ends,
+)
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import Sentences
+from bpeline.tokenizer_core.word_encoding import by_rank
+
+PADDING = "<pad>"
+
+
+def train_frequency_bpe(
+    counts: WordCounts,
+    merges: int,
+    *,
+    end_of_word: str = END_OF_WORD,
+    min_count: int = 1,
+    min_word_count: int = 1,
+    sentences: Sentences = "punkt",
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Tokenizer:
+    """Train frequency BPE: character BPE whose merges are applied by their frequency.
+
+    Ids: tokens by how often they stand in the distinct words once all merges are applied, each
+    word counted once, and the four marks as if they stood there once, ties in order of sight; then
+    what is only part of longer tokens, the most frequent merge first.
+
+    Args:
+        counts: word counts, by ``wordpunct`` as a rule.
+        merges: how many at most.
+        end_of_word: the symbol behind the last character of a word; no word may hold it.
+        min_count, min_word_count: rarer pairs and rarer words are left out.
+        sentences: how the tokenizer finds sentences; see `FrequencyBpe`.
+        resume_from, checkpoint, on_progress: see `Course`.
+
+    Raises:
+        InvalidOption: a parameter out of range, a mark that a word holds, sentences by a library
+            that is not installed, or a checkpoint of other counts or settings.
+        EmptyCorpus, CorpusError: no words, or too many for 64 bits.
+        CorruptFile, DiskFull: see `learn_with`.
+    """
+    frequent = prune(counts, min_word_count)[0].in_order_of_sight()
+    words = words_with_ends(frequent, end_of_word)
+    settings = CharacterSettings(end_of_word, False, "first-seen", min_count, min_word_count)
+    course = Course(resume_from, checkpoint, on_progress=on_progress)
+    learned = learn_characters(counts, words, merges, settings, course)
+    pairs = pairs_of_texts(words, learned)
+    made = [left + right for left, right in pairs]
+    frequencies: Counter[str] = Counter()
+    for token, count in zip(made, learned.counts.tolist(), strict=True):
+        frequencies[token] += count
+    tokens = list(dict.fromkeys([*words.tokens, *made]))
+    ids = {token: id_ for id_, token in enumerate(tokens)}
+    merged = by_rank(ids, pairs, len(ids), end_of_word)
+    text = Text.of(frequent.word_bytes.tobytes())
+    pieces = merged.pieces_of(text, frequent.offsets[:-1].copy(), frequent.lengths)
+    distinct, firsts, numbers = np.unique(pieces.ids, return_index=True, return_counts=True)
+    seen = np.argsort(firsts)
+    found = zip(distinct[seen].tolist(), numbers[seen].tolist(), strict=True)
+    standing = {tokens[id_]: number for id_, number in found}
+    standing |= dict.fromkeys(_marks_of_frequency_bpe(), 1)
+    first = sorted(standing, key=lambda token: -standing[token])
+    rest = sorted(tokens, key=lambda token: -frequencies[token])
+    by_frequency = tuple(frequencies.most_common())
+    return Tokenizer(
+        numbered(first, rest),
+        [],
+        pattern=counts.pattern,
+        algorithm=FrequencyBpe(end_of_word, sentences=sentences, frequencies=by_frequency),
+    )
+
+
+def frequency_base(
+    counts: WordCounts, min_word_count: int = 1, *, end_of_word: str = END_OF_WORD
+) -> list[str]:
+    """The tokens that `train_frequency_bpe` begins with: its least vocabulary.
+
+    Raises:
+        InvalidOption, EmptyCorpus: as `train_frequency_bpe`.
+    """
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
+    return list(dict.fromkeys([*_marks_of_frequency_bpe(), *words.tokens]))
+
+
+def _marks_of_frequency_bpe() -> tuple[str, str, str, str]:
+    marks = FrequencyBpe()
+    return marks.line_begin, marks.line_end, PADDING, marks.unknown

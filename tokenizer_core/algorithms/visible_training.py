@@ -1,0 +1,167 @@
+"""Training made visible: each iteration's pair, its count, and the tokens there are then.
+
+For people and small inputs. Merges are learned by the trainers; here they are applied once more,
+one after another, in plain Python, and everything is counted anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.merging import Course, words_that_go_on
+from bpeline.tokenizer_core.training import learn_merges, merged
+from bpeline.tokenizer_core.vocabulary import byte_order, to_printable, token_bytes
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.algorithms.wordpiece import Score
+
+LARGEST = 100_000  # bytes of distinct words; beyond, nobody reads what is printed
+
+ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
+
+
+class VisibleMerge(NamedTuple):
+    """Two tokens and the token they become."""
+
+    left: str
+    right: str
+    made: str
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleStep:
+    """The words after some merges.
+
+    Attributes:
+        number: of merges; 0 before the first.
+        merge: the last merge; None before the first.
+        count: how often its pair occurred then. ``aaa`` counts (a, a) twice.
+        tokens: token → how often it occurs now, in order of sight.
+    """
+
+    number: int
+    merge: VisibleMerge | None
+    count: int
+    tokens: dict[str, int]
+
+
+def steps_of(
+    algorithm: str,
+    counts: WordCounts,
+    merges: int,
+    *,
+    tie_break: str | None = None,
+    min_count: int | None = None,
+    end_of_word: str = "</w>",
+    joined: bool = False,
+    score: Score = "ratio",
+    continuation: str = "##",
+) -> Iterator[VisibleStep]:
+    """Train on small counts and show each iteration.
+
+    Args:
+        algorithm: one of `ALGORITHMS`; the other parameters are those of its trainer, and its
+            defaults hold where None is given.
+        counts: words; shown in order of sight.
+        merges: how many at most.
+
+    Raises:
+        InvalidOption: an algorithm of another name, words of more than `LARGEST` bytes, or what
+            the trainer refuses.
+        EmptyCorpus, CorpusError: as the trainer.
+    """
+    if len(counts.word_bytes) > LARGEST:
+        raise InvalidOption(
+            f"the distinct words hold {len(counts.word_bytes):,} bytes, too many to show each step",
+            f"up to {LARGEST:,} bytes of distinct words",
+            "show the steps on a few lines of the text",
+        )
+    words = counts.in_order_of_sight()
+    texts = [(word.decode(errors="replace"), count) for word, count in words.items()]
+    if min_count is None:
+        min_count = 1 if algorithm == "frequency-bpe" else 2
+    match algorithm:
+        case "byte-bpe":
+            order = tie_break or "smallest-ids"
+            learned = learn_merges(words, merges, tie_break=order, min_count=min_count)
+            tokens = list(map(to_printable, token_bytes(learned.pairs(), byte_order(order))))
+            pairs = [(tokens[left], tokens[right]) for left, right in learned.pairs()]
+            symbols = [([*to_printable(word)], count) for word, count in words.items()]
+        case "char-bpe" | "frequency-bpe":
+            from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+
+            joined = joined and algorithm == "char-bpe"  # the other has no such choice
+            tokenizer = train_char_bpe(
+                words,
+                merges,
+                end_of_word=end_of_word,
+                joined=joined,
+                tie_break=tie_break or "first-seen",
+                min_count=min_count,
+            )
+            pairs = [(left.decode(), right.decode()) for left, right in tokenizer.merges]
+            mark = [] if joined else [end_of_word]
+            last = end_of_word if joined else ""
+            symbols = [([*text[:-1], text[-1] + last, *mark], count) for text, count in texts]
+        case "wordpiece":
+            from bpeline.tokenizer_core.algorithms.wordpiece import (
+                WordPieceSettings,
+                learn_wordpiece,
+            )
+
+            rows = words_that_go_on(words, continuation)
+            settings = WordPieceSettings(score, min_count, 1)
+            pairs = learn_wordpiece(words, rows, merges, settings, continuation, Course())
+            symbols = [
+                ([text[0], *(continuation + c for c in text[1:])], count) for text, count in texts
+            ]
+        case _:
+            raise InvalidOption(
+                f"there is no algorithm {algorithm!r}",
+                f"accepted: {', '.join(ALGORITHMS)}",
+                "use 'char-bpe' for the examples of the papers",
+            )
+    inner = continuation if algorithm == "wordpiece" else ""
+    made = [VisibleMerge(left, right, left + right.removeprefix(inner)) for left, right in pairs]
+    return visible_steps(symbols, made)
+
+
+def visible_steps(
+    words: Iterable[tuple[Sequence[str], int]], merges: Iterable[VisibleMerge]
+) -> Iterator[VisibleStep]:
+    """The state before the first merge and after each one.
+
+    Args:
+        words: the symbols of each word and its count.
+        merges: in the order in which they were learned.
+    """
+    present = [(list(symbols), count) for symbols, count in words]
+    yield VisibleStep(0, None, 0, _counted(present))
+    for number, merge in enumerate(merges, 1):
+        pair = merge.left, merge.right
+        found = sum(count * [*pairwise(symbols)].count(pair) for symbols, count in present)
+        present = [(merged(symbols, pair, merge.made), count) for symbols, count in present]
+        yield VisibleStep(number, merge, found, _counted(present))
+
+
+def lines_of(step: VisibleStep) -> list[str]:
+    """A step as lines of text."""
+    tokens = ", ".join(f"{token} {count}" for token, count in step.tokens.items())
+    head = "start"
+    if step.merge is not None:
+        left, right, made = step.merge
+        head = f"merge {step.number}: {left} + {right} = {made}, which occurs {step.count} times"
+    return [head, f"  tokens: {tokens}", f"  number of tokens: {len(step.tokens)}"]
+
+
+def _counted(words: list[tuple[list[str], int]]) -> dict[str, int]:
+    tokens: dict[str, int] = {}
+    for symbols, count in words:
+        for symbol in symbols:
+            tokens[symbol] = tokens.get(symbol, 0) + count
+    return tokens

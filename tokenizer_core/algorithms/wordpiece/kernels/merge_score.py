@@ -1,0 +1,323 @@
+"""Merging by a score of the pair and its parts, as WordPiece does, instead of by count alone.
+
+When (a, b) is merged, counts change only for pairs that hold a or b, and so do the products of
+their parts' counts. Grouped pairs that lost occurrences move to another group; those in which a or
+b is the rarer part rise in theirs, and groups that share a or b in their levels. Waiting pairs
+cannot have risen above the promise under which they wait. N, the number of all tokens, falls with
+every merge, and with it every `GAIN`: what a level promises is computed anew when the level comes
+to the top. So the first level whose promise holds has the best pair.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import (
+    UNGROUPED,
+    UNLISTED,
+    Groups,
+    enter,
+    group_for,
+    leave,
+    level_for,
+    list_group,
+    place_group,
+    promise,
+    risen,
+    sink,
+)
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.types import F64, I64s, Int
+from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    START,
+    find_pair,
+    key_of,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_state import (
+    LATELY_MET_LEFT,
+    PAIRS,
+    SYMBOL,
+    TOKENS,
+    WEIGHT,
+    Limits,
+    MergeState,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_step import (
+    DONE,
+    EXHAUSTED,
+    merge_everywhere,
+    missing_room,
+)
+
+RATIO, GAIN = 0, 1
+NEEDS_GROUPS = 4  # besides what `merge_step.learn` answers
+_SLACK = 1 - 2.0**-6  # a level promises so much more, not to promise anew at every merge
+_LOW = np.int64(0xFFFFFFFF)
+
+
+class Scoring(NamedTuple):
+    """What pairs are scored by: see `learn_by_score`."""
+
+    groups: Groups
+    kind: Int
+    counts: I64s
+    total: Int
+
+
+@kernel
+def score_of(kind: Int, count: Int, product: F64, total: Int) -> F64:
+    """The score of a pair that occurs ``count`` times, by the product of its parts' counts."""
+    if kind == RATIO:
+        return np.float64(count) / product
+    return np.float64(count) * math.log(np.float64(count) * np.float64(total) / product)
+
+
+@kernel
+def most_for(kind: Int, count: Int, total: Int) -> F64:
+    """What no pair with this count, or with a smaller one later, can score more than.
+
+    A part occurs as often as the pair at least. n · log(N / n) falls again beyond n = N / e, where
+    it is smaller than n.
+    """
+    most = score_of(kind, count, np.float64(count) * np.float64(count), total)
+    return max(most, np.float64(count)) if kind == GAIN else most
+
+
+@kernel
+def count_tokens(state: MergeState, counts: I64s) -> None:
+    """Add to ``counts`` how often each token stands in the words."""
+    position = 0
+    while position < state.cells.shape[0]:
+        token = np.int64(state.cells[position, SYMBOL])
+        if token < 0:
+            position += 1
+        else:
+            counts[token] += weight_of(state.cells[position, WEIGHT], state.large_counts)
+            position += state.token_lengths[token]
+
+
+@kernel
+def renew_group(scoring: Scoring, group: Int) -> None:
+    """Bring a group to its place after its first pair or the counts of parts changed."""
+    groups, kind, counts, total = scoring
+    first = groups.firsts[group]
+    if first == EMPTY:
+        place_group(groups, group, np.inf)
+        return
+    product = np.float64(counts[groups.parts[group]]) * groups.pairs.weights[first]
+    place_group(groups, group, product)
+    level = np.int64(groups.levels[group])
+    if groups.firsts[level] == group and product < groups.floors[level]:
+        floor = product * _SLACK
+        groups.floors[level] = floor
+        promise(groups, level, score_of(kind, groups.counts[group], floor, total))
+
+
+@kernel
+def enter_and_renew(scoring: Scoring, group: Int, pair: Int, key: Int) -> None:
+    groups, counts = scoring.groups, scoring.counts
+    rarer = key & _LOW if key >> 32 == groups.parts[group] else key >> 32
+    enter(groups, group, pair, np.float64(counts[rarer]), key)
+    list_group(groups, group)
+    renew_group(scoring, group)
+
+
+@kernel
+def wait(
+    state: MergeState,
+    limits: Limits,
+    groups: Groups,
+    kind: Int,
+    total: Int,
+    first: Int,
+    behind: Int,
+) -> None:
+    """Let the pairs in rows ``first`` … ``behind - 1`` wait in the levels of their counts."""
+    for pair in range(first, behind):
+        count = state.pairs[pair, COUNT]
+        groups.group_of[pair] = UNGROUPED
+        if count >= limits.min_count:
+            level = level_for(groups, count)
+            groups.alike[pair] = groups.waiting[level]
+            groups.waiting[level] = pair
+            promise(groups, level, most_for(kind, count, total))
+
+
+@kernel
+def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: Int) -> None:
+    """Group the pairs that wait in a level, while there is room for new groups."""
+    groups, kind, counts, total = scoring
+    while groups.waiting[level] != EMPTY and groups.sizes[0] + 2 <= groups.counts.size:
+        pair = np.int64(groups.waiting[level])
+        groups.waiting[level] = groups.alike[pair]
+        count, key = state.pairs[pair, COUNT], state.pairs[pair, KEY]
+        if count != groups.counts[level]:
+            wait(state, limits, groups, kind, total, pair, pair + 1)
+            continue
+        left, right = key >> 32, key & _LOW
+        shared, rarer = (left, right) if counts[left] > counts[right] else (right, left)
+        groups.alike[pair] = groups.first_alike[rarer]
+        groups.first_alike[rarer] = pair
+        group = group_for(groups, count, shared)
+        enter_and_renew(scoring, group, pair, key)
+
+
+@kernel
+def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> Int:
+    """The pair of the greatest score, then count, then of the rarest parts, then of the smallest
+    ids; `EMPTY` when there is none; −`NEEDS_GROUPS` when there is no room to find out."""
+    groups, kind, _, total = scoring
+    while groups.sizes[1] > 0:
+        level = np.int64(groups.queue[0])
+        group, count = np.int64(groups.firsts[level]), groups.counts[level]
+        found, hoped = -np.inf, -np.inf
+        if group != EMPTY:
+            found = score_of(kind, count, groups.groups.weights[group], total)
+        if groups.waiting[level] != EMPTY:
+            hoped = most_for(kind, count, total)
+        present = max(found, hoped)
+        if present < groups.promises[level]:
+            groups.promises[level] = present
+            groups.floors[level] = np.inf if group == EMPTY else groups.groups.weights[group]
+            sink(groups, level)
+        elif present == -np.inf:
+            return EMPTY
+        elif hoped < found:
+            return np.int64(groups.firsts[group])
+        elif groups.sizes[0] + 2 > groups.counts.size:
+            return -NEEDS_GROUPS
+        else:
+            call_waiting(state, limits, scoring, level)
+    return EMPTY
+
+
+@kernel
+def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair: Int) -> None:
+    """Bring a pair that lost occurrences, if it is grouped, to the group of its present count."""
+    groups = scoring.groups
+    if pair == EMPTY or groups.group_of[pair] == UNGROUPED:
+        return
+    group = leave(groups, pair)
+    renew_group(scoring, group)
+    count = state.pairs[pair, COUNT]
+    if count >= limits.min_count:
+        group = group_for(groups, count, np.int64(groups.parts[group]))
+        enter_and_renew(scoring, group, pair, state.pairs[pair, KEY])
+
+
+@kernel
+def raise_pairs(scoring: Scoring, part: Int) -> None:
+    """Let the grouped pairs in which ``part`` is the rarer one rise; forget those that left."""
+    groups, counts = scoring.groups, scoring.counts
+    before = np.int64(EMPTY)
+    pair = np.int64(groups.first_alike[part])
+    while pair != EMPTY:
+        following = np.int64(groups.alike[pair])
+        group = np.int64(groups.group_of[pair])
+        if group != UNGROUPED:
+            first, key = np.int64(groups.firsts[group]), groups.pairs.keys[pair]
+            rarity = np.float64(counts[part])
+            groups.firsts[group] = risen(groups.pairs, first, pair, rarity, key)
+            if groups.firsts[group] == pair:
+                renew_group(scoring, group)
+            before = pair
+        elif before == EMPTY:
+            groups.first_alike[part] = following
+        else:
+            groups.alike[before] = following
+        pair = following
+
+
+@kernel
+def raise_groups(scoring: Scoring, part: Int) -> None:
+    """Let the groups that share ``part`` rise; forget those that are empty."""
+    groups = scoring.groups
+    before = np.int64(EMPTY)
+    group = np.int64(groups.first_sharing[part])
+    while group != EMPTY:
+        following = np.int64(groups.sharing[group])
+        if groups.firsts[group] != EMPTY:
+            renew_group(scoring, group)
+            before = group
+        else:
+            groups.sharing[group] = UNLISTED
+            if before == EMPTY:
+                groups.first_sharing[part] = following
+            else:
+                groups.sharing[before] = following
+        group = following
+
+
+@kernel
+def learn_by_score(
+    state: MergeState,
+    limits: Limits,
+    groups: Groups,
+    kind: Int,
+    counts: I64s,
+    total: I64s,
+    goal: Int,
+) -> Int:
+    """Merge the best pairs until there are ``goal`` tokens.
+
+    Args:
+        groups: all pairs.
+        kind: `RATIO` or `GAIN`.
+        counts: int64 ``[goal]``, or more: how often each token occurs.
+        total: int64 ``[1]``: their sum.
+
+    Returns:
+        As `merge_step.learn`, or `NEEDS_GROUPS`.
+    """
+    pairs, slots, sizes = state.pairs, state.slots, state.sizes
+    while sizes[TOKENS] < goal:
+        scoring = Scoring(groups, kind, counts, total[0])
+        pair = best_by_score(state, limits, scoring)
+        if pair == EMPTY:
+            return EXHAUSTED
+        if pair == -NEEDS_GROUPS:
+            return NEEDS_GROUPS
+        token, length = sizes[TOKENS], pairs[pair, LENGTH]
+        missing = missing_room(state, length)
+        if missing != DONE:
+            return missing
+        # New pairs, and old ones whose counts change, may each want a group and a level.
+        if groups.sizes[0] + 8 * min(length, token + 1) + 4 > groups.counts.size:
+            return NEEDS_GROUPS
+        left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
+        start, first_new = pairs[pair, START], sizes[PAIRS]
+        group = leave(groups, pair)
+        made = np.int64(0)
+        for index in range(merge_everywhere(state, limits, pair)):
+            position = state.arena[start + index]
+            made += weight_of(state.cells[position, WEIGHT], state.large_counts)
+        counts[left] -= made
+        counts[right] -= made
+        counts[token] = made
+        total[0] -= made
+        scoring = Scoring(groups, kind, counts, total[0])
+        groups.first_alike[token] = EMPTY
+        groups.first_sharing[token] = EMPTY
+        renew_group(scoring, group)
+        wait(state, limits, groups, kind, total[0], first_new, sizes[PAIRS])
+        for side in range(2):
+            for index in range(sizes[LATELY_MET_LEFT + side]):
+                neighbour = np.int64(state.touched[side, index])
+                old = key_of(right, neighbour) if side else key_of(neighbour, left)
+                changed = find_pair(pairs, slots, old)
+                move_to_its_group(state, limits, scoring, changed)
+        between = find_pair(pairs, slots, key_of(right, left))
+        move_to_its_group(state, limits, scoring, between)
+        for part in (left, right):
+            raise_pairs(scoring, part)
+        for part in (left, right):
+            raise_groups(scoring, part)
+    return DONE

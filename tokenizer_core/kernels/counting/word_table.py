@@ -1,0 +1,129 @@
+"""A table that adds up words: counts and first positions in, one entry a word; never allocates.
+
+Entries are those of `word_keys`; their value is the word's count. The place of a short word is
+its first position. A long word lies in the *arena*, at its place: eight bytes of first position,
+then the word, filled up to a multiple of eight bytes. So a table refers to no text, and the texts
+that were counted may go.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.word_keys import (
+    ENTRY,
+    ENTRY_BITS,
+    HIGH,
+    LONG,
+    LOW,
+    PLACE,
+    VALUE,
+    ZERO,
+    HashKey,
+    find_entry,
+    key_length,
+    mix,
+    put_entry,
+    table_shift,
+)
+
+# What a table holds, and the key of its hashes, which words keep when it grows: int64 [USED].
+WORDS, WORD_BYTES, ARENA_BYTES, KEY_LOW, KEY_HIGH = range(5)
+USED = 5
+POSITION_BYTES = 8  # of a long word's first position, before its bytes
+AHEAD = 32  # entries that are on the way from memory while one is looked at
+
+
+class Table(NamedTuple):
+    """A table of words at addresses: entries, their `table_shift`, arena; and what is `USED`."""
+
+    entries: I64
+    shift: U64
+    key: HashKey
+    arena: I64
+    used: I64s
+
+
+@kernel
+def table_of(entries: U64s, arena: U8s, used: I64s) -> Table:
+    first, arena_first = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
+    key = HashKey(np.uint64(used[KEY_LOW]), np.uint64(used[KEY_HIGH]))
+    return Table(first, table_shift(entries), key, arena_first, used)
+
+
+@kernel
+def add_to(entry: I64, amount: U64) -> None:
+    store_u64(entry + VALUE, load_u64(entry + VALUE) + amount)
+
+
+@kernel
+def expect(table: Table, low: U64, high: U64) -> None:
+    """Start loading what a table holds where a key belongs."""
+    prefetch(table.entries + np.int64((mix(low, high, table.key) >> table.shift) << ENTRY_BITS))
+
+
+@kernel
+def copy_eights(source: I64, target: I64, length: I64) -> None:
+    """Copy ``length`` bytes and up to seven more."""
+    for done in range(0, length, 8):
+        store_u64(target + done, load_u64(source + done))
+
+
+@kernel
+def arena_size(length: I64) -> I64:
+    """Bytes that a long word takes in the arena."""
+    return ((length + 7) & ~7) + POSITION_BYTES
+
+
+@kernel
+def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, position: I64) -> None:
+    """Add a count to a word; table and arena must have room for it.
+
+    Args:
+        low, high: the word's key.
+        address: the word itself, with seven readable bytes behind; read only when it is long.
+        count, position: how often it occurred, and where first.
+    """
+    arena, used = table.arena, table.used
+    long_words = arena + POSITION_BYTES
+    mixed = mix(low, high, table.key)
+    entry = find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
+    if load_u64(entry + HIGH) != ZERO:
+        add_to(entry, count)
+        held = entry + PLACE if high < LONG else arena + np.int64(load_u64(entry + PLACE))
+        if np.int64(load_u64(held)) > position:
+            store_u64(held, np.uint64(position))
+        return
+    length = key_length(high)
+    place = position
+    if high >= LONG:
+        place = used[ARENA_BYTES]
+        used[ARENA_BYTES] = place + arena_size(length)
+        store_u64(arena + place, np.uint64(position))
+        copy_eights(address, arena + place + POSITION_BYTES, length)
+    put_entry(entry, low, high, count, np.uint64(place))
+    used[WORDS] += 1
+    used[WORD_BYTES] += length
+
+
+@kernel
+def add_table(other: U64s, other_arena: U8s, table: U64s, arena: U8s, used: I64s) -> None:
+    """Add every word of another table of the same key; there must be room for all of them.
+
+    Both tables are in the order of the same hash, so both are walked through, not jumped about in.
+    """
+    words = table_of(table, arena, used)
+    entry, others = np.int64(other.ctypes.data), np.int64(other_arena.ctypes.data)
+    for _ in range(other.size >> 2):
+        low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
+        if high != ZERO:
+            place = np.int64(load_u64(entry + PLACE))
+            position = place if high < LONG else np.int64(load_u64(others + place))
+            address = others + place + POSITION_BYTES
+            add_word(words, low, high, address, load_u64(entry + VALUE), position)
+        entry += ENTRY

@@ -1,0 +1,1 @@
+"""Text encoded and decoded."""

@@ -1,0 +1,130 @@
+"""One word in, its token ids out: stable tokens laid side by side so that merges leave them alone.
+
+Merging a word gives the one row of stable tokens that spells it and in which all neighbours stand
+together (see `token_tables`). For take the first merge across a seam of such a row: all merges
+before it happened inside tokens, so the two tokens at the seam alone would have been merged in the
+same way, and they do not stand together. And conversely no seam of the merged word was ever
+crossed. So each beginning of the word has one such row, too: a search that tries the longest
+token first and steps back where it cannot go on needs to visit no place twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
+    INFOS,
+    PAIRS,
+    ROOTS,
+    SCRATCH,
+    SHIFT,
+    SPLITS,
+    TOKENS,
+    TRIE,
+    TRIE_SHIFT,
+)
+from bpeline.tokenizer_core.kernels.encoding.token_tables import (
+    ID_MASK,
+    INDEX_MASK,
+    LENGTH_SHIFT,
+    LOWER_HALF,
+    NOTHING,
+    ONE,
+    SHORTER_SHIFT,
+    ZERO,
+    find_child,
+    stand_together,
+)
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u32,
+    load_u64,
+    store_u32,
+    store_u64,
+)
+from bpeline.tokenizer_core.kernels.memory.types import Int
+
+
+@kernel
+def longest_token(at: Int, end: Int, roots: Int, trie: Int, shift: Int, tokens: Int) -> Int:
+    """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
+    best = np.int64(load_u8(at))
+    at += 1
+    if at == end:
+        return best
+    node = np.int64(load_u32(roots + 4 * ((best << 8) | np.int64(load_u8(at)))))
+    while node != 0:
+        if node < tokens:
+            best = node
+        at += 1
+        if at == end:
+            break
+        found = load_u64(find_child(trie, shift, node, load_u8(at)))
+        node = np.int64(found & LOWER_HALF)
+    return best
+
+
+@kernel
+def lay_tokens(word: Int, length: Int, machine: Int, target: Int) -> Int:
+    """Write the token ids of one word as uint32.
+
+    Args:
+        word: address of the bytes. length: at least 1.
+        machine: see `encode_machine`; its scratch has a bit for each byte and one more.
+        target: address with room for ``length`` ids.
+
+    Returns:
+        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
+    """
+    roots = np.int64(load_u64(machine + 8 * ROOTS))
+    trie = np.int64(load_u64(machine + 8 * TRIE))
+    trie_shift = load_u64(machine + 8 * TRIE_SHIFT)
+    tokens = np.int64(load_u64(machine + 8 * TOKENS))
+    infos = np.int64(load_u64(machine + 8 * INFOS))
+    end = word + length
+    token = longest_token(word, end, roots, trie, trie_shift, tokens)
+    info = load_u64(infos + 8 * token)
+    if np.int64((info >> LENGTH_SHIFT) & INDEX_MASK) == length:
+        store_u32(target, np.uint32(info & ID_MASK))
+        return np.int64(1)
+    pairs = np.int64(load_u64(machine + 8 * PAIRS))
+    shift = load_u64(machine + 8 * SHIFT)
+    splits = np.int64(load_u64(machine + 8 * SPLITS))
+    dead = np.int64(load_u64(machine + 8 * SCRATCH))  # places from which the end is out of reach
+    for i in range((length >> 6) + 1):
+        store_u64(dead + 8 * i, ZERO)
+    count = np.int64(0)
+    at = np.int64(0)
+    before = np.int64(NOTHING)
+    while True:
+        if token == NOTHING:
+            cell = dead + 8 * (at >> 6)
+            store_u64(cell, load_u64(cell) | (ONE << np.uint64(at & 63)))
+            count -= 1
+            info = load_u64(infos + 8 * np.int64(load_u32(target + 4 * count)))
+            at -= np.int64((info >> LENGTH_SHIFT) & INDEX_MASK)
+            token = np.int64(info >> SHORTER_SHIFT)
+            before = np.int64(NOTHING)
+            if count > 0:
+                before = np.int64(load_u32(target + 4 * count - 4))
+            continue
+        info = load_u64(infos + 8 * token)
+        behind = at + np.int64((info >> LENGTH_SHIFT) & INDEX_MASK)
+        is_dead = (load_u64(dead + 8 * (behind >> 6)) >> np.uint64(behind & 63)) & ONE
+        if is_dead != ZERO or (
+            count > 0 and not stand_together(pairs, shift, splits, before, token, NOTHING)
+        ):
+            token = np.int64(info >> SHORTER_SHIFT)
+            continue
+        store_u32(target + 4 * count, np.uint32(token))
+        count += 1
+        at = behind
+        if at == length:
+            break
+        before = token
+        token = longest_token(word + at, end, roots, trie, trie_shift, tokens)
+    for i in range(count):
+        index = np.int64(load_u32(target + 4 * i))
+        store_u32(target + 4 * i, np.uint32(load_u64(infos + 8 * index) & ID_MASK))
+    return count

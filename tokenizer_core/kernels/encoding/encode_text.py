@@ -1,0 +1,276 @@
+"""A text with marked pre-tokens in, token ids out, through a cache of words.
+
+Words go through a queue: while the entries of some are on the way from memory, the next ones are
+found and hashed. Knows nothing of how pre-tokens or special tokens were found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.encoding.backtracking import lay_tokens
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
+    BYTE_IDS,
+    CACHE,
+    CACHE_END,
+    CACHE_SHIFT,
+    LONGEST,
+    PAIRS,
+    QUEUE,
+    SCRATCH,
+    SHIFT,
+    TRIE,
+    WHOLE,
+)
+from bpeline.tokenizer_core.kernels.encoding.encode_word import PairTable, merge_word
+from bpeline.tokenizer_core.kernels.encoding.whole_words import hash_key_of, whole_word
+from bpeline.tokenizer_core.kernels.encoding.word_cache import (
+    COUNT,
+    FEW,
+    IDS,
+    LONGEST_KEPT,
+    copy_found,
+    copy_ids,
+    find_word,
+    is_full,
+    remember,
+)
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u32,
+    load_u64,
+    prefetch_to_read,
+    store_u32,
+    store_u64,
+    trailing_zeros,
+)
+from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
+from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.word_keys import (
+    HIGH,
+    INLINE,
+    LOW,
+    key_length,
+    long_word_key,
+    mix,
+    short_word_key,
+)
+
+ZERO, ONE, FIVE = np.uint64(0), np.uint64(1), np.uint64(5)
+ALL, MINUS_TWO = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0xFFFF_FFFF_FFFF_FFFE)
+
+# A word under way: low and high of its key, the address of its entry and its own. A word that is
+# too long to be kept has its length for low, and a high that no key has.
+WAY_ENTRY, WAY_WORD = 16, 24
+WAY = 32  # bytes
+BATCH = 64  # words under way that are enough; those in the same 64 bytes of text come along
+MOST = BATCH + 64
+QUEUE_BYTES = MOST * WAY + 32  # behind them an entry that is never found
+
+# Fields of the state that a call continues from, and why a call returned.
+SPAN, POSITION, WRITTEN, NEEDED = 0, 1, 2, 3
+DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
+
+
+@kernel
+def encode_anew(word: Int, length: Int, machine: Int, target: Int) -> Int:
+    """Write the ids of a word that no cache knows; returns how many."""
+    if load_u64(machine + 8 * WHOLE) != ZERO:
+        whole = whole_word(machine, word, length)
+        if whole >= 0:
+            store_u32(target, np.uint32(whole))
+            return np.int64(1)
+    if load_u64(machine + 8 * TRIE) != ZERO:
+        return lay_tokens(word, length, machine, target)
+    scratch = np.int64(load_u64(machine + 8 * SCRATCH))
+    byte_ids, table = load_u64(machine + 8 * BYTE_IDS), load_u64(machine + 8 * PAIRS)
+    pairs = PairTable(np.int64(table), load_u64(machine + 8 * SHIFT))
+    nothing = np.int64(0)
+    count = merge_word(word, length, np.int64(byte_ids), pairs, scratch, nothing, nothing)
+    copy_ids(scratch, target, count)
+    return count
+
+
+@kernel
+def encode_unmet(way: Int, machine: Int, target: Int) -> Int:
+    """Write the ids of a word that is not in the first entry it could be in; returns how many."""
+    entry = np.int64(load_u64(way + WAY_ENTRY))
+    word = np.int64(load_u64(way + WAY_WORD))
+    low, high = load_u64(way + LOW), load_u64(way + HIGH)
+    if high == ALL:
+        return encode_anew(word, np.int64(low), machine, target)
+    length = key_length(high)
+    entry, known = find_word(machine, entry, low, high, word, length)
+    if known:
+        return copy_found(machine, entry, target)
+    count = encode_anew(word, length, machine, target)
+    remember(machine, entry, low, high, word, length, target, count)
+    return count
+
+
+@kernel
+def queue_words(base: Int, marks: U64s, start: Int, end: Int, machine: Int) -> tuple[Int, Int]:
+    """Put the next words of a span on their way.
+
+    Returns:
+        How many, at most `MOST`, and where the next one starts: before the end of the span there
+        are none only where the next word is longer than scratch allows.
+    """
+    way = np.int64(load_u64(machine + 8 * QUEUE))
+    never = way + MOST * WAY
+    cache = np.int64(load_u64(machine + 8 * CACHE))
+    shift = load_u64(machine + 8 * CACHE_SHIFT)
+    key = hash_key_of(machine)
+    longest = np.int64(load_u64(machine + 8 * LONGEST))
+    inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
+    if cache == np.int64(load_u64(machine + 8 * CACHE_END)):
+        inline = kept = np.int64(0)
+    number = np.int64(0)
+    block, last = start >> 6, end >> 6
+    bits = marks[block] & (MINUS_TWO << np.uint64(start & 63))
+    while True:
+        if block == last:
+            stop_bit = ONE << np.uint64(end & 63)
+            bits = (bits & (stop_bit - ONE)) | stop_bit
+        while bits != ZERO:
+            word = base + start
+            stop = (block << 6) + trailing_zeros(bits)
+            bits &= bits - ONE
+            length = stop - start
+            if length <= inline:
+                low, high = short_word_key(word, length)
+                entry = cache + np.int64((mix(low, high, key) >> shift) << FIVE)
+                prefetch_to_read(entry)
+            elif length <= kept:
+                low, high = long_word_key(word, length, key)
+                entry = cache + np.int64((mix(low, high, key) >> shift) << FIVE)
+                prefetch_to_read(entry)
+            elif length <= longest:
+                low, high = np.uint64(length), ALL
+                entry = never
+            else:
+                return number, start
+            store_u64(way + LOW, low)
+            store_u64(way + HIGH, high)
+            store_u64(way + WAY_ENTRY, np.uint64(entry))
+            store_u64(way + WAY_WORD, np.uint64(word))
+            way += WAY
+            number += 1
+            start = stop
+        block += 1
+        if number > BATCH or block > last:
+            return number, start
+        bits = marks[block]
+
+
+@kernel
+def write_ids(number: Int, machine: Int, target: Int) -> Int:
+    """Write the ids of the words under way; returns the address behind the last one."""
+    way = np.int64(load_u64(machine + 8 * QUEUE))
+    for _ in range(number):
+        entry = np.int64(load_u64(way + WAY_ENTRY))
+        high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
+        count = np.int64(load_u32(entry + COUNT))
+        unlike = (high ^ load_u64(way + HIGH)) | (load_u64(entry + LOW) ^ load_u64(way + LOW))
+        if unlike == ZERO and count <= FEW:
+            store_u64(target, load_u64(entry + IDS))
+            store_u64(target + 8, load_u64(entry + IDS + 8))
+        else:
+            count = encode_unmet(way, machine, target)
+        target += 4 * count
+        way += WAY
+    return target
+
+
+@kernel
+def encode_spans(
+    text: U8s,
+    marks: U64s,
+    spans: I64s,
+    behind: I64s,
+    machine: I64s,
+    ids: U32s,
+    ends: I64s,
+    state: I64s,
+) -> Int:
+    """Encode spans of a text one after the other.
+
+    Args:
+        text: uint8, readable `PADDING` bytes beyond the last span.
+        marks: uint64 bitmap of pre-token starts.
+        spans: int64 ``[n, 2]``: half-open byte ranges.
+        behind: int64 ``[n]``: an id to write behind each span (a special token), or −1.
+        machine: int64 ``[MACHINE]``: tables, cache and scratch, see `encode_machine`.
+        ids: uint32, room for one id per byte and span and `ROOM` more.
+        ends: int64 ``[n]``: receives the number of ids written when each span was done.
+        state: int64 ``[4]``: span, position in it (−1: its begin), ids written, scratch needed.
+
+    Returns:
+        `DONE`; or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
+        ``state[NEEDED]`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
+    """
+    base = np.int64(text.ctypes.data)
+    here = np.int64(machine.ctypes.data)
+    first = np.int64(ids.ctypes.data)
+    target = first + 4 * state[WRITTEN]
+    begun = False
+    for span in range(state[SPAN], len(spans)):
+        start = state[POSITION]
+        if start < 0:
+            start = spans[span, 0]
+        end = spans[span, 1]
+        while start < end:
+            full = begun and is_full(here)
+            number, after = np.int64(0), start
+            if not full:
+                number, after = queue_words(base, marks, start, end, here)
+            if number == 0:
+                state[SPAN], state[POSITION] = span, start
+                state[WRITTEN] = (target - first) >> 2
+                if full:
+                    return np.int64(CACHE_IS_FULL)
+                state[NEEDED] = next_start(marks, start, end) - start
+                return np.int64(NEEDS_SCRATCH)
+            target = write_ids(number, here, target)
+            start = after
+            begun = True  # each call gets on, however full other threads make each new table
+        if behind[span] >= 0:
+            store_u32(target, np.uint32(behind[span]))
+            target += 4
+        ends[span] = (target - first) >> 2
+        state[POSITION] = -1
+    state[WRITTEN] = (target - first) >> 2
+    return np.int64(DONE)
+
+
+@kernel
+def next_start(marks: U64s, after: Int, end: Int) -> Int:
+    """First marked position in (after, end), or ``end``."""
+    position = after + 1
+    block = position >> 6
+    mask = marks[block] & (ALL << np.uint64(position & 63))
+    while mask == ZERO:
+        block += 1
+        if block << 6 >= end:
+            return end
+        mask = marks[block]
+    return min(end, (block << 6) + trailing_zeros(mask))
+
+
+@kernel
+def encode_span(text: U8s, marks: U64s, size: Int, machine: I64s, ids: U32s) -> Int:
+    """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
+
+    Returns:
+        How many ids there are; −1 − so many when the cache was found full, for the next text.
+    """
+    base = np.int64(text.ctypes.data)
+    here = np.int64(machine.ctypes.data)
+    first = np.int64(ids.ctypes.data)
+    target = first
+    start = np.int64(0)
+    while start < size:
+        number, start = queue_words(base, marks, start, size, here)
+        target = write_ids(number, here, target)
+    count = (target - first) >> 2
+    return -1 - count if is_full(here) else count

@@ -1,0 +1,373 @@
+"""One word in, its token ids out: merges applied by rank. Knows nothing of text or of caches.
+
+Tables and scratch are addresses, so that one block of memory serves words of every length.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u32,
+    load_u64,
+    store_u32,
+    store_u64,
+)
+from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+
+# Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
+SHORT_WORD = 64
+SHORT_SCRATCH = 16 * SHORT_WORD  # bytes: 4 per symbol, 8 per pair, and some to read beyond
+LONG_SCRATCH = 32  # bytes of scratch per byte of a long word; behind SHORT_SCRATCH
+
+NO_MERGE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+DEAD = np.uint32(0xFFFF_FFFF)
+RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)
+POSITION_BITS = np.uint64(40)
+POSITION_MASK = np.uint64((1 << 40) - 1)
+MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
+ONE = np.uint64(1)
+
+
+class PairTable(NamedTuple):
+    """An open-addressing table of pairs: see `fill_pair_table`."""
+
+    address: Int
+    shift: Int
+
+
+@kernel
+def entry_of_pair(table: PairTable, key: Int) -> Int:
+    """Address of the entry of a pair, or of the empty one where it belongs."""
+    slot = (key * MIX) >> table.shift
+    mask = (ONE << (np.uint64(64) - table.shift)) - ONE
+    while True:
+        entry = table.address + np.int64(slot << np.uint64(4))
+        found = load_u64(entry)
+        if found in (key, NO_MERGE):
+            return entry
+        slot = (slot + ONE) & mask
+
+
+@kernel
+def find_merge(table: PairTable, left: Int, right: Int) -> Int:
+    """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`, which empty entries hold."""
+    return load_u64(entry_of_pair(table, (np.uint64(left) << RANK_SHIFT) | np.uint64(right)) + 8)
+
+
+@kernel
+def put_merge(table: PairTable, left: Int, right: Int, rank: Int, result: Int) -> bool:
+    """Put one merge into a table; False if its pair is there already."""
+    key = (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
+    entry = entry_of_pair(table, key)
+    if load_u64(entry) == key:
+        return False
+    store_u64(entry, key)
+    store_u64(entry + 8, (np.uint64(rank) << RANK_SHIFT) | np.uint64(result))
+    return True
+
+
+@kernel
+def fill_pair_table(left: I64s, right: I64s, ids: I64s, shift: Int, table: U64s) -> Int:
+    """Put merges into an open-addressing table.
+
+    Args:
+        left, right, ids: int64 ``[n]``: the two parts and the result of the merge of each rank.
+        shift: uint64, 64 minus the base-2 logarithm of the number of slots.
+        table: uint64 ``[2 * slots]``, all ones: slot i holds key (left, right), value (rank, id).
+
+    Returns:
+        −1, or the first rank whose pair had been there before.
+    """
+    pairs = PairTable(table.ctypes.data, shift)
+    for rank in range(len(left)):
+        if not put_merge(pairs, left[rank], right[rank], rank, ids[rank]):
+            return np.int64(rank)
+    return np.int64(-1)
+
+
+@kernel
+def record_gain(gains: Int, merge: Int, weight: Int) -> None:
+    """Add ``weight`` to the gain of the merge that fired; no gains are kept at address 0."""
+    if gains != 0:
+        at = gains + np.int64((merge >> RANK_SHIFT) << np.uint64(3))
+        store_u64(at, load_u64(at) + np.uint64(weight))
+
+
+@kernel
+def merge_short(
+    word: Int, length: Int, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: Int
+) -> Int:
+    """Merge a word of at most `SHORT_WORD` bytes; ids land at ``scratch`` as uint32.
+
+    Each step scans the merges of all neighbours for the lowest rank (the leftmost one wins) and
+    looks up only the two pairs that changed.
+    """
+    merges = scratch + 4 * SHORT_WORD
+    for i in range(length):
+        symbol = load_u32(byte_ids + 4 * np.int64(load_u8(word + i)))
+        store_u32(scratch + 4 * i, symbol)
+        if i > 0:
+            before = load_u32(scratch + 4 * i - 4)
+            store_u64(merges + 8 * i - 8, find_merge(pairs, before, symbol))
+    count = length
+    while count > 1:
+        best = NO_MERGE
+        at = np.int64(0)
+        for i in range(count - 1):
+            merge = load_u64(merges + 8 * i)
+            if merge < best:
+                best = merge
+                at = np.int64(i)
+        if best == NO_MERGE:
+            break
+        record_gain(gains, best, weight)
+        count -= 1
+        for i in range(at + 1, count):
+            store_u32(scratch + 4 * i, load_u32(scratch + 4 * i + 4))
+            store_u64(merges + 8 * i, load_u64(merges + 8 * i + 8))
+        symbol = np.uint32(best & LOW_32)
+        store_u32(scratch + 4 * at, symbol)
+        if at > 0:
+            before = load_u32(scratch + 4 * at - 4)
+            store_u64(merges + 8 * at - 8, find_merge(pairs, before, symbol))
+        if at + 1 < count:
+            behind = load_u32(scratch + 4 * at + 4)
+            store_u64(merges + 8 * at, find_merge(pairs, symbol, behind))
+    return count
+
+
+@kernel
+def push(heap: Int, size: Int, item: Int) -> None:
+    """Add a uint64 to a binary min-heap of ``size`` items at an address."""
+    at = np.int64(size)
+    while at > 0:
+        above = (at - 1) >> 1
+        parent = load_u64(heap + 8 * above)
+        if parent <= item:
+            break
+        store_u64(heap + 8 * at, parent)
+        at = above
+    store_u64(heap + 8 * at, item)
+
+
+@kernel
+def pop(heap: Int, size: Int) -> Int:
+    """Remove and return the smallest of ``size`` items; ``size - 1`` remain."""
+    smallest = load_u64(heap)
+    last = np.int64(size) - 1
+    item = load_u64(heap + 8 * last)
+    at = np.int64(0)
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        child = load_u64(heap + 8 * below)
+        if below + 1 < last:
+            other = load_u64(heap + 8 * below + 8)
+            if other < child:
+                child = other
+                below += 1
+        if item <= child:
+            break
+        store_u64(heap + 8 * at, child)
+        at = below
+    store_u64(heap + 8 * at, item)
+    return smallest
+
+
+@kernel
+def candidate(symbols: Int, at: Int, follower: Int, pairs: PairTable) -> Int:
+    """(rank, position) of the pair at a position, or `NO_MERGE`."""
+    merge = find_merge(pairs, load_u32(symbols + 4 * at), load_u32(symbols + 4 * follower))
+    if merge == NO_MERGE:
+        return NO_MERGE
+    return ((merge >> RANK_SHIFT) << POSITION_BITS) | np.uint64(at)
+
+
+@kernel
+def merge_linked(
+    symbols: Int,
+    count: Int,
+    pairs: PairTable,
+    everywhere: Int,
+    scratch: Int,
+    gains: Int,
+    weight: Int,
+) -> None:
+    """Merge any number of symbols in n log n; where two became one the second is `DEAD`.
+
+    Symbols form a doubly linked list; the heap orders candidate pairs by (rank, position). A
+    popped candidate counts only if the pair now at its position has that very rank, so nothing
+    is ever removed from inside the heap. Each merge pops one candidate and adds at most two,
+    which bounds the heap by two items per symbol.
+
+    Args:
+        symbols: address of uint32.
+        everywhere: not 0: a merge is applied at all its places, from left to right, before ranks
+            are looked at again; 0: at its leftmost place alone. They differ when a merge makes
+            neighbours of lower rank: with ``everywhere`` these wait in a list until no pair of
+            the present rank is left.
+        scratch: address of 40 bytes per symbol, or 24 and 16 more if not ``everywhere``. Receives
+            as uint32, for each symbol that is left, the index of the one behind it.
+        gains, weight: see `merge_word`.
+    """
+    behind = scratch
+    before = scratch + 4 * count
+    heap = scratch + 8 * count
+    waiting = scratch + 24 * count
+    size = np.int64(0)
+    held = np.int64(0)
+    present = NO_MERGE
+    for i in range(count):
+        store_u32(behind + 4 * i, np.uint32(i + 1))
+        store_u32(before + 4 * i, np.uint32(max(i - 1, 0)))
+    for i in range(count - 1):
+        item = candidate(symbols, np.int64(i), np.int64(i + 1), pairs)
+        if item != NO_MERGE:
+            push(heap, size, item)
+            size += 1
+    while size + held > 0:
+        if held > 0 and (size == 0 or load_u64(heap) >> POSITION_BITS != present):
+            for i in range(held):
+                push(heap, size, load_u64(waiting + 8 * i))
+                size += 1
+            held = np.int64(0)
+        item = pop(heap, size)
+        size -= 1
+        at = np.int64(item & POSITION_MASK)
+        follower = np.int64(load_u32(behind + 4 * at))
+        symbol = load_u32(symbols + 4 * at)
+        if symbol == DEAD or follower == count:
+            continue
+        merge = find_merge(pairs, symbol, load_u32(symbols + 4 * follower))
+        if merge == NO_MERGE or (merge >> RANK_SHIFT) != (item >> POSITION_BITS):
+            continue
+        record_gain(gains, merge, weight)
+        if everywhere != 0:
+            present = item >> POSITION_BITS
+        store_u32(symbols + 4 * at, np.uint32(merge & LOW_32))
+        store_u32(symbols + 4 * follower, DEAD)
+        follower = np.int64(load_u32(behind + 4 * follower))
+        store_u32(behind + 4 * at, np.uint32(follower))
+        if follower < count:
+            store_u32(before + 4 * follower, np.uint32(at))
+            item = candidate(symbols, at, follower, pairs)
+            if item != NO_MERGE:
+                store_u64(waiting + 8 * held, item)
+                held += 1
+        if at > 0:
+            item = candidate(symbols, np.int64(load_u32(before + 4 * at)), at, pairs)
+            if item != NO_MERGE:
+                store_u64(waiting + 8 * held, item)
+                held += 1
+        if everywhere == 0:
+            for i in range(held):
+                push(heap, size, load_u64(waiting + 8 * i))
+                size += 1
+            held = np.int64(0)
+
+
+@kernel
+def merge_word(
+    word: Int, length: Int, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: Int
+) -> Int:
+    """Token ids of one word, as uint32 at ``scratch``. Ties of rank go to the leftmost pair.
+
+    Args:
+        word: address of the bytes.
+        length: at least 1 byte, at most 2³² − 2.
+        byte_ids: address of uint32 ``[256]``: the id of each byte.
+        scratch: address of `SHORT_SCRATCH` bytes and `LONG_SCRATCH` for each byte.
+        gains: address of int64 ``[n_merges]``, or 0; each merge that fires adds ``weight``.
+
+    Returns:
+        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
+    """
+    if length <= SHORT_WORD:
+        return merge_short(word, length, byte_ids, pairs, scratch, gains, weight)
+    for i in range(length):
+        store_u32(scratch + 4 * i, load_u32(byte_ids + 4 * np.int64(load_u8(word + i))))
+    merge_linked(scratch, length, pairs, np.int64(0), scratch + 4 * length, gains, weight)
+    count = np.int64(0)
+    for i in range(length):
+        symbol = load_u32(scratch + 4 * i)
+        if symbol != DEAD:
+            store_u32(scratch + 4 * count, symbol)
+            count += 1
+    return count
+
+
+@kernel
+def derive_merges(
+    words: U8s,
+    ends: I64s,
+    results: I64s,
+    byte_ids: U32s,
+    shift: Int,
+    table: U64s,
+    scratch: U64s,
+    left: I64s,
+    right: I64s,
+) -> Int:
+    """Find the merge that makes each token from tokens before it, in order of rank.
+
+    A token of rank r is encoded with the merges of lower ranks; the two symbols that remain are
+    its merge. (tiktoken's files hold tokens and ranks but no merges.)
+
+    Args:
+        words: uint8, the tokens joined. ends: int64 ``[n]``: where each ends.
+        results: int64 ``[n]``: the id of each.
+        byte_ids: uint32 ``[256]``. shift, table: as for `fill_pair_table`; filled on the way.
+        scratch: uint64, enough for the longest token.
+        left, right: int64 ``[n]``: receive the parts.
+
+    Returns:
+        −1, or the first rank whose token is not the merge of two.
+    """
+    pairs = PairTable(table.ctypes.data, shift)
+    parts, ids = scratch.ctypes.data, byte_ids.ctypes.data
+    nothing = np.int64(0)
+    begin = np.int64(0)
+    for rank in range(len(ends)):
+        word, length = words.ctypes.data + begin, ends[rank] - begin
+        count = merge_word(word, length, ids, pairs, parts, nothing, nothing)
+        if count != 2:
+            return np.int64(rank)
+        left[rank] = load_u32(parts)
+        right[rank] = load_u32(parts + 4)
+        put_merge(pairs, left[rank], right[rank], rank, results[rank])
+        begin = ends[rank]
+    return np.int64(-1)
+
+
+@kernel
+def add_gains(
+    words: U8s,
+    begins: I64s,
+    ends: I64s,
+    counts: I64s,
+    byte_ids: U32s,
+    pairs: U64s,
+    shift: Int,
+    scratch: U64s,
+    gains: I64s,
+) -> None:
+    """Merge every word and add its count to each merge that fires.
+
+    Args:
+        words: uint8. begins, ends: int64 ``[n]``: non-empty byte ranges in it.
+        counts: int64 ``[n]``.
+        byte_ids: uint32 ``[256]``. pairs, shift: as for `fill_pair_table`.
+        scratch: uint64, enough for the longest word.
+        gains: int64 ``[n_merges]``, added to.
+    """
+    table = PairTable(pairs.ctypes.data, shift)
+    ids, free, total = byte_ids.ctypes.data, scratch.ctypes.data, gains.ctypes.data
+    for i in range(len(begins)):
+        word = words.ctypes.data + begins[i]
+        merge_word(word, ends[i] - begins[i], ids, table, free, total, counts[i])

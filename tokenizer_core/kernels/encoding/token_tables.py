@@ -1,0 +1,236 @@
+"""What a proper list of merges says of its tokens, in tables at addresses; knows no text.
+
+A list of merges is *proper* when every merge makes a token that is no byte and that no other merge
+makes. Its tokens then have *indices* that say when they are made: the bytes are 0 … 255, the token
+of rank r is 256 + r. A token is *stable* when merging its bytes gives the token itself.
+
+Two stable tokens *stand together* when merging their bytes leaves them as they are. Whether they do
+is found by undoing merges, the latest first: the pair of tokens that touched at the seam in between
+must not have been merged while it was there. (The idea is that of github/rust-gems' crate `bpe`;
+why it is exact for any ranks is said in `lay_tokens`.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
+from bpeline.tokenizer_core.kernels.memory.types import Flags, I64s, Int, U8s, U32s, U64s
+
+BYTES = 256  # indices below are bytes
+NOTHING = (1 << 20) - 1  # no token: indices are lower
+MAX_TOKENS = NOTHING
+MAX_NODES = 1 << 24
+
+ZERO, ONE, SEVEN, EIGHT = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(8)
+INDEX_BITS, INDEX_MASK = np.uint64(20), np.uint64(NOTHING)
+HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
+MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
+
+# What is kept of a token, in one uint64: its id (24 bits), its length in bytes (20 bits) and the
+# next shorter token that it begins with (20 bits).
+ID_MASK = np.uint64((1 << 24) - 1)
+LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
+
+
+@kernel
+def fill_pairs(left: I64s, right: I64s, shift: Int, pairs: U64s) -> None:
+    """Put merges into an open-addressing table.
+
+    Args:
+        left, right: int64 ``[n]``: indices of the parts of the merge of each rank.
+        shift: uint64, 64 minus the base-2 logarithm of the number of slots.
+        pairs: uint64 ``[slots + slots / 8]``, zero, at most half full: left, right and result, 20
+            bits each. Behind the slots lies a filter, small enough to stay near the processor: one
+            bit of a byte per slot, which tells most pairs that do not merge.
+    """
+    mask = (ONE << (np.uint64(64) - shift)) - ONE
+    base = np.int64(pairs.ctypes.data)
+    for rank in range(len(left)):
+        key = (np.uint64(left[rank]) << INDEX_BITS) | np.uint64(right[rank])
+        mixed = key * MIX
+        slot = mixed >> shift
+        sieve = base + np.int64((mask + ONE) << np.uint64(3)) + np.int64(slot)
+        bit = (mixed >> (shift - np.uint64(3))) & SEVEN
+        store_u8(sieve, np.uint8(np.uint64(load_u8(sieve)) | (ONE << bit)))
+        while pairs[np.int64(slot)] != ZERO:
+            slot = (slot + ONE) & mask
+        pairs[np.int64(slot)] = (key << INDEX_BITS) | np.uint64(BYTES + rank)
+
+
+@kernel
+def entry_of(table: Int, shift: Int, key: Int, below: Int) -> Int:
+    """Address of the entry that holds a key above so many other bits, or of the empty one."""
+    slot = (key * MIX) >> shift
+    mask = (ONE << (np.uint64(64) - shift)) - ONE
+    while True:
+        entry = table + np.int64(slot << np.uint64(3))
+        found = load_u64(entry)
+        if found == ZERO or found >> below == key:
+            return entry
+        slot = (slot + ONE) & mask
+
+
+@kernel
+def find_pair(pairs: Int, shift: Int, left: Int, right: Int) -> Int:
+    """Index of the token that a pair makes, or `NOTHING`."""
+    key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
+    mixed = key * MIX
+    slot = mixed >> shift
+    mask = (ONE << (np.uint64(64) - shift)) - ONE
+    sieve = np.uint64(load_u8(pairs + np.int64(((mask + ONE) << np.uint64(3)) + slot)))
+    if (sieve >> ((mixed >> (shift - np.uint64(3))) & SEVEN)) & ONE == ZERO:
+        return np.int64(NOTHING)
+    found = load_u64(entry_of(pairs, shift, key, INDEX_BITS))
+    if found == ZERO:  # first, because the key of two zero bytes is zero, too
+        return np.int64(NOTHING)
+    return np.int64(found & INDEX_MASK)
+
+
+@kernel
+def stand_together(pairs: Int, shift: Int, splits: Int, left: Int, right: Int, limit: Int) -> bool:
+    """Whether merges of indices below ``limit`` leave two stable tokens side by side.
+
+    Each round looks at the time before the later of the two tokens was made. Of equal tokens the
+    left one is made first, and of equal pairs the left one is merged first: so a pair at the seam
+    may be as late as the left token, but not as late as the right one.
+    """
+    while True:
+        # Both asked for before it is known which is wanted: to wait for one costs less than to
+        # guess, every other time wrongly.
+        of_left = np.int64(load_u64(splits + 8 * left) & LOWER_HALF)
+        of_right = np.int64(load_u64(splits + 8 * right) >> HALF)
+        if find_pair(pairs, shift, left, right) < limit:
+            return False
+        later = left > right
+        limit = left if later else right + 1
+        if max(left, right) < BYTES:
+            return True
+        left = of_left if later else left
+        right = right if later else of_right
+
+
+@kernel
+def find_stable(
+    left: I64s, right: I64s, pairs: U64s, shift: Int, splits: U64s, stable: Flags
+) -> None:
+    """Which tokens are stable: their parts are, and no earlier merge takes the parts asunder.
+
+    Args:
+        left, right, pairs, shift: as for `fill_pairs`, filled.
+        splits: uint64 ``[256 + n]``: receives the parts of each token, left above right.
+        stable: bool ``[256 + n]``: receives the answer.
+    """
+    for byte in range(BYTES):
+        stable[byte] = True
+    for rank in range(len(left)):
+        splits[BYTES + rank] = (np.uint64(left[rank]) << HALF) | np.uint64(right[rank])
+        stable[BYTES + rank] = (
+            stable[left[rank]]
+            and stable[right[rank]]
+            and stand_together(
+                pairs.ctypes.data, shift, splits.ctypes.data, left[rank], right[rank], BYTES + rank
+            )
+        )
+
+
+@kernel
+def measure_tokens(left: I64s, right: I64s, ends: I64s) -> None:
+    """Where each token ends when all are joined in order of index: int64 ``[256 + n]``."""
+    for byte in range(BYTES):
+        ends[byte] = byte + 1
+    for rank in range(len(left)):
+        token = BYTES + rank
+        length = np.int64(0)
+        for part in (left[rank], right[rank]):
+            length += ends[part] - (ends[part - 1] if part > 0 else 0)
+        ends[token] = ends[token - 1] + length
+
+
+@kernel
+def spell_tokens(left: I64s, right: I64s, ends: I64s, text: U8s) -> None:
+    """Join all tokens in order of index: uint8 ``[ends[-1]]``."""
+    for byte in range(BYTES):
+        text[byte] = byte
+    at = ends[BYTES - 1]
+    for rank in range(len(left)):
+        for part in (left[rank], right[rank]):
+            begin = ends[part - 1] if part > 0 else np.int64(0)
+            for place in range(begin, ends[part]):
+                text[at] = text[place]
+                at += 1
+
+
+@kernel
+def find_child(trie: Int, shift: Int, node: Int, byte: Int) -> Int:
+    """Address of the entry of a node's child, or of the empty entry where it belongs."""
+    key = (np.uint64(node) << EIGHT) | np.uint64(byte)
+    return entry_of(trie, shift, key, HALF)
+
+
+@kernel
+def fill_trie(
+    text: U8s, ends: I64s, order: I64s, ids: I64s, shift: Int, trie: U64s, roots: U32s, infos: U64s
+) -> bool:
+    """Put stable tokens into a trie.
+
+    A node's number is the index of the token that ends there, or above all indices where none
+    does. The node of one byte is that byte.
+
+    Args:
+        text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
+        order: int64: indices of the stable tokens of two bytes or more, shorter ones first.
+        ids: int64 ``[n]``: the id of each token.
+        shift: as for `fill_pairs`.
+        trie: uint64 ``[slots]``, zero, filled to three quarters at most: node (24 bits), byte and
+            child of nodes of two bytes and more.
+        roots: uint32 ``[65536]``, zero: receives the node of any two bytes, first byte above
+            second; 0 where there is none.
+        infos: uint64 ``[n]``: receives id, length and next shorter token of each token.
+
+    Returns:
+        False when there is not room enough: nothing may then be done with the tables.
+    """
+    nodes = len(ends)
+    room = np.int64(3 * len(trie) >> 2)
+    nothing = np.uint64(NOTHING)
+    base = text.ctypes.data
+    for byte in range(BYTES):
+        infos[byte] = np.uint64(ids[byte]) | (ONE << LENGTH_SHIFT) | (nothing << SHORTER_SHIFT)
+    for token in order:
+        begin = ends[token - 1]
+        length = ends[token] - begin
+        node = np.int64(load_u8(base + begin))
+        shorter = node
+        for depth in range(1, length):
+            label = np.int64(load_u8(base + begin + depth))
+            entry = np.int64(0)
+            if depth == 1:
+                child = np.int64(roots[(node << 8) | label])
+            else:
+                entry = find_child(trie.ctypes.data, shift, node, label)
+                child = np.int64(load_u64(entry) & LOWER_HALF)
+            if child == 0:
+                child = np.int64(nodes)
+                if depth + 1 == length:
+                    child = np.int64(token)
+                else:
+                    nodes += 1
+                if depth == 1:
+                    roots[(node << 8) | label] = child
+                else:
+                    room -= 1
+                    if room < 0 or nodes >= MAX_NODES:
+                        return False
+                    key = (np.uint64(node) << EIGHT) | np.uint64(label)
+                    store_u64(entry, (key << HALF) | np.uint64(child))
+            elif child < len(ends):
+                shorter = child
+            node = child
+        infos[token] = (
+            np.uint64(ids[token])
+            | (np.uint64(length) << LENGTH_SHIFT)
+            | (np.uint64(shorter) << SHORTER_SHIFT)
+        )
+    return True

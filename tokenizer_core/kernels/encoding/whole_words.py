@@ -1,0 +1,94 @@
+"""Words that are one token as a whole: a table of their ids that is built once and then read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
+    KEY_HIGH,
+    KEY_LOW,
+    WHOLE,
+    WHOLE_SHIFT,
+    WHOLE_TEXT,
+)
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
+from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.word_keys import (
+    HIGH,
+    VALUE,
+    ZERO,
+    HashKey,
+    find_entry,
+    mix,
+    put_entry,
+    table_shift,
+    word_key,
+)
+
+
+@kernel
+def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> Int:
+    """Put words into a table; returns its shift.
+
+    Args:
+        words: uint8, the words joined, with readable bytes behind. They are distinct.
+        ends: int64 ``[n]``: where each ends. ids: int64 ``[n]``.
+        table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
+        hash_key: uint64 ``[2]``: see `HashKey`.
+    """
+    key = HashKey(hash_key[0], hash_key[1])
+    shift = table_shift(table)
+    text = words.ctypes.data
+    begin = np.int64(0)
+    for i in range(len(ends)):
+        low, high = word_key(text + begin, ends[i] - begin, key)
+        mixed = mix(low, high, key)
+        entry = find_entry(table.ctypes.data, shift, low, high, mixed, text, text + begin)
+        put_entry(entry, low, high, np.uint64(ids[i]), np.uint64(begin))
+        begin = ends[i]
+    return shift
+
+
+@kernel
+def word_id(table: Int, shift: Int, key: HashKey, words: Int, word: Int, length: Int) -> Int:
+    """The id of a word in a table whose words lie at the address ``words``, or −1."""
+    low, high = word_key(word, length, key)
+    entry = find_entry(table, shift, low, high, mix(low, high, key), words, word)
+    if load_u64(entry + HIGH) == ZERO:
+        return np.int64(-1)
+    return np.int64(load_u64(entry + VALUE))
+
+
+@kernel
+def find_whole_words(
+    text: U8s, begins: I64s, ends: I64s, words: U8s, table: U64s, hash_key: U64s, ids: I64s
+) -> None:
+    """Look up many words.
+
+    Args:
+        text: uint8, with 16 readable bytes behind.
+        begins, ends: int64 ``[n]``: where each word lies in it; none is empty.
+        words, table, hash_key: as for `fill_whole_words`, filled.
+        ids: int64 ``[n]``: receives the id of each, or −1.
+    """
+    key = HashKey(hash_key[0], hash_key[1])
+    entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
+    base = text.ctypes.data
+    for i in range(len(begins)):
+        length = ends[i] - begins[i]
+        ids[i] = word_id(entries, shift, key, place, base + begins[i], length)
+
+
+@kernel
+def hash_key_of(machine: Int) -> HashKey:
+    """The key of a machine's tables of words."""
+    return HashKey(load_u64(machine + 8 * KEY_LOW), load_u64(machine + 8 * KEY_HIGH))
+
+
+@kernel
+def whole_word(machine: Int, word: Int, length: Int) -> Int:
+    """The id of a word that is one token as a whole, or −1."""
+    table, words = load_u64(machine + 8 * WHOLE), load_u64(machine + 8 * WHOLE_TEXT)
+    shift = load_u64(machine + 8 * WHOLE_SHIFT)
+    return word_id(np.int64(table), shift, hash_key_of(machine), np.int64(words), word, length)

@@ -1,0 +1,155 @@
+"""Words met before and their ids, in a table that threads share; knows nothing of how ids are made.
+
+The table is that of `word_keys`: entries of 32 bytes, found by the word itself or, above 15 bytes,
+by hash and comparison. In place of value and place an entry holds
+
+    ids     up to three of them, 4 bytes each
+    count   how many (4 bytes)
+
+Longer words, and words of more ids, lie in the *arena*: bytes of the word, padded to eight, if it
+is a long one, then its ids. Then the entry holds where the ids begin (8 bytes) and the count, with
+`IN_ARENA` added. Neither table nor arena grows here: see `is_full`.
+
+Any number of threads read and add words at once, without locks. An entry is empty (its ``high`` is
+0), then taken by the one thread that wins it (`TAKEN`, which is no word's key), and complete when
+the word's ``high`` is stored, behind all else; from then on it never changes, nor do its bytes in
+the arena. So a thread that has read a word's ``high`` reads that word's ids, whole. Who passes an
+entry that is only taken goes on as if it were another word's: the worst that can happen is that a
+word is encoded, or kept, twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
+    ARENA,
+    ARENA_BYTES,
+    CACHE,
+    CACHE_END,
+    COUNTS,
+    LIMIT,
+)
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.memory.atomics import (
+    add_and_tell,
+    load_acquire,
+    store_release,
+    take_if_zero,
+)
+from bpeline.tokenizer_core.kernels.memory.types import Int
+from bpeline.tokenizer_core.kernels.tables.word_keys import (
+    ENTRY,
+    HIGH,
+    INLINE,
+    LONG,
+    LOW,
+    TAKEN,
+    ZERO,
+    same_bytes,
+)
+
+IDS, COUNT = 16, 28  # places in an entry, in bytes
+WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
+FEW = 3  # ids that an entry holds
+IN_ARENA = 1 << 31
+LONGEST_KEPT = 128  # bytes; longer words are not met again
+ROOM = FEW + 1  # ids that may be written beyond the last one
+LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
+
+
+@kernel
+def is_full(machine: Int) -> bool:
+    """Whether it is time for another table.
+
+    Nobody has to go and get one: a fuller table remembers less, and `remember` keeps a quarter of
+    it empty, so that every search in it ends.
+    """
+    used = np.int64(load_u64(np.int64(load_u64(machine + 8 * COUNTS)) + WORDS))
+    return bool(used >= np.int64(load_u64(machine + 8 * LIMIT)))
+
+
+@kernel
+def copy_ids(source: Int, target: Int, count: Int) -> None:
+    """Copy 4-byte ids four at a time: up to 3 more than ``count`` are written behind."""
+    for i in range(0, count, 4):
+        store_u64(target + 4 * i, load_u64(source + 4 * i))
+        store_u64(target + 4 * i + 8, load_u64(source + 4 * i + 8))
+
+
+@kernel
+def find_word(
+    machine: Int, entry: Int, low: Int, high: Int, word: Int, length: Int
+) -> tuple[Int, bool]:
+    """A word's entry and True, or one that was empty, where the word belongs, and False.
+
+    (Another thread may have filled that one meanwhile, so it is not looked at again.)
+
+    Args:
+        entry: where the search begins. low, high: the word's key.
+    """
+    last = np.int64(load_u64(machine + 8 * CACHE_END)) - ENTRY
+    while True:
+        found = load_acquire(entry + HIGH)
+        if found == ZERO:
+            return entry, False
+        if found == high and load_u64(entry + LOW) == low:
+            if high < LONG:
+                return entry, True
+            place = np.int64(load_u64(entry + IDS)) - ((length + 7) & ~7)
+            if same_bytes(np.int64(load_u64(machine + 8 * ARENA)) + place, word, length):
+                return entry, True
+        if entry == last:
+            entry = np.int64(load_u64(machine + 8 * CACHE))
+        else:
+            entry += ENTRY
+
+
+@kernel
+def copy_found(machine: Int, entry: Int, target: Int) -> Int:
+    """Write the ids of an entry in use; returns how many."""
+    count = np.int64(load_u32(entry + COUNT))
+    if count <= FEW:
+        copy_ids(entry + IDS, target, count)
+        return count
+    count -= IN_ARENA
+    ids = np.int64(load_u64(machine + 8 * ARENA)) + np.int64(load_u64(entry + IDS))
+    copy_ids(ids, target, count)
+    return count
+
+
+@kernel
+def remember(
+    machine: Int, entry: Int, low: Int, high: Int, word: Int, length: Int, ids: Int, count: Int
+) -> None:
+    """Keep a word in an entry that was empty, if there is room and no other thread takes it."""
+    counts = np.int64(load_u64(machine + 8 * COUNTS))
+    limit = np.int64(load_u64(machine + 8 * LIMIT))
+    if add_and_tell(counts + WORDS, np.int64(1)) >= limit + (limit >> 1):
+        return
+    if length <= INLINE and count <= FEW:
+        if not take_if_zero(entry + HIGH, TAKEN):
+            return
+        store_u64(entry + IDS, load_u64(ids))
+        store_u32(entry + IDS + 8, load_u32(ids + 8))
+        store_u32(entry + COUNT, np.uint32(count))
+    else:
+        padded = np.int64(0)
+        if length > INLINE:
+            padded = (length + 7) & ~7
+        # Ids are copied 16 bytes at a time.
+        place = add_and_tell(counts + ARENA_USED, padded + ((4 * count + 15) & ~15))
+        if place + LARGEST_RECORD > np.int64(load_u64(machine + 8 * ARENA_BYTES)):
+            store_u64(counts + WORDS, np.uint64(limit + (limit >> 1)))  # full
+            return
+        if not take_if_zero(entry + HIGH, TAKEN):
+            return
+        arena = np.int64(load_u64(machine + 8 * ARENA))
+        for at in range(0, padded, 8):
+            store_u64(arena + place + at, load_u64(word + at))
+        copy_ids(ids, arena + place + padded, count)
+        store_u64(entry + IDS, np.uint64(place + padded))
+        store_u32(entry + COUNT, np.uint32(count + IN_ARENA))
+    store_u64(entry + LOW, low)
+    store_release(entry + HIGH, high)

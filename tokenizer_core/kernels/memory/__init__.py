@@ -1,0 +1,1 @@
+"""Types of arguments, and memory at addresses."""

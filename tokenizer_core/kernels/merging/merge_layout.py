@@ -1,0 +1,144 @@
+"""Laying out words as symbols and finding the first pairs; knows nothing of merging.
+
+All words lie in one array of cells: a separator, the first word, a separator, the second word, …
+and a last separator. A symbol is the id of a base token: of a byte, or of a character.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.types import Array, I32s, I64s, Int, U8s
+from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    key_of,
+    slot_of,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_state import SEPARATOR, SYMBOL, WEIGHT
+
+
+@kernel
+def lay_out_words(
+    content: Array,
+    offsets: I64s,
+    chosen: I64s,
+    ids: I32s,
+    word_weights: I32s,
+    cells: I32s,
+    text: U8s,
+    width: Int,
+) -> None:
+    """Write the chosen words, in the order given, into ``cells``.
+
+    Args:
+        content, offsets: all words; word i is ``content[offsets[i]:offsets[i + 1]]``.
+        chosen: indices of words.
+        ids: the symbol of each value in ``content``.
+        word_weights: [chosen] the weight of each chosen word.
+        cells: [1 + Σ(length + 1), 2] ids or separators, each with the weight of its word.
+        text: [cells · width, or more, or 0] the symbols as big-endian numbers of ``width`` bytes,
+            where tokens will be compared.
+    """
+    position = 1
+    cells[0, SYMBOL] = SEPARATOR
+    for index in range(chosen.size):
+        word = chosen[index]
+        weight = word_weights[index]
+        for source in range(offsets[word], offsets[word + 1]):
+            symbol = ids[content[source]]
+            cells[position, SYMBOL] = symbol
+            cells[position, WEIGHT] = weight
+            if text.size > 0:
+                for byte in range(width):
+                    text[position * width + byte] = (symbol >> (8 * (width - 1 - byte))) & 0xFF
+            position += 1
+        cells[position, SYMBOL] = SEPARATOR
+        position += 1
+
+
+@kernel
+def weight_of(weight: Int, large_counts: I64s) -> Int:
+    """How often a word occurs, from the weight in its cells."""
+    return np.int64(weight) if weight >= 0 else large_counts[~np.int64(weight)]
+
+
+@kernel
+def count_dense_pairs(cells: I32s, large_counts: I64s, counts: I64s, occurrences: I64s) -> None:
+    """Add up, for each pair of base tokens at ``[left, right]``, its count and occurrences.
+
+    ``counts`` weighs each occurrence by the count of its word; both arrays are [base, base].
+    """
+    left = cells[0, SYMBOL]
+    for position in range(1, cells.shape[0]):
+        right = cells[position, SYMBOL]
+        if left >= 0 and right >= 0:
+            counts[left, right] += weight_of(cells[position, WEIGHT], large_counts)
+            occurrences[left, right] += 1
+        left = right
+
+
+@kernel
+def collect_dense_pairs(cells: I32s, next_place: I64s, arena: I32s) -> None:
+    """Write the positions of each pair, ascending, into its segment of the arena.
+
+    ``next_place`` is [base, base]: where the pair's segment begins, or −1 for a pair that is not
+    wanted; afterwards where it ends.
+    """
+    left = cells[0, SYMBOL]
+    for position in range(1, cells.shape[0]):
+        right = cells[position, SYMBOL]
+        if left >= 0 and right >= 0:
+            place = next_place[left, right]
+            if place >= 0:
+                arena[place] = position - 1
+                next_place[left, right] = place + 1
+        left = right
+
+
+@kernel
+def count_sparse_pairs(
+    cells: I32s, large_counts: I64s, begin: Int, size: Int, pairs: I64s, slots: I32s
+) -> tuple[Int, Int]:
+    """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
+
+    ``size`` rows are in use. Returns the position to go on from, which lies before the end of
+    ``cells`` when the table is full, and the rows in use.
+    """
+    for position in range(begin, cells.shape[0]):
+        left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
+        if left < 0 or right < 0:
+            continue
+        key = key_of(left, right)
+        slot = slot_of(pairs, slots, key)
+        row = np.int64(slots[slot])
+        if row == EMPTY:
+            if size == pairs.shape[0]:
+                return position, size
+            row = np.int64(size)
+            pairs[row, KEY] = key
+            pairs[row, COUNT] = 0
+            pairs[row, LENGTH] = 0
+            slots[slot] = row
+            size += 1
+        pairs[row, COUNT] += weight_of(cells[position, WEIGHT], large_counts)
+        pairs[row, LENGTH] += 1
+    return cells.shape[0], size
+
+
+@kernel
+def collect_sparse_pairs(
+    cells: I32s, pairs: I64s, slots: I32s, next_place: I64s, arena: I32s
+) -> None:
+    """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
+    for position in range(1, cells.shape[0]):
+        left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
+        if left < 0 or right < 0:
+            continue
+        row = slots[slot_of(pairs, slots, key_of(left, right))]
+        if row != EMPTY:
+            arena[next_place[row]] = position - 1
+            next_place[row] += 1

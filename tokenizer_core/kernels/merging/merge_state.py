@@ -1,0 +1,117 @@
+"""The arrays that merging works on, as one value; Python owns and grows them, kernels fill them.
+
+Everything about a pair is made at one step: its occurrences arise when the younger of its two
+tokens is made, all at once, and afterwards only disappear. Hence:
+
+- ``arena`` is append-only: each pair has one segment of positions, ascending, complete when made.
+  A position is stale once the symbols there are no longer the pair.
+- counts only fall, so the queue may promise too much, never too little (see `merge_queue`).
+- a pair that is born too rare or too long to be merged is never entered at all.
+
+A token keeps its id at its first and at its last position (its *boundary tags*), `INSIDE` between
+them, so both neighbours of an occurrence are read in one step and words need no linked lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.memory.types import I32s, I64s, U8s
+
+Integer = int | np.integer[Any]  # outside kernels: what they give, and what Python gives them
+
+SEPARATOR = -1  # a symbol between words
+INSIDE = -2  # a symbol inside a token of more than two base tokens: neither its first nor its last
+
+# Columns of ``cells``: one cache line tells both.
+SYMBOL, WEIGHT = 0, 1
+
+# Entries of ``sizes``: how much of each array is in use; the class the queue has come to; and how
+# many neighbours the last merge met.
+TOKENS, PAIRS, QUEUED, ARENA, MET_LEFT, MET_RIGHT, CLASS = 0, 1, 2, 3, 4, 5, 6
+LATELY_MET_LEFT, LATELY_MET_RIGHT = 7, 8
+SIZES = 9
+
+# Columns of ``changes``, whose first axis, as that of ``touched``, is the side of the neighbour.
+LEFT_SIDE, RIGHT_SIDE = 0, 1
+GAINED, OCCURRENCES = 0, 1
+PLACE = OCCURRENCES  # the same cell, once the occurrences have been given their place
+
+# Rows of ``noted``.
+BEFORE, AFTER, NOTED_WEIGHT = 0, 1, 2
+
+# Columns of ``learned``.
+LEFT, RIGHT, MERGED_COUNT = 0, 1, 2
+
+
+class MergeState(NamedTuple):
+    """Arrays by name; shapes in brackets, T, P, H, M: capacities.
+
+    Attributes:
+        cells: int32 [N, 2] at each position the symbol, an id at boundaries or `SEPARATOR` or
+            `INSIDE`; and the weight, how often the word there occurs, or ``~i`` where that is
+            ``large_counts[i]``.
+        large_counts: int64, the counts of words that occur 2³¹ times or more.
+        arena: int32 [A] positions of occurrences, one segment per pair.
+        pairs: int64 [P, 4] rows of the pair table.
+        slots: int32 [power of two] its hash slots.
+        heap: int64 [P, 3] the pairs of the class the queue has come to.
+        waiting: int32 [CLASSES + 1] the first pair of each lower class, or `EMPTY`.
+        following: int32 [P] the pair behind each waiting one.
+        text: uint8 [(N + base tokens) · width] the base token at each position as a big-endian
+            number, or [0] when tokens are compared by id.
+        width: bytes of a base token in ``text``.
+        token_starts: int32 [T] a position where the token can be read in ``text``.
+        token_lengths: int32 [T] base tokens in each token.
+        token_ties: int64 [T] see `prefix_tie`.
+        learned: int64 [T, 3] left, right and count of the merge that made each token.
+        changes: int64 [2, T + 1, 2] what this merge does to the pairs with the neighbour in row
+            id + 1: the count and the occurrences its new pair gains. Zero between merges, except
+            for row 0, where separators are noted for nobody.
+        touched: int32 [2, T + 1] neighbours met in this merge, or in the last one.
+        noted: int32 [3, M] of each merged occurrence the symbols before and behind it (negative
+            where no pair arises) and its weight.
+        sizes: int64 [9] how many tokens, pairs, heap rows, places of the arena and neighbours
+            (left, right) are in use; the class of the queue; the neighbours of the last merge.
+    """
+
+    cells: I32s
+    large_counts: I64s
+    arena: I32s
+    pairs: I64s
+    slots: I32s
+    heap: I64s
+    waiting: I32s
+    following: I32s
+    text: U8s
+    width: int
+    token_starts: I32s
+    token_lengths: I32s
+    token_ties: I64s
+    learned: I64s
+    changes: I64s
+    touched: I32s
+    noted: I32s
+    sizes: I64s
+
+
+class Limits(NamedTuple):
+    """What the kernels may do.
+
+    Attributes:
+        order: `SMALLEST_IDS`, `GREATEST_BYTES` or `FIRST_SEEN`.
+        min_count: rarer pairs are not merged.
+        max_length: pairs that make a token of more base tokens are not merged.
+        kept_count, kept_length: the same for entering pairs at all; wider while merges that were
+            learned elsewhere are being applied.
+        base: how many base tokens there are; merge k makes token ``base + k``.
+    """
+
+    order: int
+    min_count: int
+    max_length: int
+    kept_count: int
+    kept_length: int
+    base: int

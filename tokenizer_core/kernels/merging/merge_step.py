@@ -1,0 +1,335 @@
+"""Merging one pair after another until a goal, an end, or the edge of an array."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
+from bpeline.tokenizer_core.kernels.memory.types import I64s, Int
+from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
+    COLUMNS,
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    START,
+    find_pair,
+    first_slot,
+    key_of,
+    slot_of,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_queue import (
+    GREATEST_BYTES,
+    HEAP_PAIR,
+    drop_first,
+    next_pair,
+    prefix_tie,
+    queue_new_pairs,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_state import (
+    AFTER,
+    ARENA,
+    BEFORE,
+    GAINED,
+    INSIDE,
+    LATELY_MET_LEFT,
+    LEFT,
+    LEFT_SIDE,
+    MERGED_COUNT,
+    MET_LEFT,
+    NOTED_WEIGHT,
+    OCCURRENCES,
+    PAIRS,
+    PLACE,
+    QUEUED,
+    RIGHT,
+    RIGHT_SIDE,
+    SYMBOL,
+    TOKENS,
+    WEIGHT,
+    Limits,
+    MergeState,
+)
+
+# What `learn` and `apply` answer.
+DONE, EXHAUSTED, NEEDS_TOKENS, NEEDS_PAIRS = 0, 1, 2, 3
+
+AHEAD = 16  # occurrences between asking for a symbol and reading it
+BLOCK = 512  # occurrences looked at before the first of them is rewritten: they stay in the cache
+
+_LOW = np.int64(0xFFFFFFFF)
+
+
+@kernel
+def ask_for(state: MergeState, place: Int) -> None:
+    """Start loading what is known about an occurrence."""
+    position = np.int64(state.arena[place])
+    prefetch(np.int64(state.cells.ctypes.data) + position * 8)
+
+
+@kernel
+def ask_for_first(state: MergeState, pair: Int) -> None:
+    """Start loading what is known about the first occurrences of a pair."""
+    start = state.pairs[pair, START]
+    for index in range(min(AHEAD, state.pairs[pair, LENGTH])):
+        ask_for(state, start + index)
+
+
+@kernel
+def find_occurrences(state: MergeState, pair: Int, begin: Int, end: Int, found: Int) -> Int:
+    """Keep those of the places ``begin`` … ``end - 1`` of the pair's segment that are not stale.
+
+    Their positions go to the segment's places from ``found`` on, what stands around them to
+    ``noted``. No branch depends on what is read, so many reads are under way at once. Occurrences
+    that overlap in a run of one token are all kept. Returns the next ``found``.
+    """
+    cells, arena, noted = state.cells, state.arena, state.noted
+    left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
+    left_length, right_length = state.token_lengths[left], state.token_lengths[right]
+    start = state.pairs[pair, START]
+    last = start + state.pairs[pair, LENGTH] - 1
+    for index in range(begin, end):
+        ask_for(state, min(start + index + AHEAD, last))
+        position = np.int64(arena[start + index])
+        middle = position + left_length
+        arena[start + found] = position
+        noted[BEFORE, found] = cells[position - 1, SYMBOL]
+        noted[AFTER, found] = cells[middle + right_length, SYMBOL]
+        noted[NOTED_WEIGHT, found] = cells[position, WEIGHT]
+        found += np.int64((cells[position, SYMBOL] == left) & (cells[middle, SYMBOL] == right))
+    return found
+
+
+@kernel
+def note_neighbour(state: MergeState, side: Int, neighbour: Int, weight: Int) -> None:
+    """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
+    changes = state.changes
+    met = state.sizes[MET_LEFT + side]
+    state.touched[side, met] = neighbour
+    state.sizes[MET_LEFT + side] = met + np.int64(changes[side, neighbour + 1, OCCURRENCES] == 0)
+    changes[side, neighbour + 1, GAINED] += weight
+    changes[side, neighbour + 1, OCCURRENCES] += 1
+
+
+@kernel
+def replace_occurrences(state: MergeState, pair: Int, token: Int) -> Int:
+    """Write ``token`` over every occurrence of ``pair``, left to right; returns how many.
+
+    The positions are gathered at the front of the pair's segment, which is not needed any more;
+    their neighbours stay in ``noted``, and what the neighbours' new pairs gain in ``changes``.
+    Two occurrences side by side lose the pair (right, left) between them and gain (token, token).
+    """
+    cells, arena, noted, pairs = state.cells, state.arena, state.noted, state.pairs
+    sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
+    left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
+    left_length, right_length = state.token_lengths[left], state.token_lengths[right]
+    start, length = pairs[pair, START], pairs[pair, LENGTH]
+    ask_for_first(state, pair)
+    merged, end, lost_between = 0, np.int64(0), np.int64(0)
+    for begin in range(0, length, BLOCK):
+        found = find_occurrences(state, pair, begin, min(begin + BLOCK, length), merged)
+        for index in range(merged, found):
+            position = np.int64(arena[start + index])
+            if position < end:  # in a run of one token: its beginning has just been merged
+                continue
+            before, after = np.int64(noted[BEFORE, index]), np.int64(noted[AFTER, index])
+            weight = weight_of(noted[NOTED_WEIGHT, index], state.large_counts)
+            if position == end:
+                before = np.int64(token)
+            middle = position + left_length
+            end = middle + right_length
+            cells[middle - 1, SYMBOL] = INSIDE
+            cells[middle, SYMBOL] = INSIDE
+            cells[position, SYMBOL] = token
+            cells[end - 1, SYMBOL] = token
+            if after == left and cells[end + left_length, SYMBOL] == right:  # the next to be merged
+                after = np.int64(INSIDE)
+                lost_between += weight
+            else:
+                note_neighbour(state, sides[1], after, weight)
+            note_neighbour(state, sides[0], before, weight)
+            arena[start + merged] = position
+            noted[BEFORE, merged] = before
+            noted[AFTER, merged] = after
+            merged += 1
+    lose(state, find_pair(pairs, state.slots, key_of(right, left)), lost_between)
+    return merged
+
+
+@kernel
+def lose(state: MergeState, row: Int, count: Int) -> None:
+    """Take from a pair, if it is in the table, what it lost."""
+    if row != EMPTY:
+        state.pairs[row, COUNT] -= count
+
+
+@kernel
+def renew_pairs(state: MergeState, limits: Limits, side: Int, pair: Int, token: Int) -> None:
+    """Take from the old pairs of the neighbours met on one side what they lost; enter the new ones.
+
+    The place where a new pair's occurrences go is left in ``changes``, −1 where none is wanted.
+    """
+    changes, pairs, slots, sizes = state.changes, state.pairs, state.slots, state.sizes
+    left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
+    met = sizes[MET_LEFT + side]
+    # Three passes: first all slots are under way, then all rows.
+    for index in range(met):
+        neighbour = np.int64(state.touched[side, index])
+        old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
+        new = key_of(neighbour, token) if side == LEFT_SIDE else key_of(token, neighbour)
+        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, old) * 4)
+        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, new) * 4)
+    for index in range(met):
+        neighbour = np.int64(state.touched[side, index])
+        old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
+        row = slots[first_slot(slots, old)]  # `EMPTY` asks for memory in vain, which is allowed
+        prefetch(np.int64(pairs.ctypes.data) + np.int64(row) * (8 * COLUMNS))
+    for index in range(met):
+        neighbour = np.int64(state.touched[side, index])
+        gained = changes[side, neighbour + 1, GAINED]
+        if side == RIGHT_SIDE or neighbour != token:  # what lies between two new tokens is not old
+            old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
+            lose(state, find_pair(pairs, slots, old), gained)
+        occurrences = changes[side, neighbour + 1, OCCURRENCES]
+        length = state.token_lengths[neighbour] + state.token_lengths[token]
+        place = np.int64(-1)
+        if gained >= limits.kept_count and length <= limits.kept_length:
+            new = key_of(neighbour, token) if side == LEFT_SIDE else key_of(token, neighbour)
+            row, place = sizes[PAIRS], sizes[ARENA]
+            pairs[row, KEY] = new
+            pairs[row, COUNT] = gained
+            pairs[row, START] = place
+            pairs[row, LENGTH] = occurrences
+            slots[slot_of(pairs, slots, new)] = row
+            sizes[ARENA] = place + occurrences
+            sizes[PAIRS] = row + 1
+        changes[side, neighbour + 1, PLACE] = place
+
+
+@kernel
+def place_occurrences(state: MergeState, side: Int, start: Int, merged: Int) -> None:
+    """Write the positions of the new pairs on one side into their segments; forget the changes.
+
+    ``arena[start:start + merged]`` and ``noted`` hold what `replace_occurrences` left there.
+    """
+    arena, changes, sizes = state.arena, state.changes, state.sizes
+    for index in range(merged):
+        neighbour = np.int64(state.noted[side, index])
+        if neighbour < 0:
+            continue
+        place = changes[side, neighbour + 1, PLACE]
+        if place < 0:
+            continue
+        position = arena[start + index]
+        arena[place] = position - (state.token_lengths[neighbour] if side == LEFT_SIDE else 0)
+        changes[side, neighbour + 1, PLACE] = place + 1
+    for index in range(sizes[MET_LEFT + side]):
+        neighbour = np.int64(state.touched[side, index])
+        changes[side, neighbour + 1, GAINED] = 0
+        changes[side, neighbour + 1, PLACE] = 0
+    sizes[LATELY_MET_LEFT + side] = sizes[MET_LEFT + side]
+    sizes[MET_LEFT + side] = 0
+
+
+@kernel
+def add_token(state: MergeState, left: Int, right: Int, count: Int) -> Int:
+    token = state.sizes[TOKENS]
+    state.sizes[TOKENS] = token + 1
+    state.learned[token, LEFT] = left
+    state.learned[token, RIGHT] = right
+    state.learned[token, MERGED_COUNT] = count
+    state.token_lengths[token] = state.token_lengths[left] + state.token_lengths[right]
+    return token
+
+
+@kernel
+def merge_everywhere(state: MergeState, limits: Limits, pair: Int) -> Int:
+    """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
+
+    All counts of pairs are right afterwards; the new pairs are the last rows and wait nowhere.
+    Returns how many occurrences were merged; their positions lead the pair's segment.
+    """
+    pairs = state.pairs
+    key = pairs[pair, KEY]
+    token = add_token(state, key >> 32, key & _LOW, pairs[pair, COUNT])
+    start = pairs[pair, START]
+    merged = replace_occurrences(state, pair, token)
+    if limits.order == GREATEST_BYTES and merged > 0:
+        first, width = np.int64(state.arena[start]), state.width
+        state.token_starts[token] = first
+        state.token_ties[token] = prefix_tie(
+            state.text, first * width, state.token_lengths[token] * width
+        )
+    for side in range(2):
+        renew_pairs(state, limits, side, pair, token)
+    pairs[pair, COUNT] = 0
+    pairs[pair, LENGTH] = 0
+    for side in range(2):
+        place_occurrences(state, side, start, merged)
+    return merged
+
+
+@kernel
+def merge(state: MergeState, limits: Limits, pair: Int) -> None:
+    """`merge_everywhere`, and the new pairs enter the queue."""
+    first_new = state.sizes[PAIRS]
+    merge_everywhere(state, limits, pair)
+    queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
+
+
+@kernel
+def missing_room(state: MergeState, length: Int) -> Int:
+    """`DONE`, or which arrays must grow before a pair with ``length`` occurrences is merged."""
+    tokens = state.sizes[TOKENS]
+    if tokens >= state.token_lengths.size:
+        return NEEDS_TOKENS
+    if state.sizes[PAIRS] + 2 * min(length, tokens + 1) > state.pairs.shape[0]:
+        return NEEDS_PAIRS
+    return DONE
+
+
+@kernel
+def learn(state: MergeState, limits: Limits, goal: Int) -> Int:
+    """Merge the best pairs until there are ``goal`` tokens.
+
+    Returns:
+        `DONE`, `EXHAUSTED` when no pair may be merged, or what has to grow to go on.
+    """
+    while state.sizes[TOKENS] < goal:
+        pair = next_pair(state, limits)
+        if pair == EMPTY:
+            return EXHAUSTED
+        missing = missing_room(state, state.pairs[pair, LENGTH])
+        if missing != DONE:
+            return missing
+        drop_first(state, limits.order)
+        coming = np.int64(EMPTY)
+        if state.sizes[QUEUED] > 0:  # most likely the next: its row loads during this merge
+            coming = state.heap[0, HEAP_PAIR]
+            prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
+        merge(state, limits, pair)
+        if coming != EMPTY:
+            ask_for_first(state, coming)
+    return DONE
+
+
+@kernel
+def apply(state: MergeState, limits: Limits, given: I64s, goal: Int) -> Int:
+    """Merge the pairs of ``given`` ([n, 2], row k makes token base + k) up to ``goal`` tokens.
+
+    A pair that occurs nowhere makes a token all the same. Returns what `learn` returns.
+    """
+    while state.sizes[TOKENS] < goal:
+        rank = state.sizes[TOKENS] - limits.base
+        left, right = given[rank, 0], given[rank, 1]
+        pair = find_pair(state.pairs, state.slots, key_of(left, right))
+        missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)
+        if missing != DONE:
+            return missing
+        if pair == EMPTY:
+            add_token(state, left, right, np.int64(0))
+        else:
+            merge(state, limits, pair)
+    return DONE

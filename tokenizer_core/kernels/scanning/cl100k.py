@@ -1,0 +1,178 @@
+"""Pre-token starts of `cl100k` and its relatives, 64 bytes at a time; knows no words or tokens.
+
+Characters are letters L, numbers N, white space W (S is U+0020, R a line feed or carriage return,
+X any W but R) and others O. The pattern's alternatives come to this:
+
+- R directly behind a run of O belongs to that run (*absorbed*); what follows it is as if it came
+  behind a letter. In this list R and W are those that are not absorbed.
+- A pre-token starts at the first character of a run of O, unless S stands before it.
+- One starts at the first character of a run of L, unless X stands before it, or a run of O that
+  is a single character without S before it: those join the letters.
+- One starts at the first, fourth, seventh … character of a run of N.
+- One starts at the first character of a run of W and, unless the span ends with that run, at the
+  character behind its last R, and at its last character when that is an X.
+- One starts behind a contraction whose apostrophe starts a pre-token.
+
+`llama3` differs where a span ends with white space: a pre-token starts behind the last R of it
+nevertheless. `qwen2` is `llama3` with one at each character of N; `qwen3.5` is `qwen2` with
+combining marks as L.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    mask_apostrophes,
+    mask_carriage_returns,
+    mask_line_feeds,
+    mask_spaces,
+    trailing_zeros,
+)
+from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.scanning.character_masks import (
+    class_masks,
+    contraction_width,
+    mark_last_white,
+)
+from bpeline.tokenizer_core.kernels.scanning.run_masks import (
+    number_begins,
+    refuted_runs,
+    whole_characters,
+)
+
+_0 = np.uint64(0)
+_1 = np.uint64(1)
+_6 = np.uint64(6)
+_63 = np.uint64(63)
+_ALL = ~np.uint64(0)
+_NOWHERE = np.int64(-1)
+
+
+@kernel
+def _mark_span(
+    base: I64,
+    begin: I64,
+    end: I64,
+    table: I64,
+    starts: U64s,
+    digits: I64,
+    keeps_end: bool,
+    marks_join: bool,
+) -> None:
+    letters_before = numbers_before = others_before = spaces_before = _0
+    white_before = blank_before = newline_before = absorbed_before = _0
+    single_before = joins_before = _0
+    straddling = (_0, _0, _0)
+    in_group = np.int64(0)
+    pending = _NOWHERE
+    block = begin & ~np.int64(63)
+    valid = _ALL << np.uint64(begin & np.int64(63))
+    while block < end:
+        span_end = _0  # the bit behind the span's last byte, if it lies in this block
+        if end - block < 64:
+            span_end = _1 << np.uint64(end - block)
+            valid &= span_end - _1
+            if not keeps_end:
+                span_end = _0
+        address = base + block
+        letters, numbers, white, combining, _, _, continued, straddling = class_masks(
+            address, valid, straddling, table
+        )
+        if marks_join:
+            letters |= combining
+        others = valid & ~(letters | numbers | white)
+        spaces = mask_spaces(address) & valid
+        newlines = (mask_line_feeds(address) | mask_carriage_returns(address)) & valid
+        blanks = white & ~newlines
+
+        # To add its first bit to a run of ones is to clear the run.
+        behind_others = (others << _1) | others_before
+        absorbed = newlines & (behind_others | absorbed_before)
+        absorbed = newlines & ~(newlines + absorbed)
+        white &= ~absorbed
+        newlines &= ~absorbed
+
+        marks = others & ~(behind_others | (spaces << _1) | spaces_before)
+        single = whole_characters(marks, single_before, others & continued)
+        joins = blanks | single
+        marks |= letters & ~((letters << _1) | letters_before | (joins << _1) | joins_before)
+
+        behind_white = (white << _1) | white_before
+        marks |= white & ~behind_white
+        ended = valid & ~white & behind_white  # the character before is the last of its run
+        last_blank = (ended >> _1) & blanks
+        marks |= last_blank & ~continued
+        if (last_blank & continued) | (ended & blank_before):
+            mark_last_white(base, block, last_blank & continued, ended & blank_before, starts)
+
+        numbers_begin, in_group = number_begins(
+            numbers, numbers_before, continued, digits, in_group
+        )
+        marks |= numbers_begin
+
+        blanks_begin = blanks & ((newlines << _1) | newline_before)
+        if blanks_begin or pending >= 0:
+            # Not when a newline or the end of the span ends them: then a later newline is the last
+            # of the white space, or the whole of it is one pre-token.
+            refuted, pending = refuted_runs(
+                block, blanks, blanks_begin, newlines | span_end, pending, starts
+            )
+            marks |= blanks_begin & ~refuted
+
+        _mark_contractions(base, block, end, mask_apostrophes(address) & marks, starts)
+        starts[np.uint64(block) >> _6] |= marks
+
+        letters_before = letters >> _63
+        numbers_before = numbers >> _63
+        others_before = others >> _63
+        spaces_before = spaces >> _63
+        white_before = white >> _63
+        blank_before = blanks >> _63
+        newline_before = newlines >> _63
+        absorbed_before = absorbed >> _63
+        single_before = single >> _63
+        joins_before = joins >> _63
+        valid = _ALL
+        block += 64
+    if pending >= 0 and keeps_end:
+        unmark(starts, pending)
+
+
+@kernel
+def _mark_contractions(base: I64, block: I64, end: I64, apostrophes: U64, starts: U64s) -> None:
+    while apostrophes:
+        k = trailing_zeros(apostrophes)
+        apostrophes &= apostrophes - _1
+        width = contraction_width(base + block + k, np.uint8(0x20))
+        if width and block + k + width < end:
+            mark(starts, block + k + width)
+
+
+@kernel
+def mark_cl100k(
+    text: U8s,
+    size: I64,
+    spans: I64s,
+    table: U8s,
+    starts: U64s,
+    digits: I64,
+    keeps_end: bool,
+    marks_join: bool,
+) -> bool:
+    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
+
+    Args:
+        digits: how many numbers make a pre-token: 3 (cl100k, llama3) or 1 (qwen2).
+        keeps_end: whether white space that ends a span is one pre-token (cl100k).
+        marks_join: whether combining marks are letters (qwen3.5).
+    """
+    base = text.ctypes.data
+    for i in range(spans.shape[0]):
+        begin, end = spans[i, 0], spans[i, 1]
+        if begin < 0 or end < begin or end > size:
+            return False
+        _mark_span(base, begin, end, table.ctypes.data, starts, digits, keeps_end, marks_join)
+    return True

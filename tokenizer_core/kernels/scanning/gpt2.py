@@ -1,0 +1,111 @@
+"""Pre-token starts of the pattern `gpt2`, 64 bytes at a time; knows nothing of words or tokens.
+
+In a text whose characters are letters L, numbers N, white space W (U+0020 is S) and others O, the
+pattern's alternatives come to this. A pre-token starts
+
+- at the first character of a run of L, N or O, unless S stands before it;
+- at the first character of a run of W;
+- at the last character of a run of W, unless the span ends there;
+- and where an apostrophe that starts a pre-token is followed by s, d, m, t, ll, ve or re, not
+  behind the apostrophe but behind the contraction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    mask_apostrophes,
+    mask_spaces,
+    trailing_zeros,
+)
+from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.scanning.character_masks import (
+    class_masks,
+    contraction_width,
+    mark_last_white,
+)
+
+_0 = np.uint64(0)
+_1 = np.uint64(1)
+_6 = np.uint64(6)
+_63 = np.uint64(63)
+_ALL = ~np.uint64(0)
+
+
+@kernel
+def _mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
+    letters_before = numbers_before = others_before = spaces_before = white_before = _0
+    straddling = (_0, _0, _0)
+    suppressed = _0
+    block = begin & ~np.int64(63)
+    valid = _ALL << np.uint64(begin & np.int64(63))
+    while block < end:
+        if end - block < 64:
+            valid &= _ALL >> np.uint64(64 - (end - block))
+        address = base + block
+        word = np.uint64(block) >> _6
+        letters, numbers, white, _, _, _, continued, straddling = class_masks(
+            address, valid, straddling, table
+        )
+        others = valid & ~(letters | numbers | white)
+        spaces = mask_spaces(address) & valid
+
+        marks = letters & ~((letters << _1) | letters_before)
+        marks |= numbers & ~((numbers << _1) | numbers_before)
+        marks |= others & ~((others << _1) | others_before)
+        marks &= ~((spaces << _1) | spaces_before)
+        behind_white = (white << _1) | white_before
+        marks |= white & ~behind_white
+        ended = valid & ~white & behind_white  # the character before is the last of its run
+        last_white = ended >> _1
+        marks |= last_white & ~continued
+        if (last_white & continued) | (ended & _1):
+            mark_last_white(base, block, last_white & continued, ended & _1, starts)
+        marks &= ~suppressed
+        suppressed = _0
+
+        apostrophes = mask_apostrophes(address) & marks
+        while apostrophes:
+            k = trailing_zeros(apostrophes)
+            apostrophes &= apostrophes - _1
+            width = contraction_width(address + k, np.uint8(0))
+            behind = block + k + width
+            if width and behind <= end:
+                marks &= ~((_1 << np.uint64(k)) << _1)
+                suppressed = (np.uint64(k) + _1) >> _6
+                if behind < end:
+                    mark(starts, behind)
+        starts[word] |= marks
+
+        letters_before = letters >> _63
+        numbers_before = numbers >> _63
+        others_before = others >> _63
+        spaces_before = spaces >> _63
+        white_before = white >> _63
+        valid = _ALL
+        block += 64
+
+
+@kernel
+def mark_gpt2(text: U8s, size: I64, spans: I64s, table: U8s, starts: U64s) -> bool:
+    """Set the bits of ``starts`` where pre-tokens start; bits set before stay.
+
+    Args:
+        text: uint8, UTF-8 with `PADDING` readable bytes behind the first ``size``.
+        spans: int64 [n, 2], half-open byte ranges between characters.
+        table: uint8, `class_table`.
+        starts: uint64 [size // 64 + 2].
+
+    Returns:
+        Whether all spans lie within the text; the work stops at the first that does not.
+    """
+    base = text.ctypes.data
+    for i in range(spans.shape[0]):
+        begin, end = spans[i, 0], spans[i, 1]
+        if begin < 0 or end < begin or end > size:
+            return False
+        _mark_span(base, begin, end, table.ctypes.data, starts)
+    return True

@@ -1,0 +1,37 @@
+"""Merges learned: the engine, checkpoints, and what every algorithm that merges has in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .character_learning import END_OF_WORD as END_OF_WORD
+    from .character_learning import CharacterSettings as CharacterSettings
+    from .character_learning import learn_characters as learn_characters
+    from .character_learning import numbered as numbered
+    from .character_learning import pairs_of_texts as pairs_of_texts
+    from .character_words import CharacterWords as CharacterWords
+    from .character_words import words_that_go_on as words_that_go_on
+    from .character_words import words_with_ends as words_with_ends
+    from .checkpoint import Checkpoint as Checkpoint
+    from .checkpoint import load_checkpoint as load_checkpoint
+    from .learning import MERGES_PER_CHECKPOINT as MERGES_PER_CHECKPOINT
+    from .learning import NOTHING as NOTHING
+    from .learning import Course as Course
+    from .learning import LearnedMerges as LearnedMerges
+    from .learning import PrunedWords as PrunedWords
+    from .learning import learn_with as learn_with
+    from .learning import prune as prune
+    from .learning import validate_options as validate_options
+    from .merge_engine import MergeEngine as MergeEngine
+    from .merge_engine import SymbolWords as SymbolWords
+    from .merge_engine import byte_words as byte_words
+    from .merge_engine import grown as grown
+    from .progress import OnProgress as OnProgress
+    from .progress import TrainingProgress as TrainingProgress
+    from .special_clashes import refuse_clashes as refuse_clashes
+    from .special_clashes import refuse_special_tokens_in_words as refuse_special_tokens_in_words
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,276 @@
+"""Byte-level BPE training: word counts in, merges or a tokenizer out; resumable at any merge.
+
+The algorithm is that of Sennrich et al. 2016 over bytes: again and again the most frequent pair
+becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.merging import (
+    MERGES_PER_CHECKPOINT,
+    Checkpoint,
+    Course,
+    LearnedMerges,
+    MergeEngine,
+    OnProgress,
+    byte_words,
+    learn_with,
+    prune,
+    refuse_clashes,
+    refuse_special_tokens_in_words,
+    validate_options,
+)
+from bpeline.tokenizer_core.training.required_tokens import required_merges
+from bpeline.tokenizer_core.vocabulary import (
+    MAX_TOKEN_BYTES,
+    SpecialIds,
+    byte_order,
+    token_bytes,
+    validate_tie_break,
+    vocab_from_merges,
+)
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.splitting import SplitPattern
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+_BYTES = 256
+_ALGORITHM = "byte-bpe 1"  # to be counted up when the same settings learn other merges
+
+
+def settings_digest(
+    *,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    min_word_count: int = 1,
+    max_token_bytes: int | None = None,
+    given: NDArray[np.int32] | None = None,
+) -> str:
+    """Digest of what decides, besides the word counts, which merges are learned.
+
+    The vocabulary size and the special tokens do not.
+    """
+    return digest_of(
+        {
+            "algorithm": _ALGORITHM,
+            "tie_break": tie_break,
+            "min_count": min_count,
+            "min_word_count": min_word_count,
+            "max_token_bytes": _longest(max_token_bytes),
+            "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
+        }
+    )
+
+
+def learn_merges(
+    counts: WordCounts,
+    merges: int,
+    *,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    min_word_count: int = 1,
+    max_token_bytes: int | None = None,
+    given: NDArray[np.int32] | None = None,
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = MERGES_PER_CHECKPOINT,
+    on_progress: OnProgress | None = None,
+) -> LearnedMerges:
+    """Learn up to ``merges`` merges.
+
+    Merges are a prefix order: fewer merges are the first ones of more. So a checkpoint of any
+    length serves every number of merges, and resuming gives what an uninterrupted run gives.
+
+    Args:
+        counts: the words; their order matters to ``first-seen`` alone (by first position).
+        merges: how many at most, ``given`` ones included.
+        tie_break: which of several equally frequent pairs goes first, see
+            `tokenizer_core.reference.train`.
+        min_count: rarer pairs are not merged; at least 1.
+        min_word_count: rarer words are left out, as if the corpus did not hold them; 1 keeps all.
+            Counts are sums over the whole corpus here, so nothing depends on how it was cut.
+        max_token_bytes: pairs that would make longer tokens are not merged. None means 65,536,
+            the most any tokenizer may hold.
+        given: int32 [n, 2], merges to apply before learning: those of a tokenizer that is being
+            extended, or `required_merges`; whether or not they occur in ``counts``.
+        resume_from, checkpoint, checkpoint_every, on_progress: see `Course`.
+
+    Raises:
+        InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
+        CorpusError: counts beyond 64 bits, see `check_bounds` of the engine.
+        EmptyCorpus: no word occurs ``min_word_count`` times.
+        CorruptFile: no whole checkpoint at ``resume_from``, or one that these counts contradict.
+        DiskFull: no space for the checkpoint; the one before is whole.
+    """
+    validate_options(
+        merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
+    )
+    _validate_given(given, merges)
+    frequent, pruned = prune(counts, min_word_count)
+    settings = settings_digest(
+        tie_break=tie_break,
+        min_count=min_count,
+        min_word_count=min_word_count,
+        max_token_bytes=max_token_bytes,
+        given=given,
+    )
+    engine = partial(
+        MergeEngine,
+        byte_words(frequent, tie_break),
+        tie_break=tie_break,
+        min_count=min_count,
+        max_length=_longest(max_token_bytes),
+        free_application=given is not None,
+    )
+    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
+    return learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
+
+
+def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
+    """Refuse given merges that are no merges, or more than are wanted.
+
+    Raises:
+        InvalidOption: naming what they must be.
+    """
+    if given is None:
+        return
+    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
+    in_order = given.ndim == 2 and given.shape[1] == 2
+    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
+    if not in_order or len(np.unique(given, axis=0)) != len(given):
+        raise InvalidOption(
+            "the given merges are not a list of different pairs of existing tokens",
+            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
+            "take left and right of a LearnedMerges or a Checkpoint",
+        )
+    if len(given) > merges:
+        raise InvalidOption(
+            f"{len(given)} merges are given and only {merges} wanted",
+            f"merges is {len(given)} or more",
+            "a smaller vocabulary needs no training: keep the first merges",
+        )
+
+
+def train_bpe(
+    counts: WordCounts,
+    vocab_size: int,
+    *,
+    special_tokens: tuple[str, ...] | list[str] = (),
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    min_word_count: int = 1,
+    max_token_bytes: int | None = None,
+    required_tokens: tuple[str, ...] | list[str] = (),
+    resume_from: Path | Checkpoint | None = None,
+    on_progress: OnProgress | None = None,
+    checkpoint: Path | None = None,
+    special_ids: SpecialIds = "first",
+) -> Tokenizer:
+    """Train a byte-level BPE tokenizer.
+
+    Ids: the special tokens in the given order, the 256 bytes in the order of the tie-break
+    (`byte_order`), the merges; with ``special_ids="last"`` the special tokens follow the merges.
+    The vocabulary stays smaller than ``vocab_size`` when the corpus does not hold enough pairs.
+
+    Args:
+        counts: word counts; their split pattern becomes the tokenizer's.
+        vocab_size: special tokens, bytes and merges together.
+        special_tokens: should be the ones that the words were counted with.
+        tie_break, min_count, min_word_count, max_token_bytes, resume_from, on_progress, checkpoint:
+            see `learn_merges`.
+        required_tokens: texts that become tokens whatever the counts say; each must be one
+            pre-token. Their merges come first, in the given order (`required_merges`).
+        special_ids: ``first`` or ``last``.
+
+    Raises:
+        InvalidOption: ``vocab_size`` smaller than 256, the special tokens and the merges of the
+            required tokens; a token that cannot be required; and as `learn_merges`.
+        InvalidPattern: the counts' split pattern drops text, such as ``whitespace``.
+        InvalidSpecialToken: empty, duplicate, a single byte, a required token or part of one, or
+            occurring in the words. All of this is refused before training starts.
+        CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
+    """
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.vocabulary import validate_special_tokens
+
+    counts.pattern.require_every_byte()
+    specials = validate_special_tokens(special_tokens)
+    merges = merges_for(vocab_size, specials)
+    vocab_from_merges((), range(_BYTES), (), special_ids)  # refuses a wrong name before the work
+    given = given_for(required_tokens, counts.pattern, merges, specials, tie_break, max_token_bytes)
+    refuse_special_tokens_in_words(specials, counts)
+    learned = learn_merges(
+        counts,
+        merges,
+        tie_break=tie_break,
+        min_count=min_count,
+        min_word_count=min_word_count,
+        max_token_bytes=max_token_bytes,
+        given=given,
+        resume_from=resume_from,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+    )
+    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials, special_ids)
+    special = set(made.special_tokens.values())
+    ordinary = (token for id_, token in made.vocab.items() if id_ not in special)
+    refuse_clashes(specials, ordinary)
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
+
+
+def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()) -> int:
+    """How many merges fill a vocabulary.
+
+    Raises:
+        InvalidOption: the bytes and the special tokens alone are more than ``vocab_size``.
+    """
+    least = _BYTES + len(special_tokens)
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < least:
+        raise InvalidOption(
+            f"a vocabulary of {vocab_size!r} has no room for 256 bytes and "
+            f"{len(special_tokens)} special tokens",
+            f"vocab_size is a whole number from {least} on",
+            "32000 is usual for one language, 100000 and more for many",
+        )
+    return vocab_size - least
+
+
+def given_for(
+    required_tokens: tuple[str, ...] | list[str],
+    pattern: SplitPattern,
+    merges: int,
+    special_tokens: tuple[str, ...] = (),
+    tie_break: str = "smallest-ids",
+    max_token_bytes: int | None = None,
+) -> NDArray[np.int32] | None:
+    """The merges to begin with; None when no token is required.
+
+    Raises:
+        InvalidOption: a token that cannot be required, or more merges than ``merges``.
+        InvalidSpecialToken: a special token is a byte, a required token or part of one.
+    """
+    validate_tie_break(tie_break)
+    given = required_merges(required_tokens or (), pattern, tie_break, max_token_bytes)
+    if required_tokens and len(given) > merges:
+        raise InvalidOption(
+            f"making the required tokens takes {len(given)} merges, and the vocabulary has "
+            f"room for {merges}",
+            f"vocab_size is {_BYTES + len(special_tokens) + len(given)} or more",
+            "choose a larger vocabulary or require fewer tokens",
+        )
+    refuse_clashes(special_tokens, token_bytes(map(tuple, given.tolist()), byte_order(tie_break)))
+    return given if required_tokens else None
+
+
+def _longest(max_token_bytes: int | None) -> int:
+    return MAX_TOKEN_BYTES if max_token_bytes is None else min(max_token_bytes, MAX_TOKEN_BYTES)

@@ -1,0 +1,31 @@
+"""Text encoded word by word, for all algorithms over characters: each distinct word once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .marked_spans import MarkedSpans as MarkedSpans
+    from .spelling import RETRAIN as RETRAIN
+    from .spelling import SpelledTokens as SpelledTokens
+    from .spelling import spelled_tokens as spelled_tokens
+    from .word_algorithm import LEFTMOST as LEFTMOST
+    from .word_algorithm import WordAlgorithm as WordAlgorithm
+    from .word_algorithm import alphabet_rows as alphabet_rows
+    from .word_algorithm import by_rank as by_rank
+    from .word_algorithm import characters_of as characters_of
+    from .word_algorithm import merged_rows as merged_rows
+    from .word_algorithm import symbol_table as symbol_table
+    from .word_algorithm import trie_rows as trie_rows
+    from .word_decoder import WordDecoder as WordDecoder
+    from .word_decoder import WordStream as WordStream
+    from .word_decoder import without_ends as without_ends
+    from .word_encoder import NumberedWords as NumberedWords
+    from .word_encoder import PlacedIds as PlacedIds
+    from .word_encoder import WordEncoder as WordEncoder
+    from .word_encoder import longest_prefix_of_words as longest_prefix_of_words
+    from .word_encoder import number_marked as number_marked
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
