@@ -1,4 +1,4 @@
-"""UTF-8 bytes laid out as kernels want them, and whether they are UTF-8; knows no pattern."""
+"""Text as UTF-8 bytes laid out as kernels want them; the rule for lone surrogates; no pattern."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.errors import InvalidUtf8
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.utf8 import invalid_utf8
 
@@ -48,3 +49,39 @@ def invalid_utf8_at(text: Text) -> int:
     surrogates, code points above U+10FFFF and truncated sequences are refused.
     """
     return int(invalid_utf8(text.data, text.size))
+
+
+def utf8_of(text: str) -> bytes:
+    """``text`` in UTF-8. Surrogate pairs become their character, lone surrogates U+FFFD.
+
+    The rule is tiktoken's. A subclass of ``str`` counts as the string it is, whatever its methods
+    say.
+
+    Raises:
+        TypeError: not a string.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text is a str, not {type(text).__name__}")
+    try:
+        return str.encode(text)
+    except UnicodeEncodeError:
+        paired = str.encode(text, "utf-16-le", "surrogatepass")
+        return paired.decode("utf-16-le", "replace").encode()
+
+
+def refuse_invalid_utf8(text: Text, begin: int = 0) -> None:
+    """Raise when the bytes are not UTF-8.
+
+    Args:
+        begin: where the text begins in the one that the caller gave.
+
+    Raises:
+        InvalidUtf8: naming the position.
+    """
+    at = invalid_utf8_at(text)
+    if at >= 0:
+        raise InvalidUtf8(
+            f"the text is not UTF-8 at byte {begin + at} (0x{text.data[at]:02x})",
+            "bytes are encoded when they are UTF-8",
+            "decode them yourself: content.decode(errors='replace')",
+        )

@@ -25,8 +25,6 @@ from bpeline.tokenizer_core.encoding import (
     Explainer,
     OnInvalid,
     Side,
-    SpecialPolicies,
-    SpecialPolicy,
     beginning_of,
     byte_pair_encoder,
     cut_stream,
@@ -35,9 +33,6 @@ from bpeline.tokenizer_core.encoding import (
     encoding_with_offsets,
     longest_prefix,
     pad,
-    refuse_invalid_utf8,
-    spans_between,
-    utf8_of,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
 from bpeline.tokenizer_core.shards import (
@@ -52,14 +47,17 @@ from bpeline.tokenizer_core.shards import (
     shard_format,
 )
 from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import (
     BYTE_BPE,
     Algorithm,
     ByteBpe,
     MergeIds,
+    SpecialPolicies,
+    SpecialPolicy,
     TokenizerSpec,
     shown,
+    spans_between,
 )
 from bpeline.tokenizer_core.word_encoding import (
     PlacedIds,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.encoding.short_texts import SHORT_TEXT
-from bpeline.tokenizer_core.encoding.text_input import utf8_of
+from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, UnknownToken
+from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END, A, AB = "<|endoftext|>", "<|a|>", "<|a|><|b|>"

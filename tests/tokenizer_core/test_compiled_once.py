@@ -8,12 +8,11 @@ from itertools import islice
 
 import pytest
 
-from bpeline.tokenizer_core.encoding import special_policy
 from bpeline.tokenizer_core.splitting import split_automaton as automata
 from bpeline.tokenizer_core.splitting import split_patterns
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import SpecialTokenMatcher
+from bpeline.tokenizer_core.vocabulary import SpecialTokenMatcher, special_tokens
 
 SPECIALS = [f"<|{name}|>" for name in "abcde"]
 VOCAB = {byte: bytes([byte]) for byte in range(256)}
@@ -29,7 +28,7 @@ def matchers(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[bytes]]:
             made.append(frozenset(tokens))
             super().__init__(tokens)
 
-    monkeypatch.setattr(special_policy, "SpecialTokenMatcher", Counted)
+    monkeypatch.setattr(special_tokens, "SpecialTokenMatcher", Counted)
     return made
 
 

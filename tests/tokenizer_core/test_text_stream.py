@@ -11,10 +11,10 @@ from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.encoding import text_stream
-from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy
 from bpeline.tokenizer_core.encoding.text_stream import cut_stream
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialPolicy
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

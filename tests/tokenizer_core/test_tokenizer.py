@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.encoding import text_stream
-from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy
 from bpeline.tokenizer_core.encoding.text_stream import cut_stream
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -28,6 +27,7 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.formats.tiktoken import encoding_arguments
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialPolicy
 
 MakeTokenizer = Callable[..., Tokenizer]
 END = "<|endoftext|>"

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     count_marked,
     settle,
 )
-from bpeline.tokenizer_core.splitting import SplitPattern, mark_kept_and_dropped
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 TABLE_BYTES = 256 << 20
@@ -57,7 +57,7 @@ class TextCounter:
             table_bytes: see `WordTable`; at least 2 MiB are used.
         """
         fewest, most = _MAIN_BITS
-        self._pattern, self._pass_on = pattern, pass_on
+        self._splitter, self._pass_on = Splitter(pattern), pass_on
         self._table_bytes = max(table_bytes, _SMALLEST_BOUND)
         self._bits = min(max((text_bytes // _BYTES_PER_WORD).bit_length(), fewest), most)
         self._front = empty_entries(min(self._bits, _FRONT_BITS))
@@ -81,7 +81,7 @@ class TextCounter:
             origin: what to add to the positions that the anchors give; below 2⁶², and behind all
                 texts before.
         """
-        starts, dropped = mark_kept_and_dropped(text, spans, self._pattern)
+        starts, dropped = self._splitter.mark(text, spans)
         self._walk[:] = 0
         self._walk[WORD] = FRESH
         place = (text.data, starts, dropped, spans, anchors, origin)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .decoding import refuse_other_arrays as refuse_other_arrays
     from .encoder import Encoder as Encoder
     from .encoder import TokenizerParts as TokenizerParts
+    from .encoding_memory import SHORT_TEXT as SHORT_TEXT
     from .encoding_memory import WordTable as WordTable
     from .explanation import ExplainedPreToken as ExplainedPreToken
     from .explanation import Explainer as Explainer
@@ -35,12 +36,6 @@ if TYPE_CHECKING:
     from .padding import pad as pad
     from .reachability import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .reachability import unreachable_tokens as unreachable_tokens
-    from .short_texts import SHORT_TEXT as SHORT_TEXT
-    from .special_policy import SpecialPolicies as SpecialPolicies
-    from .special_policy import SpecialPolicy as SpecialPolicy
-    from .special_policy import spans_between as spans_between
-    from .text_input import refuse_invalid_utf8 as refuse_invalid_utf8
-    from .text_input import utf8_of as utf8_of
     from .text_stream import cut_stream as cut_stream
     from .truncation import longest_prefix as longest_prefix
 else:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
-from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy, spans_between
-from bpeline.tokenizer_core.encoding.text_input import utf8_of
 from bpeline.tokenizer_core.processors import thread_count
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, utf8_of
+from bpeline.tokenizer_core.vocabulary import SpecialPolicy, spans_between
 
 _BATCH_BYTES = 1 << 20  # text that a thread takes at a time
 

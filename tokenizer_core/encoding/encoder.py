@@ -50,7 +50,7 @@ class Encoder(Protocol):
         return self.encode(text, span, _NO_ID_BEHIND)[0]
 
     def encode_short(self, content: bytes) -> list[int]:
-        """Token ids of UTF-8 text of at most `short_texts.SHORT_TEXT` bytes, as soon as can be."""
+        """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""
         ids: list[int] = self.encode_whole(Text.of(content)).tolist()
         return ids
 

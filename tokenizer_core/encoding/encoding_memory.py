@@ -8,7 +8,6 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.short_texts import SHORT_TEXT, ShortBuffers
 from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     ARENA,
     ARENA_BYTES,
@@ -22,14 +21,22 @@ from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     SCRATCH,
     TRIE,
 )
-from bpeline.tokenizer_core.kernels.encoding.encode_text import BATCH, QUEUE_BYTES
+from bpeline.tokenizer_core.kernels.encoding.encode_text import BATCH, QUEUE_BYTES, encode_span
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LONG_SCRATCH,
     SHORT_SCRATCH,
     SHORT_WORD,
 )
+from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY, HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words as move_kept
+from bpeline.tokenizer_core.splitting import MarkShort
+
+SHORT_TEXT = 1 << 11  # bytes; beyond, what ShortBuffers save is lost in the noise
+_BLANK = bytes(PADDING)
+_NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
 
 _FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH
@@ -134,6 +141,48 @@ def _renew_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_lock)
+
+
+class ShortBuffers:
+    """Text, marks and ids of one call after the other, and views through which Python is quick.
+
+    Attributes:
+        text, span, marks, progress, ids: what kernels are given.
+    """
+
+    __slots__ = ("_ids", "_marks", "_span", "_text", "ids", "marks", "progress", "span", "text")
+
+    def __init__(self) -> None:
+        self.text = np.zeros(SHORT_TEXT + PADDING, np.uint8)
+        self.span = np.zeros((1, 2), np.int64)
+        self.marks = np.zeros(SHORT_TEXT // 64 + 2, np.uint64)
+        self.progress = np.zeros(PROGRESS, np.int64)
+        self.ids = np.zeros(SHORT_TEXT + ROOM, np.uint32)
+        self._text = self.text.data
+        self._span = self.span.reshape(2).data
+        self._marks = self.marks.data.cast("B")
+        self._ids = self.ids.data
+
+    def encode(
+        self, content: bytes, mark: MarkShort, machine: NDArray[np.int64]
+    ) -> tuple[list[int], bool]:
+        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; and whether the cache is full.
+
+        Args:
+            mark: of `Splitter.marking_short_texts`.
+            machine: see `encode_machine`; its scratch is enough for `SHORT_TEXT` bytes.
+        """
+        size = len(content)
+        self._text[: size + PADDING] = content + _BLANK
+        self._span[1] = size
+        count = encode_span(self.text, mark(self, size), size, machine, self.ids)
+        full = count < 0
+        return self._ids[: -1 - count if full else count].tolist(), full
+
+    def clear_marks(self, size: int) -> None:
+        """Unmark the text up to ``size`` bytes and the block behind it."""
+        marked = (size // 64 + 2) * 8
+        self._marks[:marked] = _NO_MARKS[:marked]
 
 
 class Workspace:

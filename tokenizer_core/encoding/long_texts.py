@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.text_input import refuse_invalid_utf8
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8
 
 PART = 1 << 20  # bytes; measured: LOG.md
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspace, scratch_for
 from bpeline.tokenizer_core.encoding.merge_tables import empty_pair_table, merge_tables, pair_table
-from bpeline.tokenizer_core.encoding.short_texts import marking
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.encoding.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
 from bpeline.tokenizer_core.kernels.encoding.encode_text import (
@@ -31,7 +30,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
-from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
@@ -79,7 +78,8 @@ class BytePairEncoder(Encoder):
         self.merge_ids = left, right, results
         self._words = SharedWords(cache_words)
         self._machine, self._tables = merge_tables(byte_ids, self.merge_ids)
-        self._mark_short = marking(pattern)
+        self._splitter = Splitter(pattern)
+        self._mark_short = self._splitter.marking_short_texts()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
 
     @property
@@ -130,7 +130,7 @@ class BytePairEncoder(Encoder):
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        return self._encode_marked(text, mark_pre_tokens(text, spans, self.pattern), spans, behind)
+        return self._encode_marked(text, self._splitter.mark_every_byte(text, spans), spans, behind)
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         text = Text.of(b"".join(words))

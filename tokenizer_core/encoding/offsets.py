@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.text_input import utf8_of
+from bpeline.tokenizer_core.text import utf8_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
-from bpeline.tokenizer_core.encoding.special_policy import SpecialPolicy
 from bpeline.tokenizer_core.splitting import CutPairs, SplitPattern
+from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 
 _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
 

@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts, WordSum, count_spans
-from bpeline.tokenizer_core.encoding import (
-    SpecialPolicy,
-    encode_contents,
-    in_batches,
-    refuse_invalid_utf8,
-    spans_of_lengths,
-)
+from bpeline.tokenizer_core.encoding import encode_contents, in_batches, spans_of_lengths
 from bpeline.tokenizer_core.kernels.encoding.measure_text import (
     CHARS,
     LINES,
@@ -28,8 +22,9 @@ from bpeline.tokenizer_core.kernels.encoding.measure_text import (
     WORDS,
     measure_spans,
 )
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 
 PART_BYTES = 1 << 22  # documents encoded at a time
 _ORDINARY = SpecialPolicy({})

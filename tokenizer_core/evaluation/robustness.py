@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import digest_of_bytes
-from bpeline.tokenizer_core.encoding import refuse_invalid_utf8
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.bootstrap import (
     CONFIDENCE,
@@ -43,7 +42,7 @@ from bpeline.tokenizer_core.evaluation.perturbed_text import (
     Places,
 )
 from bpeline.tokenizer_core.processors import thread_count
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_BYTES = 1 << 19  # of documents that are perturbed; of more text a sample is

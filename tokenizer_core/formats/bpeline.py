@@ -16,7 +16,7 @@ from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.companions import algorithm_of
 from bpeline.tokenizer_core.digests import digest_of_bytes, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.encoding import TokenizerParts, utf8_of
+from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import (
     merges_json,
@@ -34,7 +34,7 @@ from bpeline.tokenizer_core.formats.printable import (
 )
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.vocabulary import BYTE_BPE, TokenizerSpec, shown
 
 left_out = nothing_left_out

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.encoding import Encoder, SpecialPolicy, TokenizerParts
+from bpeline.tokenizer_core.encoding import Encoder, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.shards.shard_plan import Piece
 from bpeline.tokenizer_core.splitting import CutPairs, Cuts
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import find_special_tokens
+from bpeline.tokenizer_core.vocabulary import SpecialPolicy, find_special_tokens
 
 PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
 _LEAST_PIECE = 1 << 17

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cuts import Cuts as Cuts
     from .lone_spaces import SpacesFirst as SpacesFirst
-    from .pretokenization import MASK_KERNELS as MASK_KERNELS
+    from .pretokenization import MarkShort as MarkShort
+    from .pretokenization import Splitter as Splitter
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
     from .pretokenization import mark_pre_tokens as mark_pre_tokens
     from .pretokenization import pre_tokens as pre_tokens

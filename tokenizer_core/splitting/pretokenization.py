@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.kernels.scanning.automaton import (
+    DONE,
+    POSITION,
+    PROGRESS,
+    mark_by_automaton,
+)
 from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
 from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
+from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.splitting.unicode_classes import class_table
 from bpeline.tokenizer_core.text import Text
@@ -31,68 +40,164 @@ MASK_KERNELS: dict[str | None, tuple[Callable[..., bool], tuple[int | bool, ...]
 }
 
 
+_NOTHING = np.zeros(0, np.uint64)  # no gaps, no memo, no classes
+_FRESH = np.zeros(PROGRESS, np.int64)
+_FRESH[POSITION] = -1
+
+
+class ShortText(Protocol):
+    """Buffers of one short text after the other, made once.
+
+    Attributes:
+        text: uint8, the text and `PADDING` bytes.
+        span: int64 ``[1, 2]``: all of it.
+        marks: uint64: the bitmap to write.
+        progress: int64 ``[PROGRESS]``.
+    """
+
+    text: NDArray[np.uint8]
+    span: NDArray[np.int64]
+    marks: NDArray[np.uint64]
+    progress: NDArray[np.int64]
+
+    def clear_marks(self, size: int) -> None:
+        """Unmark the text up to ``size`` bytes and the block behind it."""
+
+
+MarkShort = Callable[[ShortText, int], NDArray[np.uint64]]
+
+
+class Splitter:
+    """Cuts text by one pattern: made once by who owns the pattern, such as an encoder.
+
+    Any number of threads may use it. What runs the pattern (a kernel, an automaton, a segmenter,
+    the ``regex`` package) is chosen, and an automaton made, when the first text comes.
+
+    Args:
+        pattern: how text is cut.
+    """
+
+    def __init__(self, pattern: SplitPattern) -> None:
+        self.pattern = pattern
+        self._drops = pattern.drops_gaps
+        self._masks = MASK_KERNELS.get(pattern.name)
+        self._classes = class_table() if self._masks else _NOTHING
+
+    @cached_property
+    def _automaton(self) -> SplitAutomaton | None:
+        return self.pattern.automaton
+
+    def mark(
+        self, text: Text, spans: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Mark where pre-tokens start, and which of them are none because the pattern drops them.
+
+        A pre-token ends at the next start or at its span's end. Spans are independent of each
+        other: a pattern sees the end of its span as the end of the text.
+
+        Args:
+            text: valid UTF-8 (at least within the spans).
+            spans: int64 of shape [n, 2], half-open byte ranges between characters, not
+                overlapping.
+
+        Returns:
+            Two bitmaps, uint64 of shape [size // 64 + 2]. In the first, bit ``i & 63`` of word
+            ``i >> 6`` is set iff a pre-token or a dropped stretch starts at byte ``i``; it is zero
+            outside the spans, and every non-empty span's begin is set. In the second the starts of
+            dropped stretches are set; it is empty (size 0) when the pattern drops nothing.
+
+        Raises:
+            IndexError: a span lies outside of the text, or ends before it begins.
+            PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
+            SegmenterUnavailable: see `mark_by_segmenter`.
+        """
+        spans = np.ascontiguousarray(spans, np.int64)
+        starts = np.zeros(text.size // 64 + 2, np.uint64)
+        dropped = np.zeros(starts.size if self._drops else 0, np.uint64)
+        if self._masks:
+            kernel, options = self._masks
+            within = kernel(text.data, text.size, spans, self._classes, starts, *options)
+        elif (automaton := self._automaton) is not None:
+            within = automaton.mark(text, spans, starts, dropped)
+        else:
+            begins, ends = spans[:, 0], spans[:, 1]
+            within = bool(((begins >= 0) & (begins <= ends) & (ends <= text.size)).all())
+            if within and (segmenter := self.pattern.segmenter) is not None:
+                mark_by_segmenter(text, spans, segmenter, starts)
+            elif within:
+                mark_by_regex(text, spans, self.pattern.regex, starts)
+        if not within:
+            raise IndexError(f"a span lies outside of the text of {text.size} bytes")
+        return starts, dropped
+
+    def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The starts that `mark` finds, where every byte belongs to a pre-token.
+
+        Raises:
+            InvalidPattern: the pattern drops text.
+            IndexError, PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as `mark`.
+        """
+        if self._drops:
+            self.pattern.require_every_byte()
+        return self.mark(text, spans)[0]
+
+    def marking_short_texts(self) -> MarkShort:
+        """What marks the pre-tokens of the text in short buffers, of so many bytes.
+
+        The kernels are called directly: what `mark` makes anew for each text takes longer than
+        marking a sentence.
+        """
+
+        def mark_anyhow(buffers: ShortText, size: int) -> NDArray[np.uint64]:
+            return self.mark_every_byte(Text(buffers.text, size), buffers.span)
+
+        if self._masks:
+            kernel, options = self._masks
+            table = self._classes
+
+            def mark_by_masks(buffers: ShortText, size: int) -> NDArray[np.uint64]:
+                buffers.clear_marks(size)
+                kernel(buffers.text, size, buffers.span, table, buffers.marks, *options)
+                return buffers.marks
+
+            return mark_by_masks
+        automaton = None if self._drops else self._automaton
+        if automaton is None:
+            return mark_anyhow
+        points, moves, shape = automaton.class_of_point, automaton.moves, automaton.shape
+
+        def mark_with_automaton(buffers: ShortText, size: int) -> NDArray[np.uint64]:
+            buffers.clear_marks(size)
+            buffers.progress[:] = _FRESH
+            status = mark_by_automaton(
+                buffers.text,
+                size,
+                buffers.span,
+                points,
+                moves,
+                shape,
+                buffers.marks,
+                _NOTHING,
+                _NOTHING,
+                buffers.progress,
+            )
+            return buffers.marks if status == DONE else mark_anyhow(buffers, size)
+
+        return mark_with_automaton
+
+
 def mark_pre_tokens(
     text: Text, spans: NDArray[np.int64], pattern: SplitPattern
 ) -> NDArray[np.uint64]:
-    """Mark where pre-tokens start.
-
-    A pre-token ends at the next start or at its span's end. Spans are independent of each other:
-    a pattern sees the end of its span as the end of the text.
-
-    Args:
-        text: valid UTF-8 (at least within the spans).
-        spans: int64 of shape [n, 2], half-open byte ranges between characters, not overlapping.
-
-    Returns:
-        uint64 of shape [size // 64 + 2]: bit ``i & 63`` of word ``i >> 6`` is set iff a pre-token
-        starts at byte ``i``. Zero outside the spans; every non-empty span's begin is set.
-
-    Raises:
-        IndexError: a span lies outside of the text, or ends before it begins.
-        InvalidPattern: the pattern drops text: see `mark_kept_and_dropped`.
-        PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
-        SegmenterUnavailable: see `mark_by_segmenter`.
-    """
-    pattern.require_every_byte()
-    return mark_kept_and_dropped(text, spans, pattern)[0]
+    """`Splitter.mark_every_byte` of one text."""
+    return Splitter(pattern).mark_every_byte(text, spans)
 
 
 def mark_kept_and_dropped(
     text: Text, spans: NDArray[np.int64], pattern: SplitPattern
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Mark where pre-tokens start, and which of them are none because the pattern drops them.
-
-    Args:
-        text, spans: as for `mark_pre_tokens`.
-
-    Returns:
-        Two bitmaps. The first is that of `mark_pre_tokens`, where a dropped stretch starts and
-        ends like a pre-token. In the second the starts of dropped stretches are set; it is empty
-        (size 0) when the pattern drops nothing.
-
-    Raises:
-        IndexError: a span lies outside of the text, or ends before it begins.
-        PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
-        SegmenterUnavailable: see `mark_by_segmenter`.
-    """
-    spans = np.ascontiguousarray(spans, np.int64)
-    starts = np.zeros(text.size // 64 + 2, np.uint64)
-    dropped = np.zeros(starts.size if pattern.drops_gaps else 0, np.uint64)
-    if pattern.name in MASK_KERNELS:
-        kernel, options = MASK_KERNELS[pattern.name]
-        within = kernel(text.data, text.size, spans, class_table(), starts, *options)
-    elif (automaton := pattern.automaton) is not None:
-        within = automaton.mark(text, spans, starts, dropped)
-    else:
-        begins, ends = spans[:, 0], spans[:, 1]
-        within = bool(((begins >= 0) & (begins <= ends) & (ends <= text.size)).all())
-        if within and (segmenter := pattern.segmenter) is not None:
-            mark_by_segmenter(text, spans, segmenter, starts)
-        elif within:
-            mark_by_regex(text, spans, pattern.regex, starts)
-    if not within:
-        raise IndexError(f"a span lies outside of the text of {text.size} bytes")
-    return starts, dropped
+    """`Splitter.mark` of one text."""
+    return Splitter(pattern).mark(text, spans)
 
 
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from .numbering import token_bytes as token_bytes
     from .numbering import validate_tie_break as validate_tie_break
     from .numbering import vocab_from_merges as vocab_from_merges
+    from .special_tokens import SpecialPolicies as SpecialPolicies
+    from .special_tokens import SpecialPolicy as SpecialPolicy
     from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
     from .special_tokens import find_special_tokens as find_special_tokens
+    from .special_tokens import spans_between as spans_between
     from .special_tokens import validate_special_tokens as validate_special_tokens
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
     from .vocab_rules import MAX_ID as MAX_ID

@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.kernels.counting.number_words import (
     number_words,
 )
 from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY, move_words
-from bpeline.tokenizer_core.splitting import SplitPattern, mark_kept_and_dropped
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.word_encoding.marked_spans import MarkedSpans, Marks, unmarked
 from bpeline.tokenizer_core.word_encoding.word_algorithm import Pieces, WordAlgorithm
@@ -57,7 +57,7 @@ def number_marked(
     starts: NDArray[np.uint64],
     dropped: NDArray[np.uint64],
 ) -> NumberedWords:
-    """Number the words of spans in order of sight; bitmaps are of `mark_kept_and_dropped`."""
+    """Number the words of spans in order of sight; bitmaps are of `Splitter.mark`."""
     room = int(np.bitwise_count(starts).sum())
     numbers = np.empty(room, np.uint32)
     begins, places, lengths = (np.empty(room, np.int64) for _ in range(3))
@@ -112,6 +112,7 @@ class WordEncoder(Encoder):
     ) -> None:
         self.algorithm = algorithm
         self.pattern = pattern
+        self._splitter = Splitter(pattern)
         self.marks = marks
 
     def encode(
@@ -168,7 +169,7 @@ class WordEncoder(Encoder):
         """Spans or sentences with what stands around them, their words, and the pieces of these."""
         mark = unmarked if self.marks is None else self.marks.mark
         marked = mark(text, spans, behind)
-        marks = mark_kept_and_dropped(text, marked.spans, self.pattern)
+        marks = self._splitter.mark(text, marked.spans)
         words = number_marked(text, marked.spans, *marks)
         pieces = self.algorithm.pieces_of(text, words.places, words.lengths)
         return marked.where(words.ends), words, pieces

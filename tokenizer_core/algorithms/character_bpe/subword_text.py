@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.algorithms import CharacterBpe
 from bpeline.tokenizer_core.algorithms.character_bpe.codec import with_dropout
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.encoding import utf8_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.number_words import copy_words
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.word_encoding import NumberedWords, WordAlgorithm, number_marked
 

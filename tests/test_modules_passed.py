@@ -1,0 +1,67 @@
+"""How many modules above the kernels the three usual calls pass, counted from a trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# In a process of its own: what is compiled or made once is made in it.
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+from bpeline import Tokenizer, WordCounts, count_words, train_bpe
+
+def passed(call):
+    modules = set()
+    def note(frame, event, argument):
+        if event == "call":
+            modules.add(frame.f_globals.get("__name__", ""))
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        result = call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    core = "bpeline.tokenizer_core."
+    names = (name.removeprefix(core) for name in modules if name.startswith(core))
+    return result, sorted(name for name in names if not name.startswith("kernels."))
+
+path = Path(sys.argv[1])
+counts, counting = passed(lambda: count_words([path]))
+tokenizer, training = passed(lambda: train_bpe(counts, 300, special_tokens=["<|end|>"]))
+_, short = passed(lambda: tokenizer.encode("hello world <|end|>"))
+tokenizer = Tokenizer.of_spec(tokenizer.spec)
+_, special = passed(lambda: tokenizer.encode("hello <|end|>", allowed_special="all"))
+tokenizer = Tokenizer.of_spec(tokenizer.spec)
+_, long = passed(lambda: tokenizer.encode("hello world " * 10_000, allowed_special="all"))
+for name, modules in zip(
+    ("count_words", "train_bpe", "encode", "encode, special tokens", "encode, long text"),
+    (counting, training, short, special, long),
+):
+    print(name, *modules, sep=";")
+"""
+MOST = {
+    "count_words": 25,
+    "train_bpe": 21,
+    "encode": 6,
+    "encode, special tokens": 6,
+    "encode, long text": 6,
+}
+
+
+@pytest.mark.slow
+def test_the_usual_calls_pass_few_modules(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello world the end of the world\n" * 5000)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "a.txt")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    passed = {name: modules for name, *modules in (s.split(";") for s in ended.stdout.splitlines())}
+    assert passed.keys() == MOST.keys()
+    assert {name: modules for name, modules in passed.items() if len(modules) > MOST[name]} == {}
