@@ -90,7 +90,7 @@ def promote(
         present = present_version(registry, version.name, alias)
         verdicts: tuple[Verdict, ...] = ()
         if rules:
-            verdicts = judge(rules, evidence_for(registry, version, present, rules))
+            verdicts = judge(rules, *evidence_for(registry, version, present, rules))
             try:
                 require(verdicts, f"{version.name}@{alias} cannot move to {version}")
             except PromotionRefused:

@@ -145,9 +145,21 @@ def every_rule_holds(rules: Sequence[object]) -> str:
     return f"{every_rule(rules)} {'holds' if len(rules) == 1 else 'hold'}"
 
 
-def judge(rules: Sequence[Rule], evidence: Evidence) -> tuple[Verdict, ...]:
-    """What every rule says."""
-    return tuple(_verdict(rule, evidence) for rule in rules)
+def judge(rules: Sequence[Rule], evidence: Evidence, *others: Evidence) -> tuple[Verdict, ...]:
+    """What every rule says; where it must hold on several texts, the first answer that is not good.
+
+    Args:
+        evidence: on the texts that count first.
+        others: on more; a rule is asked only where they have its slice.
+    """
+    verdicts = []
+    for rule in rules:
+        asked = [evidence, *(one for one in others if rule.slice in one.version)]
+        said = [_verdict(rule, one) for one in asked]
+        not_good = [one for one in said if not one.holds]
+        broken = [one for one in not_good if one.judged]
+        verdicts.append((broken or not_good or said)[0])
+    return tuple(verdicts)
 
 
 def require(verdicts: Sequence[Verdict], what: str) -> None:

@@ -37,11 +37,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import last_values, utc_now
 from bpeline.registry.evaluation_sets import (
+    BY_TRAINING,
     EvaluationSet,
     SetMeasurement,
     has_set,
@@ -103,10 +105,12 @@ def evidence_for(
     version: ResolvedVersion,
     present: ResolvedVersion | None,
     rules: Sequence[Rule],
-) -> Evidence:
+) -> tuple[Evidence, ...]:
     """What rules can judge a version by: figures of both on the evaluation set of their name.
 
-    Whichever of them was not measured on it before is measured now.
+    Whichever of them was not measured on it before is measured now. Where a training exchanged a
+    provisional set since the present version was registered, both sets are evidence, and a version
+    must be good on either: else one that brings its own text would be judged on that alone.
 
     Args:
         present: the version it would replace.
@@ -121,19 +125,51 @@ def evidence_for(
     if any(rule.metric == CHANGED_IDS for rule in rules):
         own[CHANGED_IDS] = 0.0 if present is None else _changed_ids(registry, version, present)
     if not any(depends_on_text(rule.metric) for rule in rules):
-        return Evidence({ALL: own}, theirs)
+        return (Evidence({ALL: own}, theirs),)
     try:
         made = evaluation_set_of(registry, version.name)
-        after = measured_on(registry, version, made)
-        before = None if present is None else measured_on(registry, present, made)
+        found = [_on_set(registry, version, present, made, str(made), own, theirs)]
     except (CorruptFile, UnknownEvaluationSet) as error:
-        return Evidence({ALL: own}, theirs, missing=f"{error.happened}; {error.next_step}")
+        return (Evidence({ALL: own}, theirs, missing=f"{error.happened}; {error.next_step}"),)
+    earlier = None if present is None else _exchanged_set(registry, present)
+    if earlier is not None:
+        said = f"{earlier}, which {present} was registered with"
+        with suppress(CorruptFile):  # it cannot be read any more: nothing is known of it
+            found.append(_on_set(registry, version, present, earlier, said, own, theirs))
+    return tuple(found)
+
+
+def _on_set(
+    registry: Registry,
+    version: ResolvedVersion,
+    present: ResolvedVersion | None,
+    made: EvaluationSet,
+    called: str,
+    own: Mapping[str, float],
+    theirs: Mapping[str, Mapping[str, float]] | None,
+) -> Evidence:
+    """Both on one set, beside what is known of them whatever the text."""
+    after = measured_on(registry, version, made)
+    before = None if present is None else measured_on(registry, present, made)
     changes = {}
     if before is not None:
         theirs = _with_figures(theirs or {}, before)
         for part in parts_of(made):
             changes[part.name] = after.change_from(before, part).intervals
-    return Evidence(_with_figures({ALL: own}, after), theirs, changes, str(made), made.provisional)
+    return Evidence(_with_figures({ALL: own}, after), theirs, changes, called, made.provisional)
+
+
+def _exchanged_set(registry: Registry, present: ResolvedVersion) -> EvaluationSet | None:
+    """The set that a version was registered with, where a training has exchanged it since."""
+    row = registry.catalogue.find_version(present.name, present.digest)
+    named = registry.catalogue.evaluation_sets(present.name)
+    if row is None:
+        return None
+    for one, following in pairwise(named):
+        exchanged = one.at <= row.created_at < following.at and following.by == BY_TRAINING
+        if exchanged and has_set(registry.workspace, one.digest):
+            return read_set(registry.workspace, one.digest)
+    return None
 
 
 def evaluation_set_of(registry: Registry, name: str) -> EvaluationSet:

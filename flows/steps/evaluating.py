@@ -17,6 +17,7 @@ from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
 from bpeline.registry.evaluating import measure_anew
 from bpeline.registry.evaluation_sets import (
+    BY_TRAINING,
     FEWEST_DOCUMENTS,
     LEAST_BYTES,
     EvaluationSet,
@@ -292,7 +293,7 @@ def _the_set(
     if not adopts:
         return made, number
     named = registry.catalogue.give_evaluation_set(
-        request.name, made.digest, instead_of=number, by="bpeline train",
+        request.name, made.digest, instead_of=number, by=BY_TRAINING,
         reason="the first" if not number else "the one before was provisional",
     )  # fmt: skip
     if named.digest != made.digest:  # another training of the name was faster

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .evaluation_set import BY_TRAINING as BY_TRAINING
     from .evaluation_set import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
     from .evaluation_set import LEAST_BYTES as LEAST_BYTES
     from .evaluation_set import EvaluationSet as EvaluationSet

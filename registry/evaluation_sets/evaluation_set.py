@@ -19,6 +19,8 @@ FORMAT = 1
 FEWEST_DOCUMENTS = 50
 LEAST_BYTES = FEWEST_DOCUMENTS * 4096
 
+BY_TRAINING = "bpeline train"  # who gave a set to a name, where no person did
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

@@ -107,6 +107,35 @@ def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
 
 
 @pytest.mark.slow
+def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
+) -> None:
+    """Else a small English version beat a large one of other letters: on English alone."""
+    other_letters = {ord("a") + at: chr(ord("α") + at) for at in range(24)}
+    greek = english_and_code[:120_000].lower().translate(other_letters)
+    (here / "greek.txt").write_text(greek, encoding="utf-8")
+    asked = ("--rules", "rules.toml")
+    assert train("greek.txt", 1_500, *asked)["promotion"]["first"]
+    english = train("much.txt", 500, *asked)
+    before, after = sets(bpeline)
+    assert (before["provisional"], after["provisional"]) == (True, False)
+    assert english["metrics"]["vs_champion_percent/all"] < 0, "better on its own text"
+    assert english["exit"] == 3, english["promotion"]
+    refusal = english["promotion"]["refusal"]
+    assert f"evaluation set {before['digest'][:8]}" in refusal
+    assert "which news/1 was registered with" in refusal
+    later = train("much.txt", 600, *asked)
+    assert later["exit"] == 3, "as long as that is the champion"
+    # Who changes the set by a command has decided: only that one counts.
+    (here / "docs.txt").write_text(english_and_code[810_000:1_100_000], encoding="utf-8")
+    assert bpeline("evaluate", "news", "--set-from", "docs.txt").exit_code == 0
+    bpeline("promote", "news/1")
+    assert train("much.txt", 700, *asked)["exit"] == 3, "registered with the first one still"
+    bpeline("promote", "news@candidate")
+    assert train("much.txt", 900, *asked)["exit"] == 0
+
+
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_a_set_changes_by_a_command_alone(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str

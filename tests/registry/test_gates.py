@@ -271,3 +271,19 @@ def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
         promote("news/3", "staging", rules=rules)
     assert registry.tracker.aliases("news").get("news", {})["staging"] == 1
     assert promote("news/3", rules=rules).number == 3, "it is better than the champion"
+
+
+def test_several_texts_ask_each_rule_once_and_the_worst_answer_counts() -> None:
+    rules = [Rule(RATIO, "higher"), Rule("x", "lower", None, 3.0)]
+    better = Evidence({ALL: {RATIO: 4.0, "x": 1.0}}, {ALL: {RATIO: 3.0}}, measured_on="set 2")
+    worse = Evidence({ALL: {RATIO: 2.0, "x": 1.0}}, {ALL: {RATIO: 3.0}}, measured_on="set 1")
+    unknown = Evidence({ALL: {"x": 1.0}}, {ALL: {RATIO: 3.0}})
+    assert [one.holds for one in judge(rules, better)] == [True, True]
+    broken, other = judge(rules, better, worse)
+    assert (broken.holds, broken.judged, other.holds) == (False, True, True)
+    assert "set 1" in str(broken)
+    assert judge(rules, better, unknown, worse)[0] == broken, "broken, not only unknown"
+    assert not judge(rules, better, unknown)[0].judged
+    german = [Rule(RATIO, "higher", slice="german")]
+    first = Evidence({"german": {RATIO: 4.0}}, {"german": {RATIO: 3.0}})
+    assert judge(german, first, worse)[0].holds, "a slice that only one text has"

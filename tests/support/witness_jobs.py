@@ -90,7 +90,7 @@ def read_version(workspace: str) -> dict[str, Any]:
     state["details"] = {key: details[key] for key in ("digest", "metrics", "lineage", "parameters")}
     found = resolve(registry, parse_registered(f"{NAME}/1"))
     rules = [Rule("compression/bytes_per_token", "higher")]
-    evidence = evidence_for(registry, found, None, rules)
+    (evidence,) = evidence_for(registry, found, None, rules)
     state["evidence"] = [evidence.version.get("all"), evidence.measured_on]
     with tempfile.TemporaryDirectory() as directory:
         for format in ("hf", "tiktoken"):
