@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.evaluation_sets import texts_of
+from bpeline.registry.evaluation_sets import EvaluationSet, texts_of
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
 from bpeline.registry.measured import evaluation_set_of, metrics_of
 from bpeline.registry.opening import Registry, open_registry
@@ -172,12 +172,12 @@ def compare_versions(
         reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
         texts = [EvaluationText(GIVEN, documents_of(files, reading))]
         return _compared(one, other, texts, GIVEN_TEXT, False, shown)
-    for version in (other.version, one.version):
+    for version, beside in ((other.version, one.version), (one.version, other.version)):
         with suppress(UnknownEvaluationSet, CorruptFile):
             if version is not None and version.name:
                 made = evaluation_set_of(registry, version.name)
                 texts = texts_of(registry.workspace, made)
-                said = f"{made} of {version.name}"
+                said = f"{made} of {version.name}{_perhaps_read(registry, made, beside)}"
                 return _compared(one, other, texts, said, made.parallel, shown)
     held_out = [] if other.version is None else _held_out(registry, other.version)
     texts = [EvaluationText("held-out", held_out)] if held_out else []
@@ -316,6 +316,15 @@ def _side(registry: Registry, reference: str | Path) -> _Side:
         version,
         {name: value for name, value in known.items() if not depends_on_text(name)},
     )
+
+
+def _perhaps_read(registry: Registry, made: EvaluationSet, beside: ResolvedVersion | None) -> str:
+    """That a version of another name is at an advantage, whose trainings did not know the set."""
+    if beside is None or not beside.name:
+        return ""
+    named = registry.catalogue.evaluation_sets(beside.name)
+    known = any(one.digest == made.digest for one in named)
+    return "" if known else f", which trainings of {beside.name} may have read"
 
 
 def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:

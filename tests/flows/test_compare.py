@@ -238,6 +238,18 @@ def test_without_files_the_evaluation_set_is_compared_on(here: Path, bpeline: Co
     assert "name some with `--on FILES`" in shown
 
 
+@pytest.mark.slow
+def test_a_version_of_another_name_may_have_read_the_evaluation_set(
+    here: Path, bpeline: Command
+) -> None:
+    bpeline("train", "old.txt", "--name", "other", "--vocab-size", 400, "--held-out", 0.3)
+    shown = bpeline("compare", "other/1", "news/2").stdout
+    assert "of news, which trainings of other may have read\n" in shown
+    shown = bpeline("compare", "news/2", "other/1").stdout
+    assert "of other, which trainings of news may have read\n" in shown
+    assert "may have read" not in bpeline("compare", "news/1", "news/2").stdout
+
+
 def test_what_does_not_exist_is_not_compared(here: Path, bpeline: Command) -> None:
     shown = bpeline("compare", "news/1", "./missing.json")
     assert (shown.exit_code, "there is no missing.json" in shown.stderr) == (1, True)
