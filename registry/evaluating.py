@@ -5,6 +5,7 @@ A set that changes leaves no version with an alias behind: these are measured an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from bpeline.registry.catalogue import NamedSet
@@ -18,6 +19,7 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.loading import ResolvedVersion
 from bpeline.registry.measured import evaluation_set_of
 from bpeline.registry.opening import Registry
+from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import depends_on_text
 
 
@@ -87,9 +89,13 @@ def change_set(
     """
     keep_set(registry.workspace, made, documents)
     before = registry.catalogue.evaluation_set(name)
-    return registry.catalogue.give_evaluation_set(
+    named = registry.catalogue.give_evaluation_set(
         name, made.digest, instead_of=before.number if before else 0, by=by, reason=reason
     )
+    if named.digest == made.digest:
+        with suppress(RegistryError):  # a courtesy to who looks at MLflow
+            registry.tracker.describe_name(name, str(made))
+    return named
 
 
 def _measure(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from bpeline.registry.records import SUSPICIOUS_METRIC
 from bpeline.registry.token_places import Places, TrainedOn, of_one_chunk, of_one_document
 from bpeline.registry.word_counts import ShardFiles
 from bpeline.tokenizer_core.evaluation import KINDS, Kind, MadeTokens, Suspicion, suspicious_tokens
@@ -38,7 +39,6 @@ METRIC_OF_KIND = {
     "phone": "privacy/phone_tokens",
     "card": "privacy/card_tokens",
 }
-SUSPICIOUS = "privacy/suspicious_tokens"
 ONE_CHUNK = "privacy/one_chunk_tokens"
 ONE_DOCUMENT = "privacy/one_document_tokens"
 # Of so few documents most tokens come from one alone, which is no news.
@@ -74,7 +74,7 @@ class Screening:
         """
         kinds = Counter(one.kind for one in self.suspicions)
         figures = {METRIC_OF_KIND[kind]: float(kinds[kind]) for kind in KINDS}
-        figures[SUSPICIOUS] = float(len(self.suspicions))
+        figures[SUSPICIOUS_METRIC] = float(len(self.suspicions))
         if self.chunks > 1:
             figures[ONE_CHUNK] = float(len(self.one_chunk))
         if self.chunks and not self.unread:

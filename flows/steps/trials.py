@@ -160,13 +160,15 @@ def nested_run(
 
 
 def measured_on(record: Mapping[str, Any]) -> str:
-    """The texts that trials were measured on, for titles of tables and pictures.
+    """The texts that trials were measured on, and the champion they met, for titles.
 
     Args:
         record: the content of one's ``evaluation.json``.
     """
     digest = (record["set"] or {}).get("digest", "")
-    return f"measured on evaluation set {digest[:8]}" if digest else "measured on texts of its own"
+    said = f"measured on {f'evaluation set {digest[:8]}' if digest else 'texts of its own'}"
+    champion = record["compared"].get(CHAMPION)
+    return said if champion is None else f"{said}, the champion is {champion['reference']}"
 
 
 def record_trials(registry: Registry, draw: Callable[[Path], Path], **recorded: Any) -> str:

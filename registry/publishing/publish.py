@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bpeline.registry.catalogue import AliasMove, Registration, utc_now
 from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
 from bpeline.registry.publishing.registration import register_once, registered
-from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
+from bpeline.registry.records import CURVE_METRIC, MEASURED_ON, Publication, PublishedVersion
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
@@ -149,6 +149,7 @@ def _deliver(
     # Not whether this call made it: a call that was cut short may have.
     new = version.run_id == publication.run_id
     move = _let_alias_point(registry, publication, alias, version.number, new)
+    _describe_name(registry, publication)
     if publication.run_id in unfinished:
         registry.catalogue.finish_run(publication.run_id)
     DURABLE.remove(record)
@@ -181,6 +182,15 @@ def _deliver(
         ui_command=tracker.settings.ui_command,
         remarks=tuple(remarks),
     )
+
+
+def _describe_name(registry: Registry, publication: Publication) -> None:
+    """Say on the page of the name on what its versions are measured: a courtesy."""
+    named = registry.catalogue.evaluation_set(publication.name)
+    if named is not None and named.digest == publication.evaluation_set:
+        said = publication.tags.get(MEASURED_ON, f"evaluation set {named.digest[:8]}")
+        with suppress(RegistryError):
+            registry.tracker.describe_name(publication.name, said)
 
 
 def _let_alias_point(

@@ -25,6 +25,9 @@ _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes part of MLflow's sea
 
 # The metric that is drawn over the vocab size.
 CURVE_METRIC = BYTES_PER_TOKEN
+MEASURED_ON = "measured_on"  # the tag that says on which evaluation set, with its size
+# What the personal-data screen found, which the first line of a description says.
+SUSPICIOUS_METRIC = "privacy/suspicious_tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,14 @@ from bpeline.registry.tracking.tracked import (
     UnendedRun,
     all_pages,
     description_of,
+    description_of_name,
     insisting,
+    is_ours,
     says_missing,
     shortened,
     version_tags,
 )
+from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import UnknownVersion
 
@@ -57,6 +60,18 @@ class MlflowModels(MlflowConnection):
             except self._exception as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
+
+    def describe_name(self, name: str, measured_on: str) -> None:
+        """Say on the page of a name what its versions are; what a person wrote there stays.
+
+        Args:
+            measured_on: the evaluation set, for people.
+        """
+        text = description_of_name(name, measured_on)
+        with self._answering(f"describing {name}"):
+            shown = self._client.get_registered_model(name).description or ""
+            if shown != text and is_ours(shown):
+                self._client.update_registered_model(name, text)
 
     def log_model(
         self, publication: Publication, run: TrackedRun, files: Sequence[Path], staging: Path
@@ -127,12 +142,13 @@ class MlflowModels(MlflowConnection):
     ) -> None:
         """Ask MLflow for one new version. May raise although the version was made."""
         with self._answering(f"registering {publication.name}"):
+            page = run_page(run.experiment_id, run.run_id, "report/report.html")
             made = self._client.create_model_version(
                 publication.name,
                 source=model.location,
                 run_id=run.run_id,
                 tags=version_tags(publication),
-                description=description_of(publication) or None,
+                description=description_of(publication, page) or None,
                 await_creation_for=0,
                 model_id=model.model_id,
             )

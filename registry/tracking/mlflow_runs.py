@@ -21,6 +21,7 @@ from bpeline.registry.records import (
 from bpeline.registry.tracking.mlflow_door import MlflowConnection, dataset_input, parameter, point
 from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
+    COMPARED,
     LONGEST_DESCRIPTION,
     OWNER_TAG,
     StartedRun,
@@ -234,6 +235,10 @@ class MlflowRuns(MlflowConnection):
             note = {"mlflow.note.content": shortened(sweep.table, LONGEST_DESCRIPTION)}
             first = sweep.children[0]  # all are measured on the same texts
             measured = {"evaluation_set": shown_set(first.evaluation_set)}
+            about |= {  # as of trainings
+                f"{COMPARED}{label}": in_utf8(one["reference"])
+                for label, one in first.evaluation.get("compared", {}).items()
+            }
             parent = self._new_run(experiment_id, sweep.title, {**about, **note, **measured})
             points = _of_set(_points({}, sweep.curves, 0), first.set_number)
             self._log(parent, {**sweep.params, **measured}, points)

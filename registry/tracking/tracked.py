@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.records import CURVE_METRIC, Publication
+from bpeline.registry.records import CURVE_METRIC, SUSPICIOUS_METRIC, Publication
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
@@ -33,6 +33,8 @@ OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a mo
 # tagged between two of them is in both or in neither. MLflow allows 200,000.
 VERSIONS_AT_ONCE = 100_000
 
+_FIRST_SENTENCE = "Tokenizers that bpeline trained and registered."
+COMPARED = "compared_with."  # begins the tags that say which versions it was compared with
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _LISTING_SECONDS = 60.0
@@ -187,6 +189,7 @@ def version_tags(publication: Publication) -> dict[str, str]:
         "run_id": publication.run_id,
         "trained_at": publication.created_at,
         "evaluation_set": shown_set(publication.evaluation_set),
+        **{key: in_utf8(one) for key, one in publication.tags.items() if key.startswith(COMPARED)},
     }
 
 
@@ -224,18 +227,56 @@ def requirements_of(publication: Publication) -> list[str]:
     return [f"{package}=={version(package)}" for package in packages]
 
 
-def description_of(publication: Publication) -> str:
-    """What the pages of a run and of a version say, in Markdown; lists show its first line."""
-    ratio = publication.metrics.get(CURVE_METRIC)
+def description_of(publication: Publication, report: str = "") -> str:
+    """What the pages of a run and of a version say, in Markdown; lists show its first line.
+
+    Args:
+        report: a link to the version's page of figures.
+    """
+    metrics = publication.metrics
+    ratio, suspicious = metrics.get(CURVE_METRIC), metrics.get(SUSPICIOUS_METRIC)
     sources = [one.name for one in publication.inputs if one.context == "training"]
     said = [
+        _against_champion(publication),  # first: MLflow's lists show some thirty characters
         f"{ratio:.3f} bytes per token{_measured_on(publication)}" if ratio is not None else "",
         f"{publication.vocab_size:,} ids",
+        "" if suspicious is None else f"{suspicious:,.0f} tokens look like personal data",
         f"pattern {publication.pattern}" if len(publication.pattern) < 40 else "",
         f"trained on {', '.join(sources[:3])}{' …' if sources[3:] else ''}" if sources else "",
     ]
     line = ", ".join(filter(None, said))
-    return shortened(f"{line}\n\n{publication.report}".rstrip(), LONGEST_DESCRIPTION)
+    linked = f"\n\n[Report: figures, vocabulary, playground]({report})" if report else ""
+    return shortened(f"{line}{linked}\n\n{publication.report}".rstrip(), LONGEST_DESCRIPTION)
+
+
+def _against_champion(publication: Publication) -> str:
+    """``-1.2 % tokens against news/3 (-1.5 … -0.9)``; empty where there was no champion."""
+    name = "vs_champion_percent/all"
+    change = publication.metrics.get(name)
+    if change is None:
+        return ""
+    champion = publication.tags.get(f"{COMPARED}champion", "the champion")
+    ends = [publication.metrics.get(f"{name}_{end}") for end in ("low", "high")]
+    said = f"{change:+.2f} % tokens against {champion}"
+    return said if None in ends else f"{said} ({ends[0]:+.2f} … {ends[1]:+.2f})"
+
+
+def description_of_name(name: str, measured_on: str) -> str:
+    """What the page of a registered model says, in Markdown: its versions, how to load one."""
+    return (
+        f"{_FIRST_SENTENCE} All versions of {name} are measured on {measured_on}: their figures "
+        "compare; texts and when they changed: `bpeline evaluate --sets`.\n\n"
+        f'Load one with `bpeline.load_tokenizer("{name}@champion")`, or without bpeline with '
+        f'`mlflow.pyfunc.load_model("models:/{name}@champion")`; the same by `@candidate`, or by '
+        f"number. The first line of a version says how it compares to the champion it met; "
+        f"`bpeline compare {name}@champion {name}@candidate` compares any two.\n\n"
+        "`champion` is what is in use, `candidate` what was published last."
+    )
+
+
+def is_ours(description: str) -> bool:
+    """Whether nobody else described a registered model."""
+    return not description or description.startswith(_FIRST_SENTENCE)
 
 
 def _measured_on(publication: Publication) -> str:

@@ -45,6 +45,11 @@ def run_link(base: str, experiment_id: str, run_id: str) -> str:
     return f"{base}/#/experiments/{experiment_id}/runs/{run_id}?{_VIEW}"
 
 
+def run_page(experiment_id: str, run_id: str, artifact: str) -> str:
+    """A file of a run, linked from another page of the same UI, wherever that is served."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{artifact}?{_VIEW}"
+
+
 def comparison_link(base: str, experiment_ids: Sequence[str], run_ids: Sequence[str]) -> str:
     """Several runs side by side."""
     runs = quote(json.dumps(list(run_ids), separators=(",", ":")))

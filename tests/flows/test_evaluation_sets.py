@@ -81,6 +81,17 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
     measured = open_registry().tracker.metrics_of(run.mlflow_run_id)
     assert measured["compression/bytes_per_token"] == shown["second"]
     assert "*" not in bpeline("versions").stdout
+    # Who looks at MLflow alone needs nothing else to choose.
+    client = open_registry().tracker._client
+    said = client.get_model_version("news", "3").description
+    change = poor["metrics"]["vs_champion_percent/all"]
+    assert said.startswith(f"{change:+.2f} % tokens against news/2 ("), said
+    assert ", 0 tokens look like personal data, " in said.partition("\n")[0]
+    assert f"/runs/{run.mlflow_run_id}/artifacts/report/report.html" in said
+    assert run.tags["compared_with.champion"] == "news/2"
+    page = client.get_registered_model("news").description
+    assert f"measured on evaluation set {only['digest'][:8]} (" in page
+    assert 'load_model("models:/news@champion")' in page
 
 
 @pytest.mark.slow
@@ -150,6 +161,10 @@ def test_a_set_changes_by_a_command_alone(
     assert changed.exit_code == 0, changed.output
     assert "news/2 on evaluation set" in changed.stdout, "candidate points to it"
     assert [one["number"] for one in sets(bpeline)] == [1, 2]
+    client = open_registry().tracker._client
+    page = client.get_registered_model("news").description
+    assert f"measured on evaluation set {sets(bpeline)[1]['digest'][:8]} (" in page
+    client.update_registered_model("news", "What we use for the news.")
     shown = bpeline("versions").stdout.splitlines()
     assert "*" in shown[1], "news/1 has figures of the first set"
     assert "*" not in shown[2]
@@ -161,6 +176,8 @@ def test_a_set_changes_by_a_command_alone(
     (here / "few.txt").write_text("one text ---- another text" * 20, encoding="utf-8")
     assert "(21 documents, " in bpeline(*typed, "----").stdout
     assert "(1 document, " in bpeline(*typed, "none").stdout
+    page = client.get_registered_model("news").description
+    assert page == "What we use for the news.", "a person wrote it"
     unknown = bpeline("evaluate", "nesw", "--set-from", "docs.txt")
     assert (unknown.exit_code, "no tokenizer is called nesw" in unknown.stderr) == (1, True)
     assert bpeline("evaluate").exit_code == 2

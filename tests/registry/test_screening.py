@@ -12,11 +12,11 @@ from corpus_files import counted, write
 
 from bpeline.registry.catalogue.records import ChunkRecord
 from bpeline.registry.gates import Evidence, Rule, judge
+from bpeline.registry.records import SUSPICIOUS_METRIC
 from bpeline.registry.screening import (
     FEWEST_DOCUMENTS,
     ONE_CHUNK,
     ONE_DOCUMENT,
-    SUSPICIOUS,
     Screening,
     TrainedOn,
     kept_screening,
@@ -224,7 +224,7 @@ def test_tokens_alone_are_screened_and_special_ones_are_not(corpus: Corpus) -> N
     tokenizer = Tokenizer(vocab | {400: b"<a.b@example.com>"}, [], {"<a.b@example.com>": 400})
     found = screen(tokenizer, corpus.workspace)
     assert [(one.id, one.kind) for one in found.suspicions] == [(256, "email")]
-    assert found.metrics["privacy/email_tokens"] == found.metrics[SUSPICIOUS] == 1
+    assert found.metrics["privacy/email_tokens"] == found.metrics[SUSPICIOUS_METRIC] == 1
     assert found.metrics["privacy/key_tokens"] == 0
     assert not {ONE_CHUNK, ONE_DOCUMENT} & found.metrics.keys()
 
@@ -250,8 +250,8 @@ def test_a_record_of_something_else_says_nothing(record: object) -> None:
 @pytest.mark.parametrize(
     ("rule", "holds"),
     [
-        (Rule(SUSPICIOUS, "lower", None, 1), False),
-        (Rule(SUSPICIOUS, "lower", None, 2), True),
+        (Rule(SUSPICIOUS_METRIC, "lower", None, 1), False),
+        (Rule(SUSPICIOUS_METRIC, "lower", None, 2), True),
         (Rule("privacy/key_tokens", "lower", None, 0), True),
         (Rule(ONE_DOCUMENT, "lower", None, 0), False),
         (Rule(ONE_DOCUMENT, "lower", None, 500), True),
