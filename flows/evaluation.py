@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bpeline.flows.requests import evaluation_sources, is_named
 from bpeline.registry.catalogue import NamedSet
@@ -12,10 +13,12 @@ from bpeline.registry.evaluating import (
     change_set,
     evaluate_version,
     measure_anew,
+    robustness_on_set,
     versions_with_aliases,
 )
 from bpeline.registry.evaluation_sets import EvaluationSet, Text, as_set, has_set, read_set
 from bpeline.registry.loading import load_version, resolve
+from bpeline.registry.measured import ROBUSTNESS_COLUMNS
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
 from bpeline.tokenizer_core.corpus import Reading
@@ -72,6 +75,12 @@ def evaluate(reference: str) -> list[Measured]:
         if found:
             return found
     return [evaluate_version(registry, resolve(registry, parse_registered(reference)))]
+
+
+def robustness(measured: Measured) -> list[dict[str, Any]]:
+    """Robustness of what was measured, by kind and language; errors as `robustness_on_set`."""
+    rows = robustness_on_set(open_registry(make=False), measured)
+    return [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in rows]
 
 
 def set_from(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluation_sets import (
@@ -15,12 +16,17 @@ from bpeline.registry.evaluation_sets import (
     keep_set,
     measured_on,
     metrics_on,
+    texts_of,
 )
-from bpeline.registry.loading import ResolvedVersion
-from bpeline.registry.measured import evaluation_set_of
+from bpeline.registry.loading import ResolvedVersion, load_version
+from bpeline.registry.measured import evaluation_of, evaluation_set_of, robustness_table
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.errors import RegistryError
-from bpeline.tokenizer_core.evaluation import depends_on_text
+from bpeline.tokenizer_core.evaluation import (
+    depends_on_text,
+    measure_robustness,
+    robustness_by_language,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,33 @@ def change_set(
         with suppress(RegistryError):  # a courtesy to who looks at MLflow
             registry.tracker.describe_name(name, str(made))
     return named
+
+
+def robustness_on_set(registry: Registry, measured: Measured) -> list[tuple[Any, ...]]:
+    """Robustness on the set by kind and language, see `robustness_table`.
+
+    As it was found in training, where that was on this set; else it is measured now. Empty for
+    split patterns without a kernel, which would take minutes.
+
+    Raises:
+        CorruptFile: the set's documents or the version's files are damaged.
+        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
+    """
+    known = evaluation_of(registry, measured.version) or {}
+    if known.get("robustness") and (known.get("set") or {}).get("digest") == measured.made.digest:
+        return robustness_table(known)
+    tokenizer = load_version(registry, measured.version)
+    if not tokenizer.pattern.has_kernel:
+        return []
+    texts = texts_of(registry.workspace, measured.made)
+    documents = [document for text in texts for document in text.documents]
+    languages = robustness_by_language(tokenizer, {}, texts)
+    return robustness_table(
+        {
+            "robustness": measure_robustness(tokenizer, {}, documents).as_record(),
+            "robustness_by_language": {key: one.as_record() for key, one in languages.items()},
+        }
+    )
 
 
 def _measure(

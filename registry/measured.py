@@ -25,6 +25,7 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     divergences   [[language, language, bits]]
     training      {dead, rare, junk, f95_by_size: [[size, count]]} of the words trained on, or null
     robustness    what became of the figures when the text was changed, see `Robustness`, or null
+    robustness_by_language  {language: the same}, of several that have ten documents or more; {}
     suggested     {knee, well_used}: vocab sizes, or null; the rules are `compression_curve.knee`
                   and `TokenUsage.largest_well_used`
     screening     {suspicious: [[id, kind]], chunks, one_chunk, one_document, unread: [id]}, see
@@ -39,6 +40,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import last_values, utc_now
@@ -57,7 +59,12 @@ from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
-from bpeline.tokenizer_core.evaluation import ALL, CHANGED_IDS, depends_on_text
+from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    CHANGED_IDS,
+    ROBUSTNESS_FIGURES,
+    depends_on_text,
+)
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.evaluation import Change, Evaluation, Robustness, TokenUsage
@@ -93,6 +100,48 @@ def read_evaluation(directory: Path) -> dict[str, Any] | None:
             if isinstance(content, dict) and content.get("format") == FORMAT:
                 return unsealed(content)
     return None
+
+
+ROBUSTNESS_COLUMNS = (
+    "language", "family", "kind", "documents", "changes", "inflation", "inflation_low",
+    "inflation_high", "stability", "stability_low", "stability_high", "agreement",
+    "agreement_low", "agreement_high", "champion_inflation",
+)  # fmt: skip
+
+
+def robustness_table(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Robustness by kind and language, a row for each under `ROBUSTNESS_COLUMNS`.
+
+    The language of all documents together is ``all``. None is not known: intervals of few
+    documents, a champion that there was not.
+
+    Args:
+        record: the content of ``evaluation.json``.
+    """
+    whole = record.get("robustness")
+    measured = {ALL: whole, **record.get("robustness_by_language", {})} if whole else {}
+    rows = []
+    for language, found in measured.items():
+        champion = found["tokenizers"].get("champion", {"kinds": {}})["kinds"]
+        effects = found["tokenizers"][""]["kinds"]
+        for kind, applied in sorted(found["applied"].items(), key=_by_family):
+            effect = effects[kind]
+            ends = [
+                (effect[figure] or {}).get(end)
+                for figure in ROBUSTNESS_FIGURES
+                for end in ("value", "low", "high")
+            ]
+            beside = champion[kind]["inflation"]["value"] if kind in champion else None
+            rows.append((
+                language, applied["family"], kind, applied["documents"], applied["changes"],
+                *ends, beside,
+            ))  # fmt: skip
+    return rows
+
+
+def _by_family(applied: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
+    kind, effect = applied
+    return effect["family"], kind
 
 
 def write_evaluation(record: Mapping[str, Any], directory: Path) -> None:
@@ -242,6 +291,7 @@ def evaluation_record(
     parallel: bool,
     usage: TokenUsage | None,
     robustness: Robustness | None = None,
+    languages: Mapping[str, Robustness] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The content of ``evaluation.json``.
 
@@ -252,6 +302,7 @@ def evaluation_record(
         references: label → what people call the tokenizer compared with.
         usage: of the words trained on, for byte-level BPE.
         robustness: on the same text, changed.
+        languages: the same by language.
     """
     from bpeline.tokenizer_core.evaluation import DEFINITIONS, knee
 
@@ -307,6 +358,7 @@ def evaluation_record(
             "f95_by_size": _listed(usage.f95_by_size),
         },
         "robustness": None if robustness is None else robustness.as_record(),
+        "robustness_by_language": {name: one.as_record() for name, one in languages.items()},
         "suggested": {
             "knee": knee(evaluation.report.curve),
             "well_used": None if usage is None else usage.largest_well_used,

@@ -83,6 +83,7 @@ def evaluate(
             "digest": one.version.digest,
             "set": one.made.digest,
             "slices": {name: dict(part.metrics) for name, part in one.found.slices.items()},
+            "robustness": evaluation.robustness(one) if as_json else [],
         }
         for one in measured
     ]

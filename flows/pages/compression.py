@@ -10,6 +10,7 @@ import numpy as np
 
 from bpeline.flows.pages.charts import Chart, Series, bar_chart, line_chart
 from bpeline.flows.pages.contents import ReportContents, merged_ids, saved_by_last, training_curve
+from bpeline.registry.measured import ROBUSTNESS_COLUMNS
 
 _CURVE = "compression/bytes_per_token"
 _SLICE = "bytes_per_token/"
@@ -26,12 +27,27 @@ def compression(contents: ReportContents) -> dict[str, Any]:
         "gains": _gains(contents),
         "lengths": _lengths(contents),
         "slices": _slices(contents.metrics),
+        "robustness": _robustness(contents),
         "metrics": [
             (key, value)
             for key, value in sorted(contents.metrics.items())
             if not key.startswith(_SECONDS) and not _of_slice(key, contents.metrics)[1]
         ],
     }
+
+
+def _robustness(contents: ReportContents) -> dict[str, Any]:
+    """How many more tokens each kind of change takes, a column for each language."""
+    found = [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in contents.robustness]
+    languages = list(dict.fromkeys(one["language"] for one in found))
+    rows: dict[str, dict[str, str]] = {}
+    for one in found:
+        said = f"{one['inflation']:+.1%}"
+        if one["inflation_low"] is not None:
+            said += f" ({one['inflation_low']:+.1%} … {one['inflation_high']:+.1%})"
+        rows.setdefault(f"{one['family']}: {one['kind']}", {})[one["language"]] = said
+    cells = {kind: [of.get(one, "") for one in languages] for kind, of in rows.items()}
+    return {"languages": languages, "rows": cells}
 
 
 def _sizes(contents: ReportContents) -> dict[str, Any] | None:

@@ -42,6 +42,7 @@ class ReportContents:
         use: how often tokens occur in the training corpus; None where its word counts are gone.
         comparison: with another version, that one first.
         comparison_remark: why there is none.
+        robustness: by kind and language, see `registry.measured.robustness_table`.
     """
 
     title: str
@@ -56,6 +57,7 @@ class ReportContents:
     use: TokenUse | None = None
     comparison: VersionComparison | None = None
     comparison_remark: str = ""
+    robustness: Sequence[tuple[Any, ...]] = ()
 
     @property
     def reference(self) -> str:

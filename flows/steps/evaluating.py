@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bpeline.flows.requests import CHAMPION, TrainingRequest, load_baselines
@@ -50,6 +50,7 @@ from bpeline.tokenizer_core.evaluation import (
     evaluate_texts,
     has_curve,
     measure_robustness,
+    robustness_by_language,
     token_usage,
     token_use,
 )
@@ -83,6 +84,7 @@ class Evaluated:
         use: how often each occurs in them.
         usage: how the words trained on use the vocab; None for other algorithms.
         comparison: to the present champion; None when there is none.
+        languages: robustness of every language of several that has enough documents.
     """
 
     tokenizer: Tokenizer
@@ -101,6 +103,7 @@ class Evaluated:
     left_out: str = ""
     robustness: Robustness | None = None
     remark: str = ""
+    languages: Mapping[str, Robustness] = field(default_factory=dict)
 
     @property
     def report(self) -> CompressionReport:
@@ -120,6 +123,7 @@ class Evaluated:
             parallel=self.parallel,
             usage=self.usage,
             robustness=self.robustness,
+            languages=self.languages,
         )
 
     @property
@@ -239,6 +243,8 @@ def evaluate(
     trained_on = WordCountStore(workspace).open_table(words.table)
     made_tokens = MadeTokens.of(tokenizer, trained_on)
     use = token_use(tokenizer, trained_on, made_tokens)
+    perturbed = texts if made is not None and adopts else ()
+    robustness, languages = _robustness(tokenizer, champion, perturbed)
     return Evaluated(
         tokenizer,
         evaluation,
@@ -261,8 +267,9 @@ def evaluate(
         number,
         _on_new_text(tokenizer, champion, own, made),
         setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
-        _robustness(tokenizer, champion, texts) if made is not None and adopts else None,
+        robustness,
         setup.remark,
+        languages,
     )
 
 
@@ -347,16 +354,17 @@ def _robustness(
     tokenizer: Tokenizer,
     champion: tuple[ResolvedVersion, Tokenizer] | None,
     texts: Sequence[EvaluationText],
-) -> Robustness | None:
-    """What both make of the texts with typos, in other letters, with other spaces …"""
+) -> tuple[Robustness | None, Mapping[str, Robustness]]:
+    """What both make of the texts with typos, in other letters …; and that by language."""
     if not tokenizer.pattern.has_kernel:
-        return None
+        return None, {}
     others = {CHAMPION: champion[1]} if champion and champion[1].pattern.has_kernel else {}
     documents = (document for text in texts for document in text.documents)
     try:
-        return measure_robustness(tokenizer, others, documents)
+        found = measure_robustness(tokenizer, others, documents)
     except EmptyCorpus:  # no word in what is perturbed
-        return None
+        return None, {}
+    return found, robustness_by_language(tokenizer, others, texts)
 
 
 def _training_text(plan: CorpusPlan) -> Text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -28,7 +29,11 @@ from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.loading import load_tokenizer
-from bpeline.registry.measured import write_evaluation
+from bpeline.registry.measured import (
+    ROBUSTNESS_COLUMNS,
+    robustness_table,
+    write_evaluation,
+)
 from bpeline.registry.publishing import publish_version
 from bpeline.registry.records import (
     CURVE_METRIC,
@@ -57,6 +62,7 @@ from bpeline.tokenizer_core.training import certify_extension
 
 MOST_INPUTS = 50
 SOURCES_TABLE = "sources/sources.json"
+ROBUSTNESS_TABLE = "robustness/robustness.json"
 PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
 
 
@@ -80,7 +86,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
         measured = evaluated.record()
         write_evaluation({**measured, "screening": trained.screened.screening.as_record()}, files)
         report = directory / "pages" / "report.html"
-        html = report_page(_report(summary, request, trained))
+        html = report_page(_report(summary, request, trained, measured))
         DURABLE.write(report, html.encode(errors="backslashreplace"))
         publication = Publication(
             name=request.name,
@@ -99,12 +105,13 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
                 *corpus_inputs(trained.plan, trained.corpus, words, request),
                 *evaluation_inputs(evaluated),
             ),
-            tags=_tags(evaluated, words, request),
+            tags=_tags(evaluated, words, request, measured),
             figures=figures,
             pages=(
                 report,
                 *_pages(evaluated.comparison, report.parent),
                 *_sources_page(words, report.parent),
+                *_robustness_page(measured, report.parent),
             ),
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -232,8 +239,13 @@ def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
     return inputs
 
 
-def _tags(evaluated: Evaluated, words: CountedWords, request: TrainingRequest) -> dict[str, str]:
-    """What was compared with, so that a list of runs tells; and which file is a table."""
+def _tags(
+    evaluated: Evaluated,
+    words: CountedWords,
+    request: TrainingRequest,
+    measured: Mapping[str, Any],
+) -> dict[str, str]:
+    """What was compared with, so that a list of runs tells; and which files are tables."""
     tags = {f"compared_with.{label}": said for label, said in evaluated.references.items()}
     # Of every figure only `evaluated/encode_mb_per_second` depends on it, beside the seconds.
     tags["speed_of"] = f"one thread, {platform.machine()} of {thread_count(None)} processors"
@@ -241,9 +253,22 @@ def _tags(evaluated: Evaluated, words: CountedWords, request: TrainingRequest) -
         tags[MEASURED_ON] = str(evaluated.made)
     if request.extends:
         tags["extends"] = request.extends
-    if words.sources:
-        tags["mlflow.loggedArtifacts"] = json.dumps([{"path": SOURCES_TABLE, "type": "table"}])
+    tables = [SOURCES_TABLE] * bool(words.sources)
+    tables += [ROBUSTNESS_TABLE] * bool(robustness_table(measured))
+    if tables:
+        listed = [{"path": path, "type": "table"} for path in tables]
+        tags["mlflow.loggedArtifacts"] = json.dumps(listed)
     return tags
+
+
+def _robustness_page(measured: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
+    """Robustness by kind and language: a table, for it would be hundreds of metrics."""
+    rows = robustness_table(measured)
+    if not rows:
+        return ()
+    path = directory / Path(ROBUSTNESS_TABLE).name
+    DURABLE.write(path, json.dumps({"columns": ROBUSTNESS_COLUMNS, "data": rows}).encode())
+    return (path,)
 
 
 def _sources_page(words: CountedWords, directory: Path) -> tuple[Path, ...]:
@@ -257,7 +282,12 @@ def _sources_page(words: CountedWords, directory: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def _report(summary: TrainingSummary, request: TrainingRequest, trained: Trained) -> ReportContents:
+def _report(
+    summary: TrainingSummary,
+    request: TrainingRequest,
+    trained: Trained,
+    measured: Mapping[str, Any],
+) -> ReportContents:
     """The page that is registered with a version, which has no number yet."""
     tokenizer, screened = trained.evaluated.tokenizer, trained.screened
     return ReportContents(
@@ -276,6 +306,7 @@ def _report(summary: TrainingSummary, request: TrainingRequest, trained: Trained
         sources=as_json(summary.sources),
         use=screened.use,
         comparison=trained.evaluated.comparison,
+        robustness=robustness_table(measured),
         comparison_remark=f"When it was registered, no version of {request.name} was the champion.",
     )
 

@@ -11,7 +11,7 @@ from bpeline.flows.requests import TrainingRequest
 from bpeline.registry.comparison import VersionComparison, compare_versions
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import evaluation_of
+from bpeline.registry.measured import evaluation_of, robustness_table
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import Screening, TrainedOn, kept_screening, screen
@@ -75,6 +75,7 @@ def version_contents(reference: str, against: str | None = None) -> ReportConten
         use=use,
         comparison=comparison,
         comparison_remark=remark,
+        robustness=robustness_table(evaluation_of(registry, version) or {}),
     )
 
 

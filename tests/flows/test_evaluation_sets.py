@@ -147,6 +147,39 @@ def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
 
 
 @pytest.mark.slow
+def test_robustness_is_told_by_kind_and_language(
+    bpeline: Command, here: Path, english_and_code: str
+) -> None:
+    (here / "docs.txt").write_text(english_and_code[810_000:850_000], encoding="utf-8")
+    texts = [f"--eval={one}:language={one}=much.txt" for one in ("en", "de")]
+    ended = bpeline("train", "docs.txt", "--name", "two", "--vocab-size", 400, "--json", *texts)
+    assert ended.exit_code == 0, ended.output
+    (told,) = json.loads(bpeline("evaluate", "two/1", "--json").stdout)
+    told_first = told["robustness"]
+    rows = {(one["language"], one["kind"]): one for one in told_first}
+    assert {language for language, _ in rows} == {"all", "en", "de"}
+    kept = rows["all", "upper_case"]
+    shown = json.loads(ended.stdout)["metrics"]
+    assert not [key for key in shown if key.endswith("upper_case")], "a table, not metrics"
+    # Of a set that the training did not know, it is measured now.
+    pieces = (here / "many.txt").read_text(encoding="utf-8").replace("<|endoftext|>", "----")
+    for language in ("en", "de"):
+        (here / f"{language}.txt").write_text(pieces, encoding="utf-8")
+    sources = [f"--set-from={one}:language={one}={one}.txt" for one in ("en", "de")]
+    changed = bpeline("evaluate", "two", *sources, "--separator", "----", "--json")
+    (told,) = json.loads(changed.stdout)
+    rows = {(one["language"], one["kind"]): one for one in told["robustness"]}
+    assert rows["en", "upper_case"]["inflation_low"] is not None
+    assert rows["all", "upper_case"] != kept
+    run = open_registry().tracker.version("two", 1)
+    assert run is not None
+    client = open_registry().tracker._client
+    table = client.download_artifacts(run.mlflow_run_id, "robustness/robustness.json")
+    found = json.loads(Path(table).read_text(encoding="utf-8"))
+    assert dict(zip(found["columns"], found["data"][0], strict=True)) in told_first
+
+
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_a_set_changes_by_a_command_alone(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str

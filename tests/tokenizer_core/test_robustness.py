@@ -20,9 +20,11 @@ from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidUtf8
 from bpeline.tokenizer_core.evaluation import (
     PERTURBATIONS,
     SHOWN_ROBUSTNESS,
+    EvaluationText,
     Robustness,
     fragment_tokens,
     measure_robustness,
+    robustness_by_language,
 )
 from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
 from bpeline.tokenizer_core.evaluation.perturbed_text import CharacterText
@@ -227,15 +229,34 @@ def test_the_order_of_documents_says_nothing(
 
 def test_of_much_text_a_sample_is_perturbed() -> None:
     many = [b"%d" % number for number in range(MOST_DOCUMENTS + 500)]
-    found, digest = _sample(many)
+    found, digest = _sample(many, MOST_BYTES)
     assert len(found) == MOST_DOCUMENTS
-    assert _sample(many[::-1]) == (found, digest)
+    assert _sample(many[::-1], MOST_BYTES) == (found, digest)
     assert found == sorted(many, key=lambda one: hashlib.sha256(one).digest())[:MOST_DOCUMENTS]
-    large, _ = _sample([b"ab " * (MOST_BYTES // 10) + b"%d" % i for i in range(9)])
+    large, _ = _sample([b"ab " * (MOST_BYTES // 10) + b"%d" % i for i in range(9)], MOST_BYTES)
     assert len(large) == 4  # the first with which there is enough
     whole = ("ä" * (MOST_BYTES // 2)).encode()
-    assert _sample([whole + b"more"])[0] == [whole]
-    assert _sample([b"a" + whole])[0] == [b"a" + whole[:-2]]  # not within a character
+    assert _sample([whole + b"more"], MOST_BYTES)[0] == [whole]
+    assert _sample([b"a" + whole], MOST_BYTES)[0] == [b"a" + whole[:-2]]  # not within a character
+
+
+def test_languages_are_measured_apart_where_documents_suffice(small: Tokenizer) -> None:
+    english = [b"one text %d" % number for number in range(12)]
+    german = ["über Änderungen %d".encode() % number for number in range(10)]
+    texts = [
+        EvaluationText("news", english[:5], "en"),
+        EvaluationText("mail", english[5:], "en"),
+        EvaluationText("zeitung", german, "de"),
+        EvaluationText("few", german[:9], "fr"),
+        EvaluationText("other", english, None),
+    ]
+    found = robustness_by_language(small, {"other": small}, texts)
+    assert list(found) == ["en", "de"]
+    assert found["en"] == measure_robustness(small, {"other": small}, english)
+    removed = found["de"].tokenizers[""].kinds["diacritics_removed"].inflation
+    assert removed.low is not None
+    assert "diacritics_removed" in found["en"].not_applied
+    assert not robustness_by_language(small, {}, texts[:2]), "one language is all documents"
 
 
 def test_a_record_is_plain_json(small: Tokenizer) -> None:

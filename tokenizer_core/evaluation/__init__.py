@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .metric_names import MERGE_GAIN as MERGE_GAIN
     from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
+    from .metric_names import ROBUSTNESS_FIGURES as ROBUSTNESS_FIGURES
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
     from .metric_names import SHOWN_ROBUSTNESS as SHOWN_ROBUSTNESS
     from .metric_names import SPEED as SPEED
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from .perturbations import Perturbation as Perturbation
     from .robustness import Robustness as Robustness
     from .robustness import measure_robustness as measure_robustness
+    from .robustness import robustness_by_language as robustness_by_language
     from .suite import Change as Change
     from .suite import Evaluation as Evaluation
     from .suite import EvaluationText as EvaluationText

@@ -11,6 +11,7 @@ import heapq
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,12 +42,14 @@ from bpeline.tokenizer_core.evaluation.perturbed_text import (
     Mask,
     Places,
 )
+from bpeline.tokenizer_core.evaluation.suite import EvaluationText
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_BYTES = 1 << 19  # of documents that are perturbed; of more text a sample is
 MOST_DOCUMENTS = 2_000
+LEAST_OF_LANGUAGE = 1 << 15  # bytes; languages share `MOST_BYTES`, and each has at least so many
 
 _Counts = NDArray[np.int64]
 
@@ -190,10 +193,11 @@ def measure_robustness(
     others: Mapping[str, Tokenizer],
     documents: Iterable[bytes],
     seed: int = 0,
+    most_bytes: int = MOST_BYTES,
 ) -> Robustness:
     """Perturb documents in every way, and encode them with every tokenizer.
 
-    Special tokens in the documents are ordinary text. Of more than `MOST_BYTES` or
+    Special tokens in the documents are ordinary text. Of more than ``most_bytes`` or
     `MOST_DOCUMENTS`, a sample is perturbed that depends on what the documents hold and not on their
     order: by digest, until either is reached; of a longer document, the beginning.
 
@@ -201,12 +205,13 @@ def measure_robustness(
         others: what to compare with, by label; not "".
         documents: UTF-8; read once. Empty ones are passed over.
         seed: of the random choices.
+        most_bytes: of documents that are perturbed.
 
     Raises:
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
-    chosen, digest = _sample(documents)
+    chosen, digest = _sample(documents, most_bytes)
     text = CharacterText(chosen)
     contestants = {
         label: _Contestant(one, text) for label, one in {"": tokenizer, **others}.items()
@@ -250,16 +255,48 @@ def measure_robustness(
     )
 
 
-def _sample(documents: Iterable[bytes]) -> tuple[list[bytes], str]:
+def robustness_by_language(
+    tokenizer: Tokenizer, others: Mapping[str, Tokenizer], texts: Sequence[EvaluationText]
+) -> dict[str, Robustness]:
+    """The same of every language that has enough documents for an interval.
+
+    Of texts in one language, or in none that is named, nothing: that is said of all documents.
+
+    Args:
+        others: see `measure_robustness`.
+        texts: whose documents can be read several times.
+
+    Raises:
+        InvalidUtf8: a document is not UTF-8.
+    """
+    documents: dict[str | None, list[bytes]] = {}
+    for text in texts:
+        documents.setdefault(text.language, []).extend(filter(None, text.documents))
+    enough = {
+        language: some
+        for language, some in documents.items()
+        if language is not None and len(some) >= FEWEST_RESAMPLED
+    }
+    if len(documents) < 2 or not enough:
+        return {}
+    most_bytes = max(MOST_BYTES // len(enough), LEAST_OF_LANGUAGE)
+    found = {}
+    for language, some in enough.items():
+        with suppress(EmptyCorpus):  # no word in what is perturbed
+            found[language] = measure_robustness(tokenizer, others, some, most_bytes=most_bytes)
+    return found
+
+
+def _sample(documents: Iterable[bytes], most_bytes: int) -> tuple[list[bytes], str]:
     """Documents in the order of their digests, as many as are perturbed; and a digest of them."""
     heap: list[tuple[int, bytes]] = []  # the greatest digest first
     size = 0
-    for document in map(_beginning, documents):
+    for document in (_beginning(one, most_bytes) for one in documents):
         if document:
             digest = int.from_bytes(hashlib.sha256(document).digest(), "big")
             heapq.heappush(heap, (-digest, document))
             size += len(document)
-        while heap and (size - len(heap[0][1]) >= MOST_BYTES or len(heap) > MOST_DOCUMENTS):
+        while heap and (size - len(heap[0][1]) >= most_bytes or len(heap) > MOST_DOCUMENTS):
             size -= len(heapq.heappop(heap)[1])
     taken = [document for _, document in sorted(heap, reverse=True)]
     if not taken:
@@ -269,10 +306,10 @@ def _sample(documents: Iterable[bytes]) -> tuple[list[bytes], str]:
     return taken, digest_of_bytes(*(hashlib.sha256(one).digest() for one in taken))
 
 
-def _beginning(document: bytes) -> bytes:
+def _beginning(document: bytes, most_bytes: int) -> bytes:
     """No more of a document than is ever perturbed, cut before a character."""
-    end = MOST_BYTES
-    while end < len(document) and document[end] & 0xC0 == 0x80 and end > MOST_BYTES - 4:
+    end = most_bytes
+    while end < len(document) and document[end] & 0xC0 == 0x80 and end > most_bytes - 4:
         end -= 1
     return document[:end]
 
