@@ -384,8 +384,9 @@ def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> D
             goes.append(f"evaluation set {digest[:8]}, for no version of {one.name} is left")
     elif named is not None:
         stays.append(
-            f"evaluation set {named.digest[:8]} of {one.name}, which may hold documents of its "
-            f"corpus: `bpeline evaluate {one.name} --set-from FILES` gives another to the name, "
+            f"evaluation set {named.digest[:8]} of {one.name}, on which its other versions are "
+            "measured; it may hold documents of this one's corpus: "
+            f"`bpeline evaluate {one.name} --set-from FILES` gives another to the name, "
             "and `bpeline gc --days 0 --remove` removes those of no name that has versions"
         )
     for name in _extending(registry, one.digest):

@@ -21,6 +21,7 @@ from bpeline.registry.workspace import (
     damaged,
     fetch,
     forget,
+    forget_directory,
     read_record,
     share,
     write_record,
@@ -89,13 +90,14 @@ def read_documents(workspace: Workspace, made: EvaluationSet) -> dict[str, list[
 
 
 def forget_set(workspace: Workspace, digest: str) -> None:
-    """Remove a set with all that was measured on it, its record first."""
-    forget(workspace, workspace.evaluation_set(digest))
-    directory = workspace.evaluation_set(digest).parent
-    for path in sorted(directory.glob("*.arrow")):
-        forget(workspace, path)
-    if directory.is_dir():
-        DURABLE.remove_tree(directory)
+    """Remove a set with all that was measured on it, here and in the store, its record first.
+
+    Raises:
+        StorageError: the workspace's store does not answer.
+    """
+    record = workspace.evaluation_set(digest)
+    forget(workspace, record)
+    forget_directory(workspace, record.parent, record.name)
 
 
 def read_measured(workspace: Workspace, set_digest: str, digest: str) -> dict[str, Any] | None:

@@ -119,6 +119,15 @@ def test_what_one_machine_made_no_other_makes_again(
     assert json.loads(counted.stdout)["total"]["bytes"] >= 100_000
     encoded = machine("e")("encode", "news/1", texts, "-o", tmp_path / "tokens", "--json")
     assert encoded.exit_code == 0, encoded.stderr
+    # The evaluation set is people's text: any machine removes it with the last version, everywhere.
+    sets = f"store-{tmp_path.name}/evaluation-sets/"
+    gone = machine("f")
+    assert gone("delete", "news@candidate", "--remove").exit_code == 0
+    told = gone("delete", "news/1", "--remove").stdout
+    assert "on which its other versions are measured" in told
+    assert s3.keys(sets), "those of news/2"
+    assert gone("delete", "news", "--remove").exit_code == 0
+    assert s3.keys(sets) == []
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
