@@ -70,7 +70,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     evaluated = evaluate(learned, words, plan, setup, request, registry)
                     outcome(evaluated.outcome)
                 with run.step(SCREEN_TOKENS) as outcome:
-                    screened = screen_tokens(words, plan, evaluated, request, run.workspace)
+                    screened = screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
                     outcome(screened.outcome)
         trained = Trained(plan, corpus, words, learned, evaluated, screened)
         summary = summarize(run, trained)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bpeline.registry.word_counts import ShardFiles, shard_key
+from bpeline.registry.word_counts import ShardFiles, digest_without, shard_key
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
     SingleDocuments,
@@ -26,6 +26,7 @@ from bpeline.tokenizer_core.corpus import (
     open_source,
     read_again,
 )
+from bpeline.tokenizer_core.counting import Copies
 from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.evaluation import (
     MadeTokens,
@@ -58,6 +59,7 @@ class TrainedOn:
         unchanged: path → the file, of files that are known to be as they were when their counts
             were made. Of others the digests of chunks must tell.
         made: the tokens of ``words``, if they have been encoded before.
+        copies: the documents that were left out as copies, where it is known.
     """
 
     words: WordCounts
@@ -67,6 +69,7 @@ class TrainedOn:
     chunk_bytes: int = CHUNK_BYTES
     unchanged: Mapping[str, SourceFile] = field(default_factory=dict)
     made: MadeTokens | None = None
+    copies: Copies = field(default_factory=Copies)
 
     @property
     def tokens(self) -> MadeTokens:
@@ -195,10 +198,10 @@ def of_one_document(
         place, replaced = places.found[key][0], files.read(key).replaced_utf8
         if not replaced and _read_singly(search, candidates[key], place, trained):
             del unread[key]
-    for key, text in _texts(list(unread), places, trained):
+    for key, text, copies in _texts(list(unread), places, trained):
         ids, place = unread.pop(key), places.found[key][0]
         if files.read(key).replaced_utf8:
-            some = made_in_one_document(tokenizer, made.tree, ids, text, trained.reading)
+            some = made_in_one_document(tokenizer, made.tree, ids, text, trained.reading, copies)
             found.append(some)
             del candidates[key]
             continue
@@ -306,8 +309,12 @@ def _counts_at(words: WordCounts, positions: NDArray[np.int64]) -> NDArray[np.in
 
 def _texts(
     keys: Sequence[str], places: Places, trained: TrainedOn
-) -> Iterator[tuple[str, ChunkText]]:
-    """The chunks whose text still lies somewhere unchanged, each once; no file is read twice."""
+) -> Iterator[tuple[str, ChunkText, bytes]]:
+    """The chunks whose text still lies somewhere unchanged, each once; no file is read twice.
+
+    With each, which of its documents were left out as copies. Where that is not known any more, a
+    chunk with copies is not found again: its digest tells of them, too.
+    """
     wanted = set(keys)
     by_path: dict[str, dict[int, tuple[str, str]]] = {}
     for key in keys:
@@ -320,6 +327,7 @@ def _texts(
         ordinals = [ordinal for ordinal, (key, _) in cells.items() if key in wanted]
         for chunk, text in read_again(path, ordinals, reading, trained.chunk_bytes):
             key, digest = cells[chunk.ordinal]
-            if chunk.digest == digest and key in wanted:
+            copies = trained.copies.within(path, chunk.ordinal)
+            if digest_without(chunk.digest, copies) == digest and key in wanted:
                 wanted.remove(key)
-                yield key, text
+                yield key, text, copies

@@ -12,7 +12,13 @@ from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan, file_parcels
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
-from bpeline.registry.word_counts import ShardRef, WordCountStore, digest_of_corpus, shard_key
+from bpeline.registry.word_counts import (
+    ShardRef,
+    WordCountStore,
+    digest_of_corpus,
+    digest_without,
+    shard_key,
+)
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read_documents
 from bpeline.tokenizer_core.counting import (
@@ -23,7 +29,6 @@ from bpeline.tokenizer_core.counting import (
     digest_documents,
     find_copies,
 )
-from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import abandon_matching
 
 # So few are written one by one, so that a killed run has lost none of them.
@@ -221,8 +226,7 @@ def count_bundle(
             for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
                 raise_if_stopped()
                 left_out = copies.within(group.file.path, chunk.ordinal)
-                if left_out:
-                    chunk = replace(chunk, digest=_digest_without(chunk.digest, left_out))
+                chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
                 reused = store.has(chunk.digest, digest)
                 if not reused:
                     documents = read_documents(raw, group.file, chunk.begin, own)
@@ -233,10 +237,6 @@ def count_bundle(
                 counted_chunks.append(CountedChunk(group.file.path, record, reused))
                 listener.step_advanced(COUNT_WORDS.name, chunk.size)
     return counted_chunks
-
-
-def _digest_without(digest: str, copies: bytes) -> str:
-    return digest_of(["without copies", digest, digest_of_bytes(copies)])
 
 
 def files_of(bundle: Bundle) -> str:

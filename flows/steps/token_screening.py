@@ -8,10 +8,12 @@ from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import SCREEN_TOKENS, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
+from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.registry.screening import ONE_DOCUMENT, Screening, TrainedOn, screen
 from bpeline.registry.word_counts import WordCountStore, as_counted, corpus_record
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.counting import Copies
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation import MadeTokens, TokenUse, token_use
 
@@ -36,6 +38,7 @@ class ScreenedTokens:
 def screen_tokens(
     words: CountedWords,
     plan: CorpusPlan,
+    corpus: CountedCorpus,
     evaluated: Evaluated,
     request: TrainingRequest,
     workspace: Workspace,
@@ -51,7 +54,10 @@ def screen_tokens(
     files = corpus_record(workspace, words.corpus_digest) or ()
     unchanged = {file.path: file for file in plan.files}
     use, made = evaluated.use, evaluated.made_tokens
-    trained = TrainedOn(weighted, use, files, plan.reading, unchanged=unchanged, made=made)
+    trained = TrainedOn(
+        weighted, use, files, plan.reading,
+        unchanged=unchanged, made=made, copies=corpus.copies or Copies(),
+    )  # fmt: skip
     if any(one.weight != 1 for one in words.sources):
         # Chunks hold what occurs in them: with what was counted they can be compared.
         counted = as_counted(store, [one.table_key for one in words.sources if one.weight])

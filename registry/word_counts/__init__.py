@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .partitions import Mapper as Mapper
     from .shard_records import Shard as Shard
     from .shard_records import ShardRef as ShardRef
+    from .shard_records import digest_without as digest_without
     from .shard_records import shard_key as shard_key
     from .shards import ShardFiles as ShardFiles
     from .store import WordCountStore as WordCountStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace import FileSeal
-from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
@@ -125,6 +125,17 @@ _RECORDED = tuple(name for name in Shard.__slots__ if name != "packed")
 def shard_key(chunk_digest: str, reading_digest: str) -> str:
     """The name of the counts of one chunk, read in one way."""
     return digest_of(["shard", SHARD_FORMAT, chunk_digest, reading_digest])
+
+
+def digest_without(chunk_digest: str, copies: bytes) -> str:
+    """The digest of a chunk of which some documents were left out: another chunk.
+
+    Args:
+        copies: which ones, see `Copies.within`; where none was, it is the chunk itself.
+    """
+    if not copies:
+        return chunk_digest
+    return digest_of(["without copies", chunk_digest, digest_of_bytes(copies)])
 
 
 def shard_of(

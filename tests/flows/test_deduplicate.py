@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -73,3 +74,37 @@ def test_a_copy_is_counted_when_what_it_copies_is_gone(here: Path, bpeline: Comm
     )
     plain = trained(bpeline, "copied", "--name", "plain")
     assert plain["word_occurrences"] > changed["word_occurrences"]
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+def test_tokens_of_one_document_are_those_of_text_without_copies(
+    tmp_path: Path,
+    english_and_code: str,
+    bpeline: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compressed files are read again by whole chunks, whose digest tells of copies, too."""
+    monkeypatch.chdir(tmp_path)
+    parts = [english_and_code[at : at + 3_000] for at in range(0, 120_000, 3_000)]
+    texts = {"once": parts, "a": parts[:25], "b": parts[15:]}
+    for name, some in texts.items():
+        content = "<|end|>".join(some).encode()
+        Path(f"{name}.txt").write_bytes(content)
+        Path(f"{name}.txt.gz").write_bytes(gzip.compress(content))
+    Path("bad.txt").write_bytes("<|end|>".join(parts[15:]).encode() + b"\xff")
+
+    def found(name: str, *files: str) -> float:
+        done = bpeline("train", *files, "--name", name, *OPTIONS, "--vocab-size", 3_000)
+        assert done.exit_code == 0, done.output
+        metrics = json.loads(done.stdout)["metrics"]
+        assert "privacy/one_document_tokens" in metrics, "the text was found again"
+        return float(metrics["privacy/one_document_tokens"])
+
+    once = found("once", "once.txt")
+    assert once > 0
+    deduplicated = ("--deduplicate", "--invalid-utf8", "replace")
+    assert found("plain", "a.txt", "b.txt", *deduplicated) == once
+    assert found("packed", "a.txt.gz", "b.txt.gz", *deduplicated) == once
+    assert found("bad", "a.txt", "bad.txt", *deduplicated) == pytest.approx(once, abs=10)
+    assert found("copied", "a.txt", "b.txt") < once, "of a copy there are two documents"

@@ -58,6 +58,7 @@ def made_in_one_document(
     candidates: NDArray[np.int64],
     text: ChunkText,
     reading: Reading,
+    copies: bytes = b"",
 ) -> NDArray[np.int64]:
     """Those of some tokens that came about in one document of a chunk and in no other.
 
@@ -69,6 +70,7 @@ def made_in_one_document(
         tokenizer: its pattern is the reading's.
         candidates: ids.
         text, reading: as they were counted.
+        copies: a byte for each document, 1 where training left it out as a copy; empty for none.
 
     Returns:
         int64, ascending; candidates that come about in no document are not among them.
@@ -76,7 +78,7 @@ def made_in_one_document(
     first = np.full(tree.size, NOWHERE, np.int64)
     last = np.full(tree.size, -1, np.int64)
     waiting = np.unique(candidates)
-    for ids, documents in _encoded(tokenizer, text, reading):
+    for ids, documents in _encoded(tokenizer, text, reading, copies):
         # Of equal ids the last one written stays.
         here = np.full(tree.size, NOWHERE, np.int64)
         here[ids[::-1]] = documents[::-1]
@@ -92,10 +94,12 @@ def made_in_one_document(
 
 
 def _encoded(
-    tokenizer: Tokenizer, text: ChunkText, reading: Reading
+    tokenizer: Tokenizer, text: ChunkText, reading: Reading, copies: bytes
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
     """Ids of the text that was trained on, a few megabytes at a time, and each one's document."""
     documents, _ = documents_between(text, reading.special_bytes)
+    if copies:
+        documents = np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
     spans, _ = reading.share_out(text.text, documents)
     if not reading.held_out_below:
         spans = sections_of(text.text, spans, reading.pattern.cut_pairs)
