@@ -11,14 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import cast
 
 from bpeline.registry.catalogue.corpus import CorpusRecords
 from bpeline.registry.catalogue.records import (
     AliasMove,
     Deletion,
     Metric,
-    MoveKind,
     NamedSet,
     Registration,
     Version,
@@ -35,8 +33,11 @@ from bpeline.registry.catalogue.tables import (
     Session,
     VersionRow,
     and_,
+    as_record,
     delete,
     func,
+    given,
+    insert,
     select,
     update,
 )
@@ -129,7 +130,7 @@ class Catalogue(CorpusRecords, RunRecords):
                 )
                 session.add(row)
                 session.flush()
-            return _version(row)
+            return as_record(Version, row)
 
         return self._database.writing(work)
 
@@ -150,17 +151,12 @@ class Catalogue(CorpusRecords, RunRecords):
     def versions(self, name: str | None = None) -> list[Version]:
         """All versions, or those of one name, by name and in the order they were made."""
         query = select(VersionRow).order_by(VersionRow.name, VersionRow.ordinal)
-        if name is not None:
-            query = query.where(VersionRow.name == name)
-        with self._database.reading() as session:
-            return [_version(row) for row in session.scalars(query)]
+        return self._database.found(Version, query.filter_by(**given(name=name)))
 
     def find_version(self, name: str, digest: str) -> Version | None:
         """The version of that name with exactly that digest, if it is known."""
-        with self._database.reading() as session:
-            query = select(VersionRow).filter_by(name=name, digest=digest)
-            row = session.scalars(query).one_or_none()
-            return None if row is None else _version(row)
+        query = select(VersionRow).filter_by(name=name, digest=digest)
+        return next(iter(self._database.found(Version, query)), None)
 
     def forget_version(self, name: str, digest: str) -> bool:
         """Forget a version, and what was measured of it, unless an MLflow has it under a number.
@@ -193,7 +189,7 @@ class Catalogue(CorpusRecords, RunRecords):
         def work(session: Session) -> Registration | None:
             key = registration.store, registration.name, registration.number
             row = session.get(RegistrationRow, key)
-            before = None if row is None else _registration(row)
+            before = None if row is None else as_record(Registration, row)
             session.merge(RegistrationRow(**asdict(registration)))
             return before if before and before.digest != registration.digest else None
 
@@ -204,19 +200,13 @@ class Catalogue(CorpusRecords, RunRecords):
     ) -> list[Registration]:
         """Where versions (of a name) were registered (in one MLflow), by name and number."""
         query = select(RegistrationRow).order_by(RegistrationRow.name, RegistrationRow.number)
-        asked = {"name": name, "store": store}
-        query = query.filter_by(**{key: value for key, value in asked.items() if value is not None})
-        with self._database.reading() as session:
-            return [_registration(row) for row in session.scalars(query)]
+        query = query.filter_by(**given(name=name, store=store))
+        return self._database.found(Registration, query)
 
     def forget_registrations(self, store: str, name: str = "", number: int = 0) -> None:
         """Forget a number that an MLflow no longer has; all of one that is gone."""
         asked = {"name": name, "number": number} if name else {}
-
-        def work(session: Session) -> None:
-            session.execute(delete(RegistrationRow).filter_by(store=store, **asked))
-
-        self._database.writing(work)
+        self._database.execute(delete(RegistrationRow).filter_by(store=store, **asked))
 
     def adopt_registrations(self, store: str, confirmed: Iterable[tuple[str, int, str]]) -> None:
         """Say in which MLflow versions are that were registered before MLflows had an identity.
@@ -260,16 +250,7 @@ class Catalogue(CorpusRecords, RunRecords):
     def deletions(self, name: str | None = None, store: str | None = None) -> list[Deletion]:
         """What was deleted or is to be (of a name, in one MLflow), by name and number."""
         query = select(DeletionRow).order_by(DeletionRow.name, DeletionRow.number)
-        asked = {"name": name, "store": store}
-        query = query.filter_by(**{key: value for key, value in asked.items() if value is not None})
-        with self._database.reading() as session:
-            return [
-                Deletion(
-                    row.store, row.name, row.number, row.digest, row.by, row.reason, row.at,
-                    row.done_at, row.workspace,
-                )
-                for row in session.scalars(query)
-            ]  # fmt: skip
+        return self._database.found(Deletion, query.filter_by(**given(name=name, store=store)))
 
     def unfinished_deletions(self) -> list[Deletion]:
         """Those that this workspace has begun, or will begin when MLflow answers."""
@@ -280,11 +261,7 @@ class Catalogue(CorpusRecords, RunRecords):
     def forget_deletion(self, deletion: Deletion) -> None:
         """Forget a deletion that nothing was done for."""
         key = {"store": deletion.store, "name": deletion.name, "number": deletion.number}
-
-        def work(session: Session) -> None:
-            session.execute(delete(DeletionRow).filter_by(**key))
-
-        self._database.writing(work)
+        self._database.execute(delete(DeletionRow).filter_by(**key))
 
     # ---- aliases ---------------------------------------------------------------------------
 
@@ -298,37 +275,21 @@ class Catalogue(CorpusRecords, RunRecords):
 
     def add_move(self, move: AliasMove) -> None:
         """Write into an alias's history that it moved, or was asked to."""
-
-        def work(session: Session) -> None:
-            session.add(AliasMoveRow(**asdict(move)))
-
-        self._database.writing(work)
+        self._database.execute(insert(AliasMoveRow).values(**asdict(move)))
 
     def alias_history(
         self, name: str, alias: str | None = None, store: str | None = None
     ) -> list[AliasMove]:
         """The moves of one alias, or of all of a name (in one MLflow), newest first."""
         query = select(AliasMoveRow).filter_by(name=name).order_by(AliasMoveRow.id.desc())
-        asked = {"alias": alias, "store": store}
-        query = query.filter_by(**{key: value for key, value in asked.items() if value is not None})
-        with self._database.reading() as session:
-            return [
-                AliasMove(
-                    row.name, row.alias, row.from_number, row.to_number, row.by, row.reason,
-                    row.at, cast(MoveKind, row.kind), row.store,
-                )
-                for row in session.scalars(query)
-            ]  # fmt: skip
+        return self._database.found(AliasMove, query.filter_by(**given(alias=alias, store=store)))
 
     # ---- evaluation sets -------------------------------------------------------------------
 
     def evaluation_sets(self, name: str | None = None) -> list[NamedSet]:
         """The sets that names (or one) have and had, by name and number."""
         query = select(EvaluationSetRow).order_by(EvaluationSetRow.name, EvaluationSetRow.number)
-        if name is not None:
-            query = query.filter_by(name=name)
-        with self._database.reading() as session:
-            return [_named_set(row) for row in session.scalars(query)]
+        return self._database.found(NamedSet, query.filter_by(**given(name=name)))
 
     def evaluation_set(self, name: str) -> NamedSet | None:
         """The set that a name has now."""
@@ -358,28 +319,20 @@ class Catalogue(CorpusRecords, RunRecords):
                 )  # fmt: skip
                 session.add(row)
                 session.flush()
-            return _named_set(row)
+            return as_record(NamedSet, row)
 
         return self._database.writing(work)
 
     def forget_evaluation_sets(self, name: str) -> None:
         """Forget which sets a name had; the next version of that name makes one again."""
-
-        def work(session: Session) -> None:
-            session.execute(delete(EvaluationSetRow).filter_by(name=name))
-
-        self._database.writing(work)
+        self._database.execute(delete(EvaluationSetRow).filter_by(name=name))
 
     # ---- metrics ---------------------------------------------------------------------------
 
     def measured_on(self, name: str, digest: str, set_digest: str) -> None:
         """Remember which evaluation set the metrics of a version are of."""
-
-        def work(session: Session) -> None:
-            query = update(VersionRow).filter_by(name=name, digest=digest)
-            session.execute(query.values(measured_on=set_digest))
-
-        self._database.writing(work)
+        query = update(VersionRow).filter_by(name=name, digest=digest)
+        self._database.execute(query.values(measured_on=set_digest))
 
     def add_metrics(
         self, name: str, digest: str, metrics: Mapping[str, float], step: int = 0
@@ -466,20 +419,3 @@ class Catalogue(CorpusRecords, RunRecords):
 
 def _metric(row: MetricRow) -> Metric:
     return Metric(row.key, row.step, math.nan if row.value is None else row.value)
-
-
-def _version(row: VersionRow) -> Version:
-    return Version(
-        row.name, row.digest, row.run_id, row.corpus_digest, row.counts_digest, row.vocab_size,
-        row.pattern, row.created_at, row.trained, row.measured_on,
-    )  # fmt: skip
-
-
-def _named_set(row: EvaluationSetRow) -> NamedSet:
-    return NamedSet(row.name, row.number, row.digest, row.by, row.reason, row.at)
-
-
-def _registration(row: RegistrationRow) -> Registration:
-    return Registration(
-        row.store, row.name, row.number, row.digest, row.mlflow_run_id, row.registered_at
-    )

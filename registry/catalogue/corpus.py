@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue.records import ChunkRecord, CountTable, FileReading, utc_now
@@ -11,6 +12,7 @@ from bpeline.registry.catalogue.tables import (
     Database,
     FileReadingRow,
     Session,
+    as_record,
     insert,
     select,
     update,
@@ -100,17 +102,8 @@ class CorpusRecords:
 
         def work(session: Session) -> None:
             if session.get(CountTableRow, table.key) is None:
-                session.add(
-                    CountTableRow(
-                        key=table.key,
-                        counts_digest=table.counts_digest,
-                        corpus_digest=table.corpus_digest,
-                        words=table.words,
-                        total=str(table.total),
-                        run_id=table.run_id,
-                        created_at=utc_now(),
-                    )
-                )
+                kept = {**asdict(table), "total": str(table.total), "created_at": utc_now()}
+                session.add(CountTableRow(**kept))
 
         self._database.writing(work)
 
@@ -169,7 +162,4 @@ def _file_reading(row: Any) -> FileReading:
 
 
 def _count_table(row: CountTableRow) -> CountTable:
-    return CountTable(
-        row.key, row.counts_digest, row.corpus_digest, row.words, int(row.total), row.run_id,
-        row.created_at,
-    )  # fmt: skip
+    return replace(as_record(CountTable, row), total=int(row.total))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from bpeline.registry.catalogue.records import Run, RunState, utc_now
-from bpeline.registry.catalogue.tables import Database, RunRow, Session, select
+from bpeline.registry.catalogue.tables import Database, RunRow, Session, as_record, select
 from bpeline.registry.workspace import Process, this_process
 from bpeline.tokenizer_core.errors import RegistryError
 
@@ -243,8 +244,4 @@ def _state(row: RunRow) -> RunState:
 
 
 def _run(row: RunRow) -> Run:
-    return Run(
-        row.id, row.name, row.config, _state(row), row.pid, row.host, row.started_at,
-        row.heartbeat_at, row.finished_at, row.corpus_digest, row.counts_digest, row.step,
-        row.error, row.workspace, row.steps,
-    )  # fmt: skip
+    return replace(as_record(Run, row), state=_state(row))

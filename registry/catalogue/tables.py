@@ -12,8 +12,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from sqlalchemy import (
@@ -21,9 +22,11 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     Engine,
+    Executable,
     ForeignKey,
     MetaData,
     NullPool,
+    Select,
     String,
     Text,
     TypeDecorator,
@@ -65,7 +68,7 @@ from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 __all__ = [
     "AliasMoveRow", "CountTableRow", "Database", "DeletionRow", "EvaluationSetRow",
     "FileReadingRow", "MetricRow", "RegistrationRow", "RunRow", "Session", "VersionRow", "and_",
-    "delete", "func", "insert", "select", "update",
+    "as_record", "delete", "func", "given", "insert", "select", "update",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -276,6 +279,16 @@ class MetricRow(Base):
     value: Mapped[float | None]  # null: not a number
 
 
+def as_record(kind: type[T], row: Base) -> T:
+    """A row as a frozen value, each of whose fields is called as a column is."""
+    return kind(**{one.name: getattr(row, one.name) for one in fields(cast(Any, kind))})
+
+
+def given(**asked: Any) -> dict[str, Any]:
+    """Of what is asked for by column, that which is not None."""
+    return {column: value for column, value in asked.items() if value is not None}
+
+
 def m001_first_tables(connection: Connection) -> None:
     Base.metadata.create_all(connection)
 
@@ -437,6 +450,15 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def found(self, kind: type[T], query: Select[Any]) -> list[T]:
+        """What a query selects, as the frozen values that stand for its rows."""
+        with self.reading() as session:
+            return [as_record(kind, row) for row in session.scalars(query)]
+
+    def execute(self, statement: Executable) -> None:
+        """Run one statement that writes."""
+        self.writing(lambda session: session.execute(statement))
 
     def _sqlite(self) -> Engine:
         engine = create_engine(self._address, poolclass=NullPool)
