@@ -12,7 +12,7 @@ import json
 import sqlite3
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -63,77 +63,64 @@ class TableLookup:
             "SELECT t.value FROM experiments e JOIN experiment_tags t USING (experiment_id) "
             "WHERE e.name = ? AND t.key = ?"
         )
-        with self._tables() as tables:
-            rows = tables.execute(query, (IDENTITY_EXPERIMENT, IDENTITY_TAG)).fetchall()
-            return str(rows[0][0]) if rows else ""
+        rows = self._rows(query, IDENTITY_EXPERIMENT, IDENTITY_TAG)
+        return str(rows[0][0]) if rows else ""
 
     def version_of_alias(self, name: str, alias: str) -> TrackedVersion | None:
         """The version that an alias points to."""
         query = "SELECT version FROM registered_model_aliases WHERE name = ? AND alias = ?"
-        with self._tables() as tables:
-            rows = tables.execute(query, (name, alias)).fetchall()
+        rows = self._rows(query, name, alias)
         return self.version(name, int(rows[0][0])) if rows else None
 
     def version(self, name: str, number: int) -> TrackedVersion | None:
         """The version of that number."""
-        found = self._versions("v.name = ? AND v.version = ?", (name, number))
+        found = self._versions("v.name = ? AND v.version = ?", name, number)
         return found[0] if found else None
 
     def versions(self, name: str | None) -> list[TrackedVersion]:
         """All versions (of a name), ours or not."""
-        return self._versions("v.name = ?", (name,)) if name else self._versions("1", ())
+        return self._versions("v.name = ?", name) if name else self._versions("1")
 
     def aliases(self, name: str | None) -> dict[str, dict[str, int]]:
         """Of every name (or one), where its aliases point."""
         found: dict[str, dict[str, int]] = {}
-        with self._tables() as tables:
-            for one, alias, number in tables.execute(
-                "SELECT name, alias, version FROM registered_model_aliases "
-                "WHERE name = ?1 OR ?1 IS NULL",
-                (name,),
-            ):
-                found.setdefault(str(one), {})[str(alias)] = int(number)
+        query = "SELECT name, alias, version FROM registered_model_aliases"
+        for one, alias, number in self._rows(f"{query} WHERE name = ?1 OR ?1 IS NULL", name):
+            found.setdefault(str(one), {})[str(alias)] = int(number)
         return found
 
     def model_tags(self, name: str | None) -> dict[str, dict[str, str]]:
         """Of every name (or one), the tags of the registered model."""
         found: dict[str, dict[str, str]] = {}
-        with self._tables() as tables:
-            for one, key, value in tables.execute(
-                "SELECT name, key, value FROM registered_model_tags WHERE name = ?1 OR ?1 IS NULL",
-                (name,),
-            ):
-                found.setdefault(str(one), {})[str(key)] = str(value or "")
+        query = "SELECT name, key, value FROM registered_model_tags"
+        for one, key, value in self._rows(f"{query} WHERE name = ?1 OR ?1 IS NULL", name):
+            found.setdefault(str(one), {})[str(key)] = str(value or "")
         return found
 
-    def _versions(self, where: str, values: tuple[Any, ...]) -> list[TrackedVersion]:
+    def _versions(self, where: str, *values: Any) -> list[TrackedVersion]:
         query = (
             "SELECT v.name, v.version, v.run_id, v.creation_time, t.key, t.value "
             "FROM model_versions v LEFT JOIN model_version_tags t USING (name, version) "
             f"WHERE {where} AND v.current_stage <> 'Deleted_Internal' ORDER BY 1, 2"
         )
         tags: dict[tuple[str, int, str, int], dict[str, str]] = {}
-        with self._tables() as tables:
-            for name, number, run_id, made, key, value in tables.execute(query, values):
-                of_one = tags.setdefault((name, number, run_id or "", made or 0), {})
-                if key is not None:
-                    of_one[key] = value or ""
+        for name, number, run_id, made, key, value in self._rows(query, *values):
+            of_one = tags.setdefault((name, number, run_id or "", made or 0), {})
+            if key is not None:
+                of_one[key] = value or ""
         return [
             TrackedVersion(name, number, known.get("digest", ""), run_id, known, made)
             for (name, number, run_id, made), known in tags.items()
         ]
 
-    @contextmanager
-    def _tables(self) -> Iterator[sqlite3.Connection]:
-        there = self.path.exists() and self.path.stat().st_size
-        address = f"file:{urllib.parse.quote(str(self.path))}?mode=ro" if there else ":memory:"
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        if not (self.path.exists() and self.path.stat().st_size):
+            return []
+        address = f"file:{urllib.parse.quote(str(self.path))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                if there:
-                    self._check(connection)
-                else:
-                    _make_nothing(connection)
-                yield connection
+                self._check(connection)
+                return connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise Unsure from error
 
@@ -146,17 +133,6 @@ class TableLookup:
         ).fetchone()
         if not found or not found <= KNOWN_SCHEMAS or spaces[0] > 1:
             raise Unsure
-
-
-def _make_nothing(connection: sqlite3.Connection) -> None:
-    connection.executescript(
-        "CREATE TABLE experiments (experiment_id, name);"
-        "CREATE TABLE experiment_tags (experiment_id, key, value);"
-        "CREATE TABLE registered_model_aliases (name, alias, version);"
-        "CREATE TABLE registered_model_tags (name, key, value);"
-        "CREATE TABLE model_versions (name, version, run_id, creation_time, current_stage);"
-        "CREATE TABLE model_version_tags (name, version, key, value);"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +160,13 @@ class ServerLookup:
 
     def versions(self, name: str | None) -> list[TrackedVersion]:
         """All versions (of a name), ours or not."""
-        chosen = {"filter": f"name = '{name}'"} if name else {}
-        pages = self._pages("model-versions/search", "model_versions", VERSIONS_AT_ONCE, **chosen)
+        pages = self._pages("model-versions/search", "model_versions", VERSIONS_AT_ONCE, name)
         return [_version(one, name) for one in pages]
 
     def aliases(self, name: str | None) -> dict[str, dict[str, int]]:
         """Of every name (or one), where its aliases point."""
-        chosen = {"filter": f"name = '{name}'"} if name else {}
         found: dict[str, dict[str, int]] = {}
-        models = self._pages("registered-models/search", "registered_models", 1000, **chosen)
-        for one in models:
+        for one in self._models(name):
             try:
                 if listed := one.get("aliases"):
                     found[one["name"]] = {str(a["alias"]): int(a["version"]) for a in listed}
@@ -203,14 +176,17 @@ class ServerLookup:
 
     def model_tags(self, name: str | None) -> dict[str, dict[str, str]]:
         """Of every name (or one), the tags of the registered model."""
-        chosen = {"filter": f"name = '{name}'"} if name else {}
-        models = self._pages("registered-models/search", "registered_models", 1000, **chosen)
         try:
-            return {str(one["name"]): _tags(one) for one in models}
+            return {str(one["name"]): _tags(one) for one in self._models(name)}
         except (KeyError, TypeError) as error:
             raise Unsure from error
 
-    def _pages(self, question: str, member: str, most: int, **asked: Any) -> Iterator[Any]:
+    def _models(self, name: str | None) -> Iterator[Any]:
+        return self._pages("registered-models/search", "registered_models", 1000, name)
+
+    def _pages(self, question: str, member: str, most: int, name: str | None) -> Iterator[Any]:
+        asked = {"filter": f"name = '{name}'"} if name else {}
+
         def page_of(token: str) -> tuple[list[Any], str]:
             more = {"page_token": token} if token else {}
             page = self._ask(question, LIST_SECONDS, max_results=most, **asked, **more)
