@@ -30,6 +30,7 @@ from bpeline.registry.tracking.tracked import (
     as_registry_error,
     in_utf8,
     requirements_of,
+    says_missing,
 )
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 from bpeline.tokenizer_core.urls import is_url
@@ -139,6 +140,15 @@ class MlflowConnection:
                 "accepted is a server that shows what was written to it",
                 "look at its log, and type `bpeline doctor`",
             )
+
+    @contextmanager
+    def _fine_if_missing(self) -> Iterator[None]:
+        """Suppress MLflow's answer that there is no such thing."""
+        try:
+            yield
+        except self._exception as error:
+            if not says_missing(error):
+                raise
 
     @contextmanager
     def _answering(self, doing: str) -> Iterator[None]:

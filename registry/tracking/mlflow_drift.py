@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bpeline.registry.records import DriftObservation, ObservedDrift
 from bpeline.registry.tracking.mlflow_door import point
-from bpeline.registry.tracking.mlflow_runs import METRICS_PER_REQUEST, MlflowRuns
+from bpeline.registry.tracking.mlflow_runs import MlflowRuns
 from bpeline.registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
 
 DRIFT = "drift"
@@ -38,9 +38,7 @@ class MlflowDrift(MlflowRuns):
             self._client.log_dict(run.run_id, record, place)
             last = sorted(observation.metrics.items(), key=lambda one: one[0] == DRIFTED)
             points = [point(key, value, observation.time_ms, number) for key, value in last]
-            for begin in range(0, len(points), METRICS_PER_REQUEST):
-                batch = points[begin : begin + METRICS_PER_REQUEST]
-                self._client.log_batch(run.run_id, metrics=batch)
+            self._log_points(run, points)
             for key, value in (
                 (f"observation.{number}", shortened(observation.said)),
                 ("mlflow.note.content", shortened(observation.page, LONGEST_DESCRIPTION)),

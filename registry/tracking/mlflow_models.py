@@ -35,7 +35,6 @@ from bpeline.registry.tracking.tracked import (
     description_of_name,
     insisting,
     is_ours,
-    says_missing,
     shortened,
     version_tags,
 )
@@ -129,12 +128,8 @@ class MlflowModels(MlflowConnection):
         """Take a stored model away."""
         with self._answering("removing a model"):
             self._client.delete_logged_model(model_id)
-            try:
+            with self._fine_if_missing():
                 left = self._client.get_logged_model(model_id)
-            except self._exception as error:
-                if not says_missing(error):
-                    raise
-            else:
                 self._require(left.model_id != model_id, "that the model is removed")
 
     def create_version(
@@ -269,21 +264,14 @@ class MlflowModels(MlflowConnection):
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Let an alias point nowhere; one that does already is fine."""
-        with self._answering(f"removing {name}@{alias}"):
-            try:
-                self._client.delete_registered_model_alias(name, alias)
-            except self._exception as error:
-                if not says_missing(error):
-                    raise
+        with self._answering(f"removing {name}@{alias}"), self._fine_if_missing():
+            self._client.delete_registered_model_alias(name, alias)
 
     def withdraw_version(self, name: str, number: int) -> None:
         """Take a version away, and its aliases; one that is gone already is fine."""
         with self._answering(f"removing {name}/{number}"):
-            try:
+            with self._fine_if_missing():
                 self._client.delete_model_version(name, str(number))
-            except self._exception as error:
-                if not says_missing(error):
-                    raise
             gone = self.version(name, number) is None
             self._require(gone, f"that {name}/{number} is removed")
 
@@ -328,12 +316,9 @@ class MlflowModels(MlflowConnection):
         yield from all_pages(page_of)
 
     def _or_none(self, ask: Any) -> TrackedVersion | None:
-        try:
+        with self._fine_if_missing():
             return TrackedVersion.of(ask())
-        except self._exception as error:
-            if says_missing(error):
-                return None
-            raise
+        return None
 
 
 def _lay_out_model(

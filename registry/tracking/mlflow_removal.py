@@ -15,7 +15,7 @@ from typing import Any
 from bpeline.registry.tracking.mlflow_door import remove_artifacts
 from bpeline.registry.tracking.mlflow_drift import MlflowDrift
 from bpeline.registry.tracking.mlflow_models import MlflowModels
-from bpeline.registry.tracking.tracked import Tombstone, says_missing
+from bpeline.registry.tracking.tracked import Tombstone, all_pages
 
 _DELETED = "bpeline.deleted."  # and the number
 # Of a run, what may quote the corpus: the tokens that screening found are in the report.
@@ -49,14 +49,11 @@ class MlflowRemoval(MlflowDrift, MlflowModels):
             "digest": tombstone.digest, "by": tombstone.by, "reason": tombstone.reason,
             "at": tombstone.at,
         }  # fmt: skip
-        with self._answering(f"saying that {tombstone.name}/{tombstone.number} is deleted"):
-            try:
-                self._client.set_registered_model_tag(
-                    tombstone.name, f"{_DELETED}{tombstone.number}", json.dumps(said)
-                )
-            except self._exception as error:
-                if not says_missing(error):
-                    raise
+        doing = f"saying that {tombstone.name}/{tombstone.number} is deleted"
+        with self._answering(doing), self._fine_if_missing():
+            self._client.set_registered_model_tag(
+                tombstone.name, f"{_DELETED}{tombstone.number}", json.dumps(said)
+            )
 
     def traces(self, name: str, digest: str, needed: Collection[str]) -> Traces:
         """The runs that made a tokenizer and the models stored of it, but for the needed ones.
@@ -99,17 +96,16 @@ class MlflowRemoval(MlflowDrift, MlflowModels):
         if experiment is None:
             return [], []
         here, this = [experiment.experiment_id], f"tags.digest = '{digest}'"
-        runs: list[Any] = []
-        page: str | None = None
-        while True:
-            answer = self._client.search_runs(here, this, page_token=page)
-            runs += answer
-            page = answer.token
-            if not page:
-                break
+
+        def page_of(token: str) -> tuple[Any, str | None]:
+            page = self._client.search_runs(here, this, page_token=token or None)
+            return page, page.token
+
         # Runs of another kind, such as datasets that were encoded, tell of something else.
         runs = [
-            run for run in runs if "kind" not in run.data.tags and run.info.run_id not in needed
+            run
+            for run in all_pages(page_of)
+            if "kind" not in run.data.tags and run.info.run_id not in needed
         ]
         models = [
             model

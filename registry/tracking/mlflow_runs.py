@@ -33,7 +33,6 @@ from bpeline.registry.tracking.tracked import (
     insisting,
     milliseconds,
     plain_metrics,
-    says_missing,
     shortened,
     shown_metric,
     shown_set,
@@ -122,12 +121,9 @@ class MlflowRuns(MlflowConnection):
     def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
         """The last value of every metric of a run; empty when the run is gone."""
         with self._answering(f"reading the run {mlflow_run_id}"):
-            try:
+            with self._fine_if_missing():
                 return plain_metrics(self._client.get_run(mlflow_run_id).data.metrics)
-            except self._exception as error:
-                if says_missing(error):
-                    return {}
-                raise
+            return {}
 
     def _run_of(self, publication: Publication) -> TrackedRun:
         experiment_id = self._experiment_of(publication.name)
@@ -198,13 +194,8 @@ class MlflowRuns(MlflowConnection):
 
     def remove_run(self, mlflow_run_id: str) -> None:
         """Take a run away; MLflow keeps it among its deleted ones."""
-        with self._answering("removing a run"):
-            try:
-                self._client.delete_run(mlflow_run_id)
-            except self._exception as error:
-                if not says_missing(error):  # somebody else was faster
-                    raise
-                return
+        with self._answering("removing a run"), self._fine_if_missing():  # another was faster
+            self._client.delete_run(mlflow_run_id)
             left = self._client.get_run(mlflow_run_id).info.lifecycle_stage
             self._require(left == "deleted", "that the run is removed")
 
@@ -349,9 +340,7 @@ class MlflowRuns(MlflowConnection):
         # MLflow lets nobody change a parameter: a run that is continued keeps those it began with.
         new = {key: value for key, value in params.items() if key not in shown.data.params}
         listed = [parameter(key, shortened(as_text(value))) for key, value in sorted(new.items())]
-        for begin in range(0, len(metrics), METRICS_PER_REQUEST):
-            batch = metrics[begin : begin + METRICS_PER_REQUEST]
-            self._client.log_batch(run.run_id, metrics=batch)
+        self._log_points(run, metrics)
         for begin in range(0, len(listed), PARAMS_PER_REQUEST):
             batch = listed[begin : begin + PARAMS_PER_REQUEST]
             self._client.log_batch(run.run_id, params=batch)
@@ -359,6 +348,11 @@ class MlflowRuns(MlflowConnection):
             kept = self._client.get_run(run.run_id).data
             self._require(new.keys() <= kept.params.keys(), "the parameters of a run")
             self._require({key for key, _ in points} <= kept.metrics.keys(), "its metrics")
+
+    def _log_points(self, run: TrackedRun, points: Sequence[Any]) -> None:
+        for begin in range(0, len(points), METRICS_PER_REQUEST):
+            batch = points[begin : begin + METRICS_PER_REQUEST]
+            self._client.log_batch(run.run_id, metrics=batch)
 
 
 def _points(
