@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -122,39 +122,19 @@ class Publication:
 
     def as_json(self) -> bytes:
         """The record for the outbox: canonical JSON, paths as text."""
-        return canonical_json(
-            sealed(
-                {
-                    "format": RECORD_FORMAT,
-                    "name": self.name,
-                    "digest": self.digest,
-                    "tokenizer_directory": str(self.tokenizer_directory),
-                    "run_id": self.run_id,
-                    "corpus_digest": self.corpus_digest,
-                    "counts_digest": self.counts_digest,
-                    "vocab_size": self.vocab_size,
-                    "pattern": self.pattern,
-                    "params": dict(self.params),
-                    "metrics": dict(self.metrics),
-                    "curve": [list(point) for point in self.curve],
-                    "curves": {name: [list(one) for one in c] for name, c in self.curves.items()},
-                    "inputs": [
-                        [one.name, one.source, one.digest, one.context] for one in self.inputs
-                    ],
-                    "tags": {key: str(value) for key, value in self.tags.items()},
-                    "figures": [str(path) for path in self.figures],
-                    "pages": [str(path) for path in self.pages],
-                    "report": self.report,
-                    "created_at": self.created_at,
-                    "started_at": self.started_at,
-                    "started_by": self.started_by,
-                    "kept": dict(self.kept),
-                    "trained": self.trained,
-                    "evaluation_set": self.evaluation_set,
-                    "set_number": self.set_number,
-                }
-            )
-        )
+        record = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name, value in record.items():
+            if isinstance(value, Mapping):
+                record[name] = dict(value)
+        record |= {
+            "format": RECORD_FORMAT,
+            "tokenizer_directory": str(self.tokenizer_directory),
+            "inputs": [astuple(one) for one in self.inputs],
+            "tags": {key: str(value) for key, value in self.tags.items()},
+            "figures": [str(path) for path in self.figures],
+            "pages": [str(path) for path in self.pages],
+        }
+        return canonical_json(sealed(record))
 
     @classmethod
     def from_json(cls, content: bytes, path: Path) -> Publication:
