@@ -5,7 +5,7 @@ Finds what others remember; computes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
     from bpeline.tokenizer_core.corpus import LeftOut
     from bpeline.tokenizer_core.counting import WordCounts
-    from bpeline.tokenizer_core.splitting import SplitPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +103,3 @@ class Lineage:
         """
         digest = self.provenance.get("left_out", "")
         return read_set(self.registry.workspace, digest).left_out if digest else None
-
-    def counts_of_chunks(self, pattern: SplitPattern) -> Iterator[tuple[str, WordCounts]]:
-        """Key and words of every chunk, one at a time.
-
-        Raises:
-            CorruptFile: one is missing or damaged.
-        """
-        files = ShardFiles(self.registry.workspace)
-        for key in self.shards:
-            yield key, files.counts(files.read(key), pattern)
