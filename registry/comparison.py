@@ -194,17 +194,8 @@ def _compared(
 ) -> VersionComparison:
     """Both on the same texts, with what is known of both whatever the text."""
     if not texts:
-        tokenizers = one.tokenizer, other.tokenizer
-        return VersionComparison(
-            one.title,
-            other.title,
-            (tokenizers[0].vocab_size, tokenizers[1].vocab_size),
-            (_pattern(tokenizers[0]), _pattern(tokenizers[1])),
-            _pairs(one.metrics, other.metrics),
-            compare_vocabs(*tokenizers),
-            first_diverging_merge(*tokenizers),
-            None,
-        )
+        pairs = _pairs(one.metrics, other.metrics)
+        return _side_by_side((one.title, one.tokenizer), (other.title, other.tokenizer), pairs)
     evaluation, measured = evaluate_texts(other.tokenizer, {_FIRST: one.tokenizer}, texts, parallel)
     compared = compare_evaluated(
         (one.title, one.tokenizer, measured[_FIRST]),
@@ -243,19 +234,29 @@ def compare_evaluated(
     """
     opponent = evaluation.opponents[label]
     before, after = opponent.slices[ALL].metrics, evaluation.slices[ALL].metrics
-    tokenizers = first[1], second[1]
-    return VersionComparison(
-        first=first[0],
-        second=second[0],
-        vocab_sizes=(tokenizers[0].vocab_size, tokenizers[1].vocab_size),
-        patterns=(_pattern(tokenizers[0]), _pattern(tokenizers[1])),
-        metrics=_pairs(before, after),
-        vocab=compare_vocabs(*tokenizers),
-        diverging=first_diverging_merge(*tokenizers),
-        documents=compare_measured(*tokenizers, first[2], second[2], shown),
+    return replace(
+        _side_by_side(first[:2], second[:2], _pairs(before, after)),
+        documents=compare_measured(first[1], second[1], first[2], second[2], shown),
         slices=tuple(
             _slice_change(part.name, evaluation, opponent) for part in evaluation.distinct_parts
         ),
+    )
+
+
+def _side_by_side(
+    first: tuple[str, Tokenizer], second: tuple[str, Tokenizer], metrics: tuple[MetricPair, ...]
+) -> VersionComparison:
+    """What there is to say without a text."""
+    one, other = first[1], second[1]
+    return VersionComparison(
+        first=first[0],
+        second=second[0],
+        vocab_sizes=(one.vocab_size, other.vocab_size),
+        patterns=(_pattern(one), _pattern(other)),
+        metrics=metrics,
+        vocab=compare_vocabs(one, other),
+        diverging=first_diverging_merge(one, other),
+        documents=None,
     )
 
 
