@@ -35,8 +35,8 @@ FLOORS = {
         ("redaction",),
         ("errors",),
         ("kernels",),
-        ("bounded_files", "digests", "durable_files", "optional_libraries", "processors", "text",
-         "urls"),
+        ("bounded_downloads", "bounded_files", "digests", "durable_files", "optional_libraries",
+         "processors", "text", "urls"),
         ("remote_files", "sealed_manifests"),
         ("splitting",),
         ("reference", "reference_characters", "vocabulary"),
@@ -88,6 +88,7 @@ OPTIONAL = {
     "jieba": "tokenizer_core/splitting/segmenting.py",
     "sudachipy": "tokenizer_core/splitting/segmenting.py",
     "fsspec": "tokenizer_core/remote_files.py",
+    "aiohttp": "tokenizer_core/bounded_downloads.py",
     "distributed": "flows/cluster/dask_engine.py",
     "dask": "flows/cluster/dask_engine.py",
     # The programs that exports are made for, to compare what they make of them.

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bpeline.tokenizer_core.bounded_downloads import receiving
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.redaction import without_secrets
@@ -38,14 +39,17 @@ _MOST_AT_ONCE = 16 << 20  # bytes asked for in one request
 ANSWER_SECONDS = 30.0
 _LISTING_SECONDS = 300.0
 _SLOWEST = 64 << 10  # bytes per second of content that is read or written
+_LARGEST_ANSWER = 64 << 20  # bytes of an answer that is no content
+_LARGEST_LISTING = 512 << 20  # bytes of all pages: more than a million files
+_BESIDE_CONTENT = 64 << 10  # bytes of the refusal that may come instead of little content
 
 
 class RemoteFailure(OSError):
     """A store does not answer, or answers with something else than the file."""
 
 
-class _Late(RemoteFailure):
-    """It was given its time; asking again would take as long."""
+class _Futile(RemoteFailure):
+    """It was given its time, or its fill; asking again would cost as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ def find_remote_files(pattern: str, wanted: Callable[[str], bool]) -> list[Remot
         start = len(str(about["name"]).rstrip("/")) + 1
         return [_listed(files, one) for one in below if wanted(str(one["name"])[start:])]
 
-    return sorted(_asked(pattern, look, _LISTING_SECONDS), key=lambda file: file.url)
+    found = _asked(pattern, look, _LISTING_SECONDS, _LARGEST_LISTING)
+    return sorted(found, key=lambda file: file.url)
 
 
 def describe(url: str) -> RemoteFile:
@@ -121,23 +126,26 @@ def read_range(url: str, begin: int, end: int) -> bytes:
             )
         return content
 
-    return _asked(url, read, _seconds_for(end - begin))
+    return _asked(url, read, _seconds_for(end - begin), end - begin + _BESIDE_CONTENT)
 
 
 def read_file(url: str, target: Path) -> None:
     """Copy a whole file to a path of this machine.
 
     Raises:
-        FileNotFoundError, PermissionError, RemoteFailure: it cannot be read.
+        FileNotFoundError, PermissionError: it cannot be read.
+        RemoteFailure: the same, or what came is not as long as the store says the file is.
     """
+    size = describe(url).size
 
     def read(files: Any, path: str) -> None:
-        size = int(files.info(path).get("size") or 0)
-        files.get_file(path, str(target), timeout=_seconds_for(size))
+        files.get_file(path, str(target))
 
-    _asked(url, read)
+    _asked(url, read, _seconds_for(size), size + _BESIDE_CONTENT)
     if not target.exists():
         raise FileNotFoundError(2, "no such file", url)
+    if (came := target.stat().st_size) != size:
+        raise RemoteFailure(f"{came:,} bytes came of a file that has {size:,}")
 
 
 def write_file(url: str, content: Path | bytes) -> None:
@@ -185,7 +193,7 @@ def names_below(url: str) -> list[str]:
         except FileNotFoundError:
             return []
 
-    return _asked(url, look, _LISTING_SECONDS)
+    return _asked(url, look, _LISTING_SECONDS, _LARGEST_LISTING)
 
 
 class RangeReader(io.RawIOBase):
@@ -270,19 +278,21 @@ def _seconds_for(size: int) -> float:
     return ANSWER_SECONDS + size / _SLOWEST
 
 
-class _Timed:
-    """A store of fsspec that gives each call a time to be answered in.
+class _Bounded:
+    """A store of fsspec that gives each call a time to be answered in, and an amount to receive.
 
-    Those that ask over a network are asynchronous and take one; the others are on this machine.
+    Those that ask over a network are asynchronous and take a time-out; the others are on this
+    machine.
     """
 
     _ASKING = frozenset(
         ("cat_file", "find", "get_file", "glob", "info", "pipe_file", "put_file", "rm_file")
     )
 
-    def __init__(self, files: Any, seconds: float) -> None:
+    def __init__(self, files: Any, seconds: float, most: int) -> None:
         self._files = files
         self._seconds = seconds
+        self._most = most
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._files, name)
@@ -292,22 +302,34 @@ class _Timed:
         def ask(*arguments: Any, timeout: float = self._seconds, **options: Any) -> Any:
             if not getattr(self._files, "async_impl", False):
                 return member(*arguments, **options)
-            try:
-                return member(*arguments, timeout=timeout, **options)
-            except TimeoutError as error:
-                raise _Late(f"no whole answer within {timeout:,.0f} seconds") from error
+            with receiving(self._most) as allowance:
+                try:
+                    return member(*arguments, timeout=timeout, **options)
+                except Exception as error:
+                    if allowance.exceeded:  # whatever the store's library made of it
+                        raise _Futile(
+                            f"more came than the {self._most:,} bytes that were asked for at most"
+                        ) from error
+                    if isinstance(error, TimeoutError):
+                        raise _Futile(f"no whole answer within {timeout:,.0f} seconds") from error
+                    raise
 
         return ask
 
 
-def _asked(url: str, ask: Callable[[Any, str], T], seconds: float | None = None) -> T:
+def _asked(
+    url: str,
+    ask: Callable[[Any, str], T],
+    seconds: float | None = None,
+    most: int = _LARGEST_ANSWER,
+) -> T:
     """Ask the store of a URL, again when it fails at once; each call may take some seconds."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with _translating(url):
                 files, path = _store_of(url)
-                return ask(_Timed(files, seconds or ANSWER_SECONDS), path)
-        except _Late:
+                return ask(_Bounded(files, seconds or ANSWER_SECONDS, most), path)
+        except _Futile:
             raise
         except RemoteFailure:
             if attempt == _ATTEMPTS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import functools
 import gzip
 import subprocess
@@ -19,6 +21,7 @@ from nonsense import nonsense
 from s3_server import SECRET, S3Server
 
 from bpeline.tokenizer_core import count_words, remote_files
+from bpeline.tokenizer_core.bounded_downloads import TooMuch, receiving
 from bpeline.tokenizer_core.corpus import source_bytes
 from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
@@ -32,6 +35,7 @@ from bpeline.tokenizer_core.remote_files import RangeReader, describe
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 fsspec = pytest.importorskip("fsspec")
+aiohttp = pytest.importorskip("aiohttp")
 
 Put = Callable[[str, bytes], str]
 
@@ -299,6 +303,87 @@ def test_an_answer_that_does_not_end_is_not_waited_for(
         with pytest.raises(OSError, match="no whole answer within 1 seconds"):
             remote_files.read_range(f"{server.url}/a.txt", 0, 100)
         assert time.monotonic() - begin < 10
+
+
+class Endless(QuietHandler):
+    """Tells how long every file is, and sends it without end."""
+
+    told = 1000
+    sent = 0
+
+    def do_HEAD(self) -> None:
+        self._begin(200, ("Content-Length", str(self.told)))
+
+    def do_GET(self) -> None:
+        self._begin(206, ("Content-Range", f"bytes 0-{self.told - 1}/{self.told}"))
+        content = b"some words " * 6000
+        try:
+            while True:
+                self.wfile.write(content)
+                Endless.sent += len(content)
+        except OSError:
+            self.close_connection = True  # nobody listens any more
+
+    def _begin(self, status: int, length: tuple[str, str]) -> None:
+        self.send_response(status)
+        self.send_header(*length)
+        for header in (("ETag", '"1"'), ("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")):
+            self.send_header(*header)
+        self.end_headers()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["http", "s3"])
+def test_a_file_that_never_ends_is_read_as_far_as_it_may_go(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(Endless, "sent", 0)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        if place == "s3":
+            request.getfixturevalue("s3")
+            monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
+            url = "s3://bucket"
+        try:
+            with pytest.raises(UnreadableSource, match="more came than"):
+                count_words(f"{url}/a.txt")
+            with pytest.raises(OSError, match="more came than"):
+                remote_files.read_range(f"{url}/a.txt", 0, 1000)
+            with pytest.raises(OSError, match="more came than"):
+                remote_files.read_file(f"{url}/a.txt", tmp_path / "target")
+        finally:
+            server.shutdown()
+            if place == "s3":
+                fsspec.get_filesystem_class("s3").clear_instance_cache()
+    assert Endless.sent < 64 << 20, "what is buffered, and what may come beside content"
+    assert (tmp_path / "target").stat().st_size < 1 << 20
+
+
+@pytest.mark.slow
+def test_a_file_of_another_length_than_told_is_no_copy(
+    web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_bytes(TEXT)
+    about = remote_files.describe(f"{web}/a.txt")
+    short = dataclasses.replace(about, size=about.size + 1)
+    monkeypatch.setattr(remote_files, "describe", lambda _: short)
+    with pytest.raises(
+        OSError, match=rf"{len(TEXT):,} bytes came of a file that has {short.size:,}"
+    ):
+        remote_files.read_file(f"{web}/a.txt", tmp_path / "copy")
+
+
+def test_who_asks_by_aiohttp_beside_us_is_not_counted() -> None:
+    async def ask(url: str) -> int:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return len(await answer.read())
+
+    with nonsense("deeply nested JSON") as server:
+        with receiving(100), pytest.raises(TooMuch, match="more than 100 bytes"):
+            asyncio.run(ask(server.url))
+        assert asyncio.run(ask(server.url)) == 600_001
 
 
 # ---- how it is read ------------------------------------------------------------------------------
