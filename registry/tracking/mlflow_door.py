@@ -37,6 +37,9 @@ from bpeline.tokenizer_core.urls import is_url
 
 Answer = TypeVar("Answer")
 
+# To connect to a database: 6 seconds where it refuses. MLflow's own 10 take 100, even when a
+# password is wrong.
+DATABASE_TRIES = 6
 DATASET_DIGEST_DIGITS = 36  # the width of MLflow's column
 
 
@@ -106,12 +109,14 @@ class MlflowConnection:
     def _client(self) -> Any:
         self.prepare_database()
         self._before_import()
+        from mlflow.store.db import utils
         from mlflow.tracking import MlflowClient
         from mlflow.utils import request_utils
 
         from bpeline.registry.tracking.bounded_sessions import bind
 
         bind(request_utils)
+        utils.MAX_RETRY_COUNT = DATABASE_TRIES
         return MlflowClient(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
 
     @property

@@ -302,6 +302,7 @@ def in_utf8(text: str) -> str:
 
 
 _CLIENT_SAYS = re.compile(r"^API request to \S+ failed with (timeout )?exception ")
+_STORE_SAYS = "An error occurred ("  # S3, at the end of what MLflow says of a file
 _DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")
 _REFUSALS = {
     "BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST",
@@ -357,6 +358,13 @@ def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError |
     # Before it is cut: of half an address, nothing tells where its secret ends.
     said = _CLIENT_SAYS.sub("", without_secrets(" ".join(str(error)[:_LONGEST_REASON].split())))
     reason = said.rpartition("(Caused by ")[2][:200]
+    if _STORE_SAYS in said:
+        refusal = said[said.rindex(_STORE_SAYS) :][:200]
+        return RegistryUnreachable(
+            f"the store of MLflow's files refuses ({doing}): {refusal}",
+            "accepted is a bucket that is there, and credentials that may read and write in it",
+            "make the bucket, or look at BPELINE_ARTIFACTS_URL and at the store's credentials",
+        )
     if any(sign in reason for sign in _DISK_IS_FULL):
         return DiskFull(
             f"no space left for MLflow's files ({doing}): {reason}",
