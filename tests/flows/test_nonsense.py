@@ -147,8 +147,11 @@ def test_nothing_is_deployed_to_a_server_of_nonsense(
     shutil.copytree(trained, folder)
     monkeypatch.chdir(folder)
     with nonsense(mode) as server:
-        monkeypatch.setenv("PREFECT_API_URL", f"{server.url}/api")
+        secret = "hunter2"
+        address = server.url.replace("://", f"://me:{secret}@")
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
         result = soon(lambda: bpeline("deploy"))
+    assert secret not in result.output
     assert result.exit_code == 1
     assert "error: " in result.stderr
 
