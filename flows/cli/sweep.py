@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +12,9 @@ import click
 from bpeline.flows.cli.options import answer, command
 from bpeline.flows.requests import BYTE_BPE, CHOICES
 from bpeline.tokenizer_core.errors import InvalidOption
+
+# What is chosen of the sweep, said already, or changes no tokenizer.
+_NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "as_json"}
 
 
 @command(
@@ -64,12 +68,23 @@ def sweep(
     home = addresses().workspace
     with progress.listening(progress.for_stream(sys.stderr)):
         done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, **parameters)
-    algorithm = "" if given["algorithm"] == BYTE_BPE else f" --algorithm {given['algorithm']}"
-    once = " --deduplicate" if given["deduplicate"] else ""
-    chosen = f"--name {name} --vocab-size N --pattern P{algorithm}{once}"
+    chosen = ["--name", name, "--vocab-size", "N", "--pattern", "P", *_options_given()]
     lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
-    lines.append(f"register:  bpeline train {' '.join(paths)} {chosen}")
+    lines.append(f"register:  bpeline train {shlex.join([*paths, *chosen])}")
     answer(as_json, asdict(done), lines)
+
+
+def _options_given() -> list[str]:
+    """The options of this command that a training must be given too to make the same tokenizers."""
+    context = click.get_current_context()
+    typed: list[str] = []
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if option.name in _NOT_OF_TRAINING or value == option.get_default(context) or not value:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            typed += [option.opts[0]] if one is True else [option.opts[0], str(one)]
+    return typed
 
 
 def _numbers(text: str) -> list[int]:

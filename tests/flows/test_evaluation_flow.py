@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.tracked import plain_metrics
-from bpeline.tokenizer_core.algorithms.visible_training import ALGORITHMS
+from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
 
@@ -319,7 +320,7 @@ def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorith
     assert ended.exit_code == 0, ended.output
     found = {one["vocab_size"]: one for one in json.loads(ended.stdout)["combinations"]}
     assert list(found) == [250, 300]
-    assert {one["pattern"] for one in found.values()} == {ALGORITHMS[algorithm].default_pattern}
+    assert {one["pattern"] for one in found.values()} == {kind_of(algorithm).default_pattern}
     trained = json.loads(bpeline("train", corpus, "--vocab-size", 300, *options, "--json").stdout)
     for name in ("compression/bytes_per_token", "words/fertility", "evaluated/tokens"):
         assert found[300]["metrics"][name] == trained["metrics"][name]
@@ -342,6 +343,20 @@ def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
         assert len(said) == 1
         assert "type `--special-token '<|endoftext|>'`" in said[0]
         assert ended.stderr.count(f"note: {said[0]}") == 1
+
+
+@pytest.mark.slow
+def test_what_a_sweep_says_to_type_trains_what_it_measured(bpeline: Command, corpus: Path) -> None:
+    options = ["--name", "news", "--special-token", "<|x y|>", "--min-count", "3"]
+    ended = bpeline("sweep", corpus, "--sizes", "300", *options)
+    typed = shlex.split(ended.stdout.partition("register:  bpeline ")[2])
+    typed[typed.index("N")], typed[typed.index("P")] = "300", "gpt2"
+    assert [str(corpus), *options[2:]] == [typed[1], *typed[-4:]]
+    trained = json.loads(bpeline(*typed, "--json").stdout)
+    measured = bpeline("sweep", corpus, "--sizes", "300", *options, "--json")
+    (combination,) = json.loads(measured.stdout)["combinations"]
+    found = combination["metrics"]["compression/bytes_per_token"]
+    assert found == trained["metrics"]["compression/bytes_per_token"]
 
 
 def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus: Path) -> None:
