@@ -15,6 +15,7 @@ from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import (
     DEFAULT_CACHE_WORDS,
+    MAX_CACHE_WORDS,
     SHORT_TEXT,
     BytePairEncoder,
     Decoder,
@@ -143,37 +144,47 @@ class Tokenizer:
         return made
 
     def _build(self, spec: TokenizerSpec, cache_words: int) -> None:
+        if not 0 <= cache_words <= MAX_CACHE_WORDS:
+            raise InvalidOption(
+                f"a cache of {cache_words} words was asked for",
+                f"accepted: 0 (none) to {MAX_CACHE_WORDS}",
+                f"leave cache_words out for {DEFAULT_CACHE_WORDS}",
+            )
         #: What it does, as a value.
         self.spec = spec
         self._cache_words = cache_words
-        #: The same engine where text is encoded word by word; None with byte-level BPE.
+        #: The encoder where text is encoded word by word; None with byte-level BPE.
         self.words: WordEncoder | None = None
-        self._byte_pairs: BytePairEncoder | None = None
-        #: The engine underneath, for those who have spans of bytes rather than strings.
-        self.encoder: Encoder
-        self._decoder: Decoder
-        if isinstance(spec.algorithm, ByteBpe):
-            self.encoder = self._byte_pairs = byte_pair_encoder(spec, cache_words)
-            self._decoder = Decoder(spec.vocab)
-        else:
+        if not isinstance(spec.algorithm, ByteBpe):
             self.words, self._decoder = coders_of(spec)
-            self.encoder = self.words
         self._special_ids = frozenset(spec.special_tokens.values())
 
-    @property
+    # What byte-level BPE reads while it encodes and decodes is made when it is first needed: a
+    # tokenizer that is trained, compared or exported only needs neither.
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The engine underneath, for those who have spans of bytes rather than strings."""
+        return self.byte_pairs if self.words is None else self.words
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.spec.vocab)
+
+    @cached_property
     def byte_pairs(self) -> BytePairEncoder:
         """The encoder of byte-level BPE.
 
         Raises:
             InvalidOption: this tokenizer follows another algorithm.
         """
-        if self._byte_pairs is None:
+        if not isinstance(self.spec.algorithm, ByteBpe):
             raise InvalidOption(
                 f"this tokenizer follows {self.spec.algorithm.name}",
                 "what was asked for is known of byte-level BPE alone",
                 "use a tokenizer that `train_bpe` made",
             )
-        return self._byte_pairs
+        return byte_pair_encoder(self.spec, self._cache_words)
 
     @property
     def algorithm(self) -> Algorithm:

@@ -103,6 +103,18 @@ class WordCounts:
         """(word, count) in the order of the rows."""
         return zip(self.words(), self.counts.tolist(), strict=True)
 
+    def words_with(self, texts: Sequence[str]) -> Iterator[bytes | None]:
+        """For each text the first word that holds it; None if none does."""
+        content = self.word_bytes.tobytes() if texts else b""
+        for sought in map(str.encode, texts):
+            found, at = None, content.find(sought)
+            while at >= 0 and found is None:
+                row = int(np.searchsorted(self.offsets, at, side="right")) - 1
+                begin, end = self.offsets[row : row + 2].tolist()
+                found = content[begin:end] if at + len(sought) <= end else None
+                at = content.find(sought, at + 1)
+            yield found
+
     def to_mapping(self) -> dict[bytes, int]:
         """``{word: count}`` in the order of the rows."""
         return dict(self.items())

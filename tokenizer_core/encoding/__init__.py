@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .batch_encoding import encode_batch as encode_batch
     from .batch_encoding import encode_contents as encode_contents
     from .batch_encoding import in_batches as in_batches
-    from .byte_level import byte_pair_encoder as byte_pair_encoder
     from .decoding import Decoder as Decoder
     from .decoding import DecodeStream as DecodeStream
     from .decoding import OnInvalid as OnInvalid
@@ -26,15 +25,17 @@ if TYPE_CHECKING:
     from .explanation import MergeTree as MergeTree
     from .long_texts import encode_long as encode_long
     from .merge_encoding import DEFAULT_CACHE_WORDS as DEFAULT_CACHE_WORDS
+    from .merge_encoding import MAX_CACHE_WORDS as MAX_CACHE_WORDS
     from .merge_encoding import BytePairEncoder as BytePairEncoder
+    from .merge_encoding import byte_pair_encoder as byte_pair_encoder
     from .merge_encoding import derive_merges as derive_merges
     from .merge_encoding import spans_of_lengths as spans_of_lengths
+    from .merge_encoding import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .offsets import EncodingWithOffsets as EncodingWithOffsets
     from .offsets import beginning_of as beginning_of
     from .offsets import encoding_with_offsets as encoding_with_offsets
     from .padding import Side as Side
     from .padding import pad as pad
-    from .reachability import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .reachability import unreachable_tokens as unreachable_tokens
     from .text_stream import cut_stream as cut_stream
     from .truncation import longest_prefix as longest_prefix

@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.merge_tables import MergeIds
 from bpeline.tokenizer_core.splitting import SplitPattern, mark_pre_tokens
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import MergeIds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Merges applied to spans of text by kernels, in many threads at once.
+"""Byte pair encoding of spans of text by kernels, in many threads at once.
 
 Knows tables and workspaces; nothing of strings, special tokens' names or files.
 """
@@ -8,33 +8,63 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspace, scratch_for
-from bpeline.tokenizer_core.encoding.merge_tables import empty_pair_table, merge_tables, pair_table
-from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import WHOLE, WHOLE_SHIFT, WHOLE_TEXT
+from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
+    BYTE_IDS,
+    INFOS,
+    KEY_HIGH,
+    KEY_LOW,
+    MACHINE,
+    PAIRS,
+    ROOTS,
+    SHIFT,
+    SPLITS,
+    TOKENS,
+    TRIE,
+    TRIE_SHIFT,
+    WHOLE,
+    WHOLE_SHIFT,
+    WHOLE_TEXT,
+)
 from bpeline.tokenizer_core.kernels.encoding.encode_text import (
     DONE,
     NEEDED,
     NEEDS_SCRATCH,
     encode_spans,
 )
-from bpeline.tokenizer_core.kernels.encoding.encode_word import add_gains
+from bpeline.tokenizer_core.kernels.encoding.encode_word import NO_MERGE, add_gains, fill_pair_table
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     derive_merges as derive_merges_by_kernel,
+)
+from bpeline.tokenizer_core.kernels.encoding.token_tables import (
+    BYTES,
+    MAX_NODES,
+    MAX_TOKENS,
+    fill_pairs,
+    fill_trie,
+    find_stable,
+    measure_tokens,
+    spell_tokens,
 )
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import MergeIds, TokenizerSpec
 
 DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
+
+_MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
+_SLOTS_PER_TOKEN = 4  # of the trie; doubled where it is not enough
 
 
 class BytePairEncoder(Encoder):
@@ -66,12 +96,6 @@ class BytePairEncoder(Encoder):
         pattern: SplitPattern,
         cache_words: int = DEFAULT_CACHE_WORDS,
     ) -> None:
-        if not 0 <= cache_words <= MAX_CACHE_WORDS:
-            raise InvalidOption(
-                f"a cache of {cache_words} words was asked for",
-                f"accepted: 0 (none) to {MAX_CACHE_WORDS}",
-                f"leave cache_words out for {DEFAULT_CACHE_WORDS}",
-            )
         self.pattern = pattern
         self.byte_ids = byte_ids
         self.merges = len(results)
@@ -237,3 +261,119 @@ def derive_merges(
         right,
     )
     return left, right, int(failed)
+
+
+def merge_tables(
+    byte_ids: NDArray[np.int64], merges: MergeIds
+) -> tuple[NDArray[np.int64], dict[int, NDArray[Any]]]:
+    """What threads read while they encode.
+
+    Args:
+        byte_ids: int64 ``[256]``: the id of each byte.
+        merges: pairs are distinct, parts are made before they are used.
+
+    Returns:
+        int64 ``[MACHINE]``, with the addresses of the tables; and the tables, to be kept with it.
+    """
+    machine = np.zeros(MACHINE, np.int64)
+    machine[[KEY_LOW, KEY_HIGH]] = HASH_KEY.view(np.int64)
+    tables = _token_tables(byte_ids, merges, machine)
+    if tables is None:
+        ids = byte_ids.astype(np.uint32)
+        machine[SHIFT], pairs = pair_table(merges)
+        tables = {BYTE_IDS: ids, PAIRS: pairs}
+    for place, table in tables.items():
+        machine[place] = table.ctypes.data
+    return machine, tables
+
+
+def _token_tables(
+    byte_ids: NDArray[np.int64], merges: MergeIds, machine: NDArray[np.int64]
+) -> dict[int, NDArray[Any]] | None:
+    """The tables of `lay_tokens`; None where merges are not proper, or too many."""
+    ids = np.concatenate((byte_ids, merges[2]))
+    if len(ids) > MAX_TOKENS:
+        return None
+    index_of_id = np.zeros(int(ids.max()) + 1, np.int64)
+    index_of_id[ids] = np.arange(len(ids))
+    if not np.array_equal(index_of_id[ids], np.arange(len(ids))):
+        return None  # a token is made twice
+    left, right = index_of_id[merges[0]], index_of_id[merges[1]]
+    ends = np.empty(len(ids), np.int64)
+    measure_tokens(left, right, ends)
+    if ends[-1] > _MAX_TOKEN_TEXT:
+        return None
+    text = np.empty(int(ends[-1]) + 8, np.uint8)
+    spell_tokens(left, right, ends, text)
+    pair_bits = _bits_for(len(left))
+    pair_shift = np.uint64(64 - pair_bits)
+    pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
+    fill_pairs(left, right, pair_shift, pairs)
+    splits = np.zeros(len(ids), np.uint64)
+    stable = np.zeros(len(ids), np.bool_)
+    find_stable(left, right, pairs, pair_shift, splits, stable)
+    order = np.argsort(np.diff(ends, prepend=0), kind="stable")
+    order = order[stable[order] & (order >= BYTES)]
+    roots = np.zeros(1 << 16, np.uint32)
+    infos = np.zeros(len(ids), np.uint64)
+    bits = (_SLOTS_PER_TOKEN * len(ids)).bit_length()
+    trie = np.zeros(1 << bits, np.uint64)
+    while not fill_trie(text, ends, order, ids, np.uint64(64 - bits), trie, roots, infos):
+        if len(trie) > 2 * MAX_NODES:
+            return None
+        roots.fill(0)
+        bits += 1
+        trie = np.zeros(1 << bits, np.uint64)
+    machine[SHIFT], machine[TRIE_SHIFT], machine[TOKENS] = pair_shift, 64 - bits, len(ids)
+    return {PAIRS: pairs, SPLITS: splits, INFOS: infos, ROOTS: roots, TRIE: trie}
+
+
+def pair_table(merges: MergeIds) -> tuple[np.uint64, NDArray[np.uint64]]:
+    """The shift and the slots of `merge_word`'s table of merges."""
+    shift, pairs = empty_pair_table(len(merges[2]))
+    fill_pair_table(*merges, shift, pairs)
+    return shift, pairs
+
+
+def empty_pair_table(merges: int) -> tuple[np.uint64, NDArray[np.uint64]]:
+    """The shift and the empty slots of a table that will be at most half full."""
+    bits = _bits_for(merges)
+    return np.uint64(64 - bits), np.full(2 << bits, NO_MERGE, np.uint64)
+
+
+def _bits_for(merges: int) -> int:
+    return max(4, (2 * merges).bit_length())
+
+
+def byte_pair_encoder(
+    spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS
+) -> BytePairEncoder:
+    """An encoder of its own, which takes words whole where the value says so.
+
+    Args:
+        spec: of byte-level BPE.
+        cache_words: how many words all threads together remember; 0: none.
+
+    Raises:
+        InvalidOption: the cache size cannot be used.
+    """
+    encoder = BytePairEncoder(spec.byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
+    if spec.ignore_merges:
+        encoder.take_whole(dict(tokens_not_made_by_merges(encoder, spec.ids)))
+    return encoder
+
+
+def tokens_not_made_by_merges(
+    encoder: Encoder, ids: Mapping[bytes, int]
+) -> Iterator[tuple[bytes, int]]:
+    """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
+    encoded, ends = encoder.encode_words(list(ids))
+    yield from not_themselves(ids, encoded.tolist(), ends.tolist())
+
+
+def not_themselves(
+    ids: Mapping[bytes, int], encoded: list[int], ends: list[int]
+) -> Iterator[tuple[bytes, int]]:
+    for (token, id_), (begin, end) in zip(ids.items(), pairwise([0, *ends]), strict=True):
+        if end - begin != 1 or encoded[begin] != id_:
+            yield token, id_

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from bpeline.tokenizer_core.encoding.merge_encoding import not_themselves, spans_of_lengths
 from bpeline.tokenizer_core.text import Text
-
-
-def tokens_not_made_by_merges(
-    encoder: Encoder, ids: Mapping[bytes, int]
-) -> Iterator[tuple[bytes, int]]:
-    """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
-    encoded, ends = encoder.encode_words(list(ids))
-    yield from _not_themselves(ids, encoded.tolist(), ends.tolist())
 
 
 def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
@@ -29,15 +20,7 @@ def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes
     spans = spans_of_lengths(list(texts))
     behind = np.full(len(spans), -1, np.int64)
     encoded, ends = encoder.encode(Text.of(b"".join(texts)), spans, behind)
-    return dict(_not_themselves(texts, encoded.tolist(), ends.tolist()))
-
-
-def _not_themselves(
-    ids: Mapping[bytes, int], encoded: list[int], ends: list[int]
-) -> Iterator[tuple[bytes, int]]:
-    for (token, id_), (begin, end) in zip(ids.items(), pairwise([0, *ends]), strict=True):
-        if end - begin != 1 or encoded[begin] != id_:
-            yield token, id_
+    return dict(not_themselves(texts, encoded.tolist(), ends.tolist()))
 
 
 def _is_utf8(token: bytes) -> bool:

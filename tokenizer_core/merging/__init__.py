@@ -31,7 +31,5 @@ if TYPE_CHECKING:
     from .merge_engine import grown as grown
     from .progress import OnProgress as OnProgress
     from .progress import TrainingProgress as TrainingProgress
-    from .special_clashes import refuse_clashes as refuse_clashes
-    from .special_clashes import refuse_special_tokens_in_words as refuse_special_tokens_in_words
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging.merge_engine import SymbolWords
-from bpeline.tokenizer_core.merging.special_clashes import words_with
 
 _INSIDE = 1 << 21  # above every character: this one goes on inside a word
 
@@ -137,7 +136,7 @@ def _refuse_mark(counts: WordCounts, mark: str) -> None:
         raise InvalidOption(
             "the mark of the end of a word is empty", "any text that no word holds", "'</w>'"
         )
-    word = next(words_with([mark], counts))
+    word = next(counts.words_with([mark]))
     if word is not None:
         shown = word.decode(errors="replace")[:40]
         raise InvalidOption(

@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.kernels.scanning.automaton import (
 from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
 from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
+from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
@@ -79,7 +80,7 @@ class Splitter:
 
     def __init__(self, pattern: SplitPattern) -> None:
         self.pattern = pattern
-        self._drops = pattern.drops_gaps
+        self._drops = pattern.name in DROPPING_PATTERNS
         self._masks = MASK_KERNELS.get(pattern.name)
         self._classes = class_table() if self._masks else _NOTHING
 

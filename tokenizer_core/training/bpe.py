@@ -6,6 +6,7 @@ becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.merging import (
     MERGES_PER_CHECKPOINT,
     Checkpoint,
@@ -26,8 +27,6 @@ from bpeline.tokenizer_core.merging import (
     byte_words,
     learn_with,
     prune,
-    refuse_clashes,
-    refuse_special_tokens_in_words,
     validate_options,
 )
 from bpeline.tokenizer_core.training.required_tokens import required_merges
@@ -35,6 +34,7 @@ from bpeline.tokenizer_core.vocabulary import (
     MAX_TOKEN_BYTES,
     SpecialIds,
     byte_order,
+    refuse_clashes,
     token_bytes,
     validate_tie_break,
     vocab_from_merges,
@@ -117,13 +117,15 @@ def learn_merges(
     )
     _validate_given(given, merges)
     frequent, pruned = prune(counts, min_word_count)
-    settings = settings_digest(
-        tie_break=tie_break,
-        min_count=min_count,
-        min_word_count=min_word_count,
-        max_token_bytes=max_token_bytes,
-        given=given,
-    )
+    settings = ""
+    if resume_from is not None or checkpoint is not None:
+        settings = settings_digest(
+            tie_break=tie_break,
+            min_count=min_count,
+            min_word_count=min_word_count,
+            max_token_bytes=max_token_bytes,
+            given=given,
+        )
     engine = partial(
         MergeEngine,
         byte_words(frequent, tie_break),
@@ -228,6 +230,25 @@ def train_bpe(
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 
+def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:
+    """Refuse special tokens that occur inside words: training could learn them as merges.
+
+    Words counted with the same special tokens never hold one.
+
+    Raises:
+        InvalidSpecialToken: one occurs.
+    """
+    for token, word in zip(special_tokens, counts.words_with(special_tokens), strict=True):
+        if word is not None:
+            shown = word[:40].decode("utf-8", "replace")
+            raise InvalidSpecialToken(
+                f"the special token {token!r} occurs in the words, for instance in {shown!r}, so "
+                "it could become an ordinary token",
+                "words that were counted with the same special tokens, which never hold one",
+                f"count the words with special_tokens=[{token!r}], or choose another",
+            )
+
+
 def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()) -> int:
     """How many merges fill a vocabulary.
 
@@ -260,6 +281,9 @@ def given_for(
         InvalidSpecialToken: a special token is a byte, a required token or part of one.
     """
     validate_tie_break(tie_break)
+    if isinstance(required_tokens, tuple | list) and not required_tokens:
+        refuse_clashes(special_tokens, map(bytes, zip(range(_BYTES), strict=True)))
+        return None
     given = required_merges(required_tokens or (), pattern, tie_break, max_token_bytes)
     if required_tokens and len(given) > merges:
         raise InvalidOption(

@@ -13,9 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.merging import refuse_clashes
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import ByteBpe, byte_order, shown, token_bytes
+from bpeline.tokenizer_core.vocabulary import (
+    ByteBpe,
+    byte_order,
+    refuse_clashes,
+    shown,
+    token_bytes,
+)
 
 
 def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .special_tokens import SpecialPolicy as SpecialPolicy
     from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
     from .special_tokens import find_special_tokens as find_special_tokens
+    from .special_tokens import refuse_clashes as refuse_clashes
     from .special_tokens import spans_between as spans_between
     from .special_tokens import validate_special_tokens as validate_special_tokens
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,6 +54,24 @@ def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
             ) from None
         seen.add(token)
     return tuple(tokens)
+
+
+def refuse_clashes(special_tokens: Sequence[str], tokens: Iterable[bytes]) -> None:
+    """Refuse special tokens that are ordinary tokens: bytes, required tokens, results of merges.
+
+    Raises:
+        InvalidSpecialToken: one is.
+    """
+    special = {token.encode() for token in special_tokens}
+    clashing = special.intersection(tokens) if special else special
+    for token in special_tokens:
+        if token.encode() in clashing:
+            raise InvalidSpecialToken(
+                f"the special token {token!r} is also an ordinary token",
+                "a special token is longer than a byte, no required token or part of one, and "
+                "does not occur inside words",
+                f"count the words with special_tokens=[{token!r}], or choose another",
+            )
 
 
 class SpecialTokenMatcher:
