@@ -34,8 +34,13 @@ from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, read_chunks
-from bpeline.tokenizer_core.counting import documents_between
+from bpeline.tokenizer_core.corpus import (
+    ChunkGroup,
+    Reading,
+    SourceFile,
+    documents_between,
+    read_chunks,
+)
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidTokenizer, RegistryError
 from bpeline.tokenizer_core.evaluation import (

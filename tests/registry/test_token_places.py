@@ -25,10 +25,10 @@ from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
 from bpeline.tokenizer_core.corpus import rereading
 from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
-from bpeline.tokenizer_core.corpus.documents import ChunkText
+from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
-from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, documents_between
+from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 
 END = "<|end|>"

@@ -11,8 +11,7 @@ import regex
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
-from bpeline.tokenizer_core.splitting.cuts import Cuts
-from bpeline.tokenizer_core.splitting.lone_spaces import SpacesFirst
+from bpeline.tokenizer_core.splitting.cuts import Cuts, SpacesFirst
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 SPECIALS = ("<|a|>", "<|a|><|b|>", "<|b|>", "x y", "aa", "\n")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.counting.text_counter import TextCounter
-from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from bpeline.tokenizer_core.counting.word_order import order_of_positions
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
 from bpeline.tokenizer_core.counting.word_sums import WordSum
 from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -25,6 +24,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     settle,
 )
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
+from bpeline.tokenizer_core.splitting.pretokenization import Splitter
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 
@@ -129,7 +129,7 @@ def test_what_a_counter_holds_stays_below_its_bound(table_bytes: int) -> None:
         largest = max(largest, table.entries.nbytes + len(table.arena))
         passed_on.absorb(table)
 
-    counter = TextCounter(GPT2, take, 1 << 20, table_bytes)
+    counter = TextCounter(Splitter(GPT2), take, 1 << 20, table_bytes)
     for number in range(6):
         words = [f"{source.getrandbits(source.choice([12, 40, 200])):x}" for _ in range(30_000)]
         content = " " + " ".join(word.translate(NO_DIGITS) for word in words)

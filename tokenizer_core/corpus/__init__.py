@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from .chunking import plan_chunk_groups as plan_chunk_groups
     from .chunking import read_chunks as read_chunks
     from .documents import ChunkText as ChunkText
+    from .documents import documents_between as documents_between
     from .documents import read_documents as read_documents
+    from .documents import without_copies as without_copies
     from .held_out import hold_out as hold_out
     from .held_out import sections_of as sections_of
     from .left_out import LeftOut as LeftOut

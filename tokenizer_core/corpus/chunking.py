@@ -103,16 +103,19 @@ def read_chunks(
     chunk_bytes: int = CHUNK_BYTES,
     *,
     with_digests: bool = True,
+    quick: bool = False,
 ) -> Iterator[tuple[Chunk, ChunkText]]:
     """Read the chunks of a group, one at a time, each with its documents.
 
     Args:
-        group, reading, chunk_bytes, with_digests: see `cut_chunks`.
+        group, reading, chunk_bytes, with_digests, quick: see `cut_chunks`.
 
     Raises:
         UnreadableSource, InvalidUtf8, CorpusChanged: see `cut_chunks` and `read_documents`.
     """
-    for chunk, raw in cut_chunks(group, reading, chunk_bytes, with_digests=with_digests):
+    for chunk, raw in cut_chunks(
+        group, reading, chunk_bytes, with_digests=with_digests, quick=quick
+    ):
         yield chunk, read_documents(raw, group.file, chunk.begin, reading)
 
 
@@ -122,6 +125,7 @@ def cut_chunks(
     chunk_bytes: int = CHUNK_BYTES,
     *,
     with_digests: bool = True,
+    quick: bool = False,
 ) -> Iterator[tuple[Chunk, Text]]:
     """Read the chunks of a group, one at a time, as bytes that nobody has looked into yet.
 
@@ -132,13 +136,16 @@ def cut_chunks(
     Args:
         group, reading, chunk_bytes: as they were planned.
         with_digests: whether to name chunks by their content, which takes a tenth of the time.
+        quick: whether any legal cut will do (`Reading.quick_cuts`), for whom chunks need not stay
+            what they are when the corpus grows. All groups of a file are cut alike.
 
     Raises:
         UnreadableSource: broken compression, a file that cannot be opened.
         CorpusChanged: the file is not in the state in which it was found.
     """
     _require_positive("chunk_bytes", chunk_bytes)
-    file, cuts = group.file, reading.cuts(group.file.format)
+    file = group.file
+    cuts = (reading.quick_cuts if quick else reading.cuts)(file.format)
     source = open_source(file, cuts.behind)
     try:
         begin = first_cut(source, cuts, group.begin)

@@ -15,6 +15,7 @@ from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 _REPLACEMENT = "\ufffd"
 _REPLACEMENT_BYTES = 3
@@ -199,3 +200,42 @@ def _refuse_line(file: SourceFile, position: int, what: str, field: str) -> NoRe
         if file.compression is None
         else f"name the right text field, or mend the line in {file.path}",
     )
+
+
+def documents_between(
+    text: ChunkText, special_tokens: tuple[bytes, ...]
+) -> tuple[NDArray[np.int64], int]:
+    """Documents without the special tokens in them, and how many of these there were.
+
+    Returns:
+        int64 ``[n, 2]``: non-empty spans, ascending; the number of special tokens.
+    """
+    documents = text.documents
+    # Documents of a chunk are separated by one line feed: a token without any cannot cross it.
+    if not special_tokens:
+        found = np.empty((0, 3), np.int64)
+    elif len(documents) <= 1 or not any(b"\n" in token for token in special_tokens):
+        found = find_special_tokens(text.text, 0, text.text.size, special_tokens)
+    else:
+        found = np.concatenate(
+            [
+                find_special_tokens(text.text, begin, end, special_tokens)
+                for begin, end in documents.tolist()
+            ]
+        )
+    begins = np.sort(np.concatenate((documents[:, 0], found[:, 1])))
+    ends = np.sort(np.concatenate((documents[:, 1], found[:, 0])))
+    spans = np.stack((begins, ends), axis=1)
+    return np.ascontiguousarray(spans[begins < ends]), len(found)
+
+
+def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.int64]:
+    """The documents of a chunk that are no copies.
+
+    Args:
+        documents: as `documents_between` gives them.
+        copies: a byte for each of them, 1 for a copy; empty where none is one.
+    """
+    if not copies:
+        return documents
+    return np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])

@@ -52,7 +52,9 @@ class Reading:
     deduplicated: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "special_tokens", validate_special_tokens(self.special_tokens))
+        if self.special_tokens:
+            specials = validate_special_tokens(self.special_tokens)
+            object.__setattr__(self, "special_tokens", specials)
         if self.invalid_utf8 not in ("strict", "replace"):
             raise InvalidOption(
                 f"there is no policy {self.invalid_utf8!r} for bytes that are not UTF-8",

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .chunk_counts import ChunkCounts as ChunkCounts
     from .chunk_counts import count_chunk as count_chunk
     from .chunk_counts import count_spans as count_spans
-    from .chunk_counts import documents_between as documents_between
     from .count_corpus import compile_counting as compile_counting
     from .count_corpus import count_words as count_words
     from .document_copies import Copies as Copies
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from .word_counts import COUNT_LIMIT as COUNT_LIMIT
     from .word_counts import WordCounts as WordCounts
     from .word_counts import concatenated as concatenated
-    from .word_order import order_of_positions as order_of_positions
+    from .word_counts import order_of_positions as order_of_positions
     from .word_samples import sample_texts as sample_texts
     from .word_sums import WordSum as WordSum
     from .word_sums import combine_word_counts as combine_word_counts

@@ -12,13 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import Chunk, ChunkText, Reading
+from bpeline.tokenizer_core.corpus import (
+    Chunk,
+    ChunkText,
+    Reading,
+    documents_between,
+    without_copies,
+)
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
 from bpeline.tokenizer_core.counting.word_tables import WordTable
-from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,43 +98,6 @@ def count_chunk(
     )
 
 
-def documents_between(
-    text: ChunkText, special_tokens: tuple[bytes, ...]
-) -> tuple[NDArray[np.int64], int]:
-    """Documents without the special tokens in them, and how many of these there were.
-
-    Returns:
-        int64 ``[n, 2]``: non-empty spans, ascending; the number of special tokens.
-    """
-    documents = text.documents
-    # Documents of a chunk are separated by one line feed: a token without any cannot cross it.
-    if len(documents) <= 1 or not any(b"\n" in token for token in special_tokens):
-        found = find_special_tokens(text.text, 0, text.text.size, special_tokens)
-    else:
-        found = np.concatenate(
-            [
-                find_special_tokens(text.text, begin, end, special_tokens)
-                for begin, end in documents.tolist()
-            ]
-        )
-    begins = np.sort(np.concatenate((documents[:, 0], found[:, 1])))
-    ends = np.sort(np.concatenate((documents[:, 1], found[:, 0])))
-    spans = np.stack((begins, ends), axis=1)
-    return np.ascontiguousarray(spans[begins < ends]), len(found)
-
-
-def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.int64]:
-    """The documents of a chunk that are no copies.
-
-    Args:
-        documents: as `documents_between` gives them.
-        copies: a byte for each of them, 1 for a copy; empty where none is one.
-    """
-    if not copies:
-        return documents
-    return np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
-
-
 def count_spans(
     text: Text,
     spans: NDArray[np.int64],
@@ -172,6 +140,6 @@ def _count_in_parts(
     def take_rows(table: WordTable) -> None:
         take(table.rows(pattern), True)
 
-    counter = TextCounter(pattern, take_rows, text.size, table_bytes)
+    counter = TextCounter(Splitter(pattern), take_rows, text.size, table_bytes)
     counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
     take(counter.table.rows(pattern), False)

@@ -15,21 +15,21 @@ from bpeline.tokenizer_core.corpus import (
     AnyPath,
     Reading,
     SourceFile,
+    documents_between,
     find_source_files,
     hold_out,
     plan_chunk_groups,
     read_chunks,
     sources_of,
+    without_copies,
 )
-from bpeline.tokenizer_core.counting.chunk_counts import documents_between, without_copies
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
-from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_order import compile_sorting
+from bpeline.tokenizer_core.counting.word_counts import WordCounts, compile_sorting
 from bpeline.tokenizer_core.counting.word_tables import FEWEST_BITS, WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
-from bpeline.tokenizer_core.splitting import SplitPattern, abandon_matching
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 from bpeline.tokenizer_core.vocabulary import find_special_tokens, validate_special_tokens
 
@@ -79,7 +79,7 @@ def count_words(
     """
     reading = Reading(
         SplitPattern.parse(pattern),
-        validate_special_tokens(special_tokens),
+        validate_special_tokens(special_tokens) if special_tokens else (),
         invalid_utf8,
         text_field,
     )
@@ -90,8 +90,7 @@ def count_words(
             f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
         )
     files = find_source_files(sources)
-    compile_counting(reading.pattern)
-    copies = Copies()
+    copies = None
     if deduplicate:
         with ThreadPoolExecutor(workers, thread_name_prefix="digest") as threads:
             digest = partial(digest_documents, reading=reading, chunk_bytes=chunk_bytes)
@@ -118,7 +117,7 @@ def compile_counting(pattern: SplitPattern) -> None:
         pattern.cut_pairs.first(text.bytes(), 0, text.size)
     training, _ = hold_out(text, spans, 1, pattern.cut_pairs)
     total = WordTable()
-    counter = TextCounter(pattern, total.absorb, text.size)
+    counter = TextCounter(Splitter(pattern), total.absorb, text.size)
     counter.count(text, training, anchors)
     counter.table.make_room(1 << FEWEST_BITS, 0)
     total.absorb(counter.table)
@@ -141,13 +140,14 @@ class _Counting:
         reading: Reading,
         chunk_bytes: int,
         table_bytes: int,
-        copies: Copies,
+        copies: Copies | None,
     ) -> None:
         number = {id(file): index for index, file in enumerate(files)}
         groups = plan_chunk_groups(files, chunk_bytes)
         self._groups = [(number[id(group.file)], group) for group in groups]
         self._reading, self._chunk_bytes, self._table_bytes = reading, chunk_bytes, table_bytes
         self._copies = copies
+        self._splitter = Splitter(reading.pattern)
         self._size = sum(file.size for file in files)
         self._lengths = np.array([0 if file.compression else file.size for file in files], np.int64)
         self._byte_bits = 62 - len(files).bit_length()
@@ -178,18 +178,21 @@ class _Counting:
     def _count_share(self, text_bytes: int) -> None:
         """What one worker does: count one group after the other into a table of its own."""
         reading = self._reading
-        counter = TextCounter(reading.pattern, self._add, text_bytes, self._table_bytes)
+        counter = TextCounter(self._splitter, self._add, text_bytes, self._table_bytes)
         while (number := self._take()) is not None:
             file, group = self._groups[number]
             origin = file << self._byte_bits
-            chunks = read_chunks(group, reading, self._chunk_bytes, with_digests=False)
+            chunks = read_chunks(
+                group, reading, self._chunk_bytes, with_digests=False, quick=self._copies is None
+            )
             try:
                 for chunk, text in chunks:
                     if number >= self._failed:
                         return
                     documents, _ = documents_between(text, reading.special_bytes)
-                    copies = self._copies.within(group.file.path, chunk.ordinal)
-                    documents = without_copies(documents, copies)
+                    if self._copies is not None:
+                        copies = self._copies.within(group.file.path, chunk.ordinal)
+                        documents = without_copies(documents, copies)
                     counter.count(text.text, documents, text.anchors, origin + chunk.begin)
                     if group.file.compression is not None:
                         self._lengths[file] = chunk.end

@@ -10,8 +10,13 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkGroup, Reading, SourceFile, read_chunks
-from bpeline.tokenizer_core.counting.chunk_counts import documents_between
+from bpeline.tokenizer_core.corpus import (
+    ChunkGroup,
+    Reading,
+    SourceFile,
+    documents_between,
+    read_chunks,
+)
 
 _DIGEST_BYTES = 16
 

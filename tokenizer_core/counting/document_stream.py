@@ -10,10 +10,10 @@ from bpeline.tokenizer_core.corpus import (
     ChunkText,
     Reading,
     SourceFile,
+    documents_between,
     read_chunks,
     sections_of,
 )
-from bpeline.tokenizer_core.counting import documents_between
 
 LONG = 64 << 10  # bytes; longer documents come in sections
 CELL_BYTES = 16 << 10  # of a sample

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     count_marked,
     settle,
 )
-from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
+from bpeline.tokenizer_core.splitting import Splitter
 from bpeline.tokenizer_core.text import Text
 
 TABLE_BYTES = 256 << 20
@@ -42,7 +42,7 @@ class TextCounter:
 
     def __init__(
         self,
-        pattern: SplitPattern,
+        splitter: Splitter,
         pass_on: Callable[[WordTable], None],
         text_bytes: int,
         table_bytes: int = TABLE_BYTES,
@@ -50,14 +50,14 @@ class TextCounter:
         """A counter that has seen nothing.
 
         Args:
-            pattern: what cuts texts into pre-tokens.
+            splitter: what cuts texts into pre-tokens; threads may share it.
             pass_on: takes the table when it would exceed ``table_bytes``; counting goes on with
                 an empty one, so a word may be passed on several times.
             text_bytes: about how much text there will be.
             table_bytes: see `WordTable`; at least 2 MiB are used.
         """
         fewest, most = _MAIN_BITS
-        self._splitter, self._pass_on = Splitter(pattern), pass_on
+        self._splitter, self._pass_on = splitter, pass_on
         self._table_bytes = max(table_bytes, _SMALLEST_BOUND)
         self._bits = min(max((text_bytes // _BYTES_PER_WORD).bit_length(), fewest), most)
         self._front = empty_entries(min(self._bits, _FRONT_BITS))

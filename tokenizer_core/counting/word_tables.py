@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from bpeline.tokenizer_core.counting.word_order import order_of_positions
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.word_rows import (
     ROOM,

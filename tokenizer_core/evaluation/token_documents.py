@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Reading, sections_of
-from bpeline.tokenizer_core.counting import WordCounts, count_spans, documents_between
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, documents_between, sections_of
+from bpeline.tokenizer_core.counting import WordCounts, count_spans
 from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MergeTree
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer

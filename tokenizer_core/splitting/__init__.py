@@ -9,7 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cuts import Cuts as Cuts
-    from .lone_spaces import SpacesFirst as SpacesFirst
+    from .cuts import SpacesFirst as SpacesFirst
     from .pretokenization import MarkShort as MarkShort
     from .pretokenization import Splitter as Splitter
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
