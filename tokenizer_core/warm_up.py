@@ -49,7 +49,7 @@ def _learn() -> None:
 
 def _encode() -> None:
     from bpeline.tokenizer_core.counting import WordCounts
-    from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordTable, derive_merges
+    from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordCache, derive_merges
     from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
     from bpeline.tokenizer_core.tokenizer import Tokenizer
     from bpeline.tokenizer_core.vocabulary import find_merges
@@ -65,7 +65,7 @@ def _encode() -> None:
     tokenizer.decode(np.array(ids, np.uint32))
     tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
     derive_merges(np.arange(256), [256], [b"ab"])
-    WordTable(256).enlarged(512)
+    WordCache(256).enlarged(512)
     find_merges(vocab, b"ab", np.ones(2, np.int64))
     measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 

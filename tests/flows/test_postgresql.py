@@ -44,7 +44,7 @@ def python(program: str, *arguments: str, env: dict[str, str]) -> subprocess.Com
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.server
 @pytest.mark.slow
 def test_everything_on_postgresql(postgres: PostgresServer, corpus: Path, tmp_path: Path) -> None:

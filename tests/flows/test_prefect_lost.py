@@ -81,7 +81,7 @@ def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
     require_the_tokenizer(corpus, tmp_path)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 def test_a_run_whose_server_is_killed_ends_without_it(
     server: OwnServer, corpus: Path, tmp_path: Path
 ) -> None:

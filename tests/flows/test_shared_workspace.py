@@ -132,7 +132,7 @@ def test_what_one_machine_made_no_other_makes_again(
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
     machine: Machine, texts: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch

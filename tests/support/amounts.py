@@ -69,12 +69,12 @@ class Amounts:
 
 
 EVERY_RUN = Amounts(
-    one_of_crash_points=16,
-    one_of_disk_faults=16,
+    one_of_crash_points=24,
+    one_of_disk_faults=24,
     disk_errors=1,
-    one_of_damages=16,
+    one_of_damages=24,
     one_of_limits=4,
-    one_of_requests=60,
+    one_of_requests=80,
     server_kills=2,
     kills={
         "training": 16,
@@ -91,9 +91,9 @@ EVERY_RUN = Amounts(
     cells=2,
     cell_patterns=1,
     processors=0,
-    split_texts=20_000,
-    encoded_texts=100_000,
-    corpora=6_000,
+    split_texts=12_000,
+    encoded_texts=60_000,
+    corpora=4_000,
     laws=60,
 )
 NIGHT = Amounts(

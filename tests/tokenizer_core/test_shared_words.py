@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.encoding import encoding_memory
-from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordTable
+from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordCache
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
@@ -105,6 +105,6 @@ def test_a_fork_frees_the_lock_on_replacing() -> None:
     held = encoding_memory._replacing
     with held:
         encoding_memory._renew_lock()
-        table = WordTable(0)
+        table = WordCache(0)
         assert SharedWords(0).after(table) is not table
     assert not encoding_memory._replacing.locked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordTable
+from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordCache
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
@@ -27,7 +27,7 @@ def tables_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
     after = SharedWords.after
 
-    def counted(words: SharedWords, full: WordTable) -> WordTable:
+    def counted(words: SharedWords, full: WordCache) -> WordCache:
         nonlocal made
         made += 1
         assert made <= len(SIZES) * 3 * TABLES, "tables are replaced for ever"
@@ -59,7 +59,7 @@ def test_a_table_that_others_fill_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     """The worst that other threads can do: each new table is full before it is used."""
     after = SharedWords.after
 
-    def full_at_once(words: SharedWords, full: WordTable) -> WordTable:
+    def full_at_once(words: SharedWords, full: WordCache) -> WordCache:
         table = after(words, full)
         table._counts[0] = 3 * table.slots // 4
         return table

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .encoder import Encoder as Encoder
     from .encoder import TokenizerParts as TokenizerParts
     from .encoding_memory import SHORT_TEXT as SHORT_TEXT
-    from .encoding_memory import WordTable as WordTable
+    from .encoding_memory import WordCache as WordCache
     from .explanation import ExplainedPreToken as ExplainedPreToken
     from .explanation import Explainer as Explainer
     from .explanation import MergeTree as MergeTree

@@ -57,7 +57,7 @@ def _merging_scratch(longest: int) -> int:
 _LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 66 KiB
 
 
-class WordTable:
+class WordCache:
     """Words and their ids, in memory that threads share: see `kernels.encoding.word_cache`.
 
     Args:
@@ -75,9 +75,9 @@ class WordTable:
         self._arena = np.empty(ENTRY * slots, np.uint8)
         self._counts = _at_cache_line(_CACHE_LINE // 8)
 
-    def enlarged(self, slots: int) -> WordTable:
+    def enlarged(self, slots: int) -> WordCache:
         """A larger table with the words of this one, to which threads may go on adding."""
-        larger = WordTable(slots)
+        larger = WordCache(slots)
         larger._counts[0] = move_kept(self._entries, larger._entries, HASH_KEY)
         used = min(int(self._counts[1]), self._arena.size)
         larger._arena[:used] = self._arena[:used]
@@ -117,16 +117,16 @@ class SharedWords:
 
     def forget(self) -> None:
         """Begin anew; who is encoding goes on with what it knows."""
-        self.table = WordTable(min(_FIRST_SLOTS, self._most_slots))
+        self.table = WordCache(min(_FIRST_SLOTS, self._most_slots))
 
-    def after(self, full: WordTable) -> WordTable:
+    def after(self, full: WordCache) -> WordCache:
         """The table that follows one that is full; made by the first thread that asks."""
         with _replacing:
             if self.table is full:
                 if full.slots < self._most_slots:
                     self.table = full.enlarged(min(_GROWTH * full.slots, self._most_slots))
                 else:
-                    self.table = WordTable(full.slots)
+                    self.table = WordCache(full.slots)
             return self.table
 
 
@@ -200,7 +200,7 @@ class Workspace:
 
     __slots__ = ("_queue", "machine", "scratch", "short", "words")
 
-    def __init__(self, machine: NDArray[np.int64], words: WordTable) -> None:
+    def __init__(self, machine: NDArray[np.int64], words: WordCache) -> None:
         self.machine = machine.copy()
         self.short = ShortBuffers()
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
@@ -208,7 +208,7 @@ class Workspace:
         self.use(words)
         self._take_scratch(_LEAST_SCRATCH)
 
-    def use(self, words: WordTable) -> None:
+    def use(self, words: WordCache) -> None:
         """Go on with another table of words."""
         self.words = words
         words.lend_to(self.machine)

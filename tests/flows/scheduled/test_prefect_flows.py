@@ -48,7 +48,7 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     assert any("learn merges" in message for message in messages)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -63,7 +63,7 @@ def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     assert json.loads(local.stdout)["digest"] == json.loads(ended.stdout)["digest"]
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
