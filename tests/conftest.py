@@ -13,6 +13,7 @@ from typing import Any
 import mlflow_tables
 import pytest
 from amounts import EVERY_RUN, NIGHT, Amounts, day_seed, not_today
+from hypothesis import settings
 from longest_first import ByServerAndFile, place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
@@ -28,6 +29,10 @@ INHERITED = ("BPELINE_HOME", "BPELINE_CATALOGUE_URL", "BPELINE_ARTIFACTS_URL", "
              "MLFLOW_TRACKING_URI", "PREFECT_API_URL")  # fmt: skip
 for inherited in INHERITED:
     os.environ.pop(inherited, None)
+
+# No case has a deadline: the first one of a process may load or compile kernels.
+settings.register_profile("without deadlines", deadline=None)
+settings.load_profile("without deadlines")
 
 # Half of what a training in a test took was waiting for a disk: what tests write goes to memory
 # where there is enough. That everything is synced when it should be, `test_power_loss` sees.

@@ -67,7 +67,8 @@ class CompressionReport:
             a byte for its length), over B: junk tokens cost here what they do not earn.
         mean_token_bytes, median_token_bytes, p99_token_bytes, longest_token_bytes: of the ordinary
             tokens of V; the mean over T is bytes_per_token.
-        encode_mb_per_second: 10⁶ bytes per second, one thread, caches warm, ids as NumPy arrays.
+        encode_mb_per_second: 10⁶ bytes per second, of one thread's processor time, caches warm,
+            ids as NumPy arrays.
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
             training had stopped there (the size itself alone for one with ``ignore_merges``
             whose merges do not make every token, and for other algorithms).
