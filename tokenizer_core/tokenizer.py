@@ -155,36 +155,48 @@ class Tokenizer:
         self._cache_words = cache_words
         #: The encoder where text is encoded word by word; None with byte-level BPE.
         self.words: WordEncoder | None = None
+        # Plain attributes: a property that keeps its value makes all others slower to find.
+        self._made_encoder: Encoder | None = None
+        self._made_decoder: Decoder | None = None
+        self._encode_short: Callable[[bytes], list[int]] | None = None
         if not isinstance(spec.algorithm, ByteBpe):
-            self.words, self._decoder = coders_of(spec)
+            self.words, self._made_decoder = coders_of(spec)
+            self._made_encoder = self.words
         self._special_ids = frozenset(spec.special_tokens.values())
 
     # What byte-level BPE reads while it encodes and decodes is made when it is first needed: a
     # tokenizer that is trained, compared or exported only needs neither.
 
-    @cached_property
+    @property
     def encoder(self) -> Encoder:
         """The engine underneath, for those who have spans of bytes rather than strings."""
-        return self.byte_pairs if self.words is None else self.words
+        made = self._made_encoder
+        if made is None:
+            made = self._made_encoder = byte_pair_encoder(self.spec, self._cache_words)
+        self._encode_short = made.encode_short
+        return made
 
-    @cached_property
+    @property
     def _decoder(self) -> Decoder:
-        return Decoder(self.spec.vocab)
+        if self._made_decoder is None:
+            self._made_decoder = Decoder(self.spec.vocab)
+        return self._made_decoder
 
-    @cached_property
+    @property
     def byte_pairs(self) -> BytePairEncoder:
         """The encoder of byte-level BPE.
 
         Raises:
             InvalidOption: this tokenizer follows another algorithm.
         """
-        if not isinstance(self.spec.algorithm, ByteBpe):
+        encoder = self.encoder
+        if not isinstance(encoder, BytePairEncoder):
             raise InvalidOption(
                 f"this tokenizer follows {self.spec.algorithm.name}",
                 "what was asked for is known of byte-level BPE alone",
                 "use a tokenizer that `train_bpe` made",
             )
-        return byte_pair_encoder(self.spec, self._cache_words)
+        return encoder
 
     @property
     def algorithm(self) -> Algorithm:
@@ -276,7 +288,7 @@ class Tokenizer:
         """
         content = utf8_of(text)
         if len(content) <= SHORT_TEXT and allowed_special == "none" and on_special == "text":
-            return self.encoder.encode_short(content)
+            return (self._encode_short or self.encoder.encode_short)(content)
         ids: list[int] = self._ids_of(content, allowed_special, on_special).tolist()
         return ids
 
@@ -673,6 +685,7 @@ class Tokenizer:
         loaded = cls.of_spec(named.load(Path(path), **details))
         if hasattr(named, "verify"):
             named.verify(loaded, Path(path))
+        _ = loaded.encoder  # who loads a tokenizer encodes with it, and soon
         return loaded
 
     # Underneath
