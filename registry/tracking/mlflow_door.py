@@ -146,6 +146,18 @@ class MlflowConnection:
                 "look at its log, and type `bpeline doctor`",
             )
 
+    def _artifacts(self, location: str) -> Any:
+        """MLflow's store of the artifacts that lie at an address.
+
+        Not the client's, which looks up where those of a run or model lie once in a process and
+        believes any answer: after one without an address it would write all of them to the current
+        directory, and remove them from there.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        self._require(location, "where its files are")
+        return get_artifact_repository(location, tracking_uri=self.settings.uri)
+
     @contextmanager
     def _fine_if_missing(self) -> Iterator[None]:
         """Suppress MLflow's answer that there is no such thing."""
@@ -205,28 +217,13 @@ def dataset_input(source: CorpusInput) -> Any:
     )
 
 
-def file_sizes(folder: str, tracking_uri: str) -> dict[str, int]:
-    """Names and bytes of the files in a folder of artifacts."""
-    from mlflow.artifacts import list_artifacts
-
-    return {
-        Path(one.path).name: one.file_size or 0
-        for one in list_artifacts(artifact_uri=folder, tracking_uri=tracking_uri)
-    }
+def file_sizes(store: Any, folder: str | None = None) -> dict[str, int]:
+    """Names and bytes of the files in a store of artifacts, or in a folder of it."""
+    return {Path(one.path).name: one.file_size or 0 for one in store.list_artifacts(folder)}
 
 
-def remove_artifacts(folder: str, tracking_uri: str) -> None:
-    """Remove a folder of artifacts for good; one that is gone already is fine."""
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    get_artifact_repository(folder, tracking_uri).delete_artifacts()
-
-
-def download(folder: str, names: Sequence[str], target: Path, tracking_uri: str) -> list[Path]:
-    """Fetch files of a folder of artifacts into a directory."""
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    store = get_artifact_repository(folder, tracking_uri=tracking_uri)
+def download(store: Any, names: Sequence[str], target: Path) -> list[Path]:
+    """Fetch files of a store of artifacts into a directory."""
     with _SameContext(max_workers=1) as store.thread_pool:
         return [Path(store.download_artifacts(one, dst_path=str(target))) for one in names]
 

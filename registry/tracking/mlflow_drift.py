@@ -5,6 +5,7 @@ The step of a metric is the number of the observation, so the UI draws a line ov
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class MlflowDrift(MlflowRuns):
             number = max((one.step for one in past), default=0) + 1
             place = f"observations/{number:06}.json"
             record = {**observation.record, "observation": number}
-            self._client.log_dict(run.run_id, record, place)
+            self._add_text(run.run_id, json.dumps(record, indent=2), place)
             last = sorted(observation.metrics.items(), key=lambda one: one[0] == DRIFTED)
             points = [point(key, value, observation.time_ms, number) for key, value in last]
             self._log_points(run, points)

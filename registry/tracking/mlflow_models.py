@@ -85,6 +85,7 @@ class MlflowModels(MlflowConnection):
             earlier = self._client.get_run(run.run_id).data.tags.get(_MODEL_TAG)
             if earlier:
                 known = self._client.get_logged_model(earlier)
+                self._require(known.model_id == earlier and known.artifact_location, "its model")
                 return TrackedModel(known.model_id, known.artifact_location)
             made = self._client.create_logged_model(
                 run.experiment_id,
@@ -97,8 +98,9 @@ class MlflowModels(MlflowConnection):
             self._require(made.model_id and made.artifact_location, "a model that it has just made")
             model = TrackedModel(made.model_id, made.artifact_location)
             laid_out = _lay_out_model(model, run, publication, files, staging)
-            self._client.log_model_artifacts(model.model_id, str(laid_out))
-            kept = file_sizes(f"{model.location}/artifacts/{MODEL_FOLDER}", self.settings.uri)
+            store = self._artifacts(model.location)
+            store.log_artifacts(str(laid_out))
+            kept = file_sizes(store, f"artifacts/{MODEL_FOLDER}")
             for path in files:
                 self._require(kept.get(path.name) == path.stat().st_size, f"the whole {path.name}")
             self._client.finalize_logged_model(model.model_id, "READY")
@@ -289,9 +291,9 @@ class MlflowModels(MlflowConnection):
         """
         with self._answering(f"downloading {name}/{number}"):
             source = self._client.get_model_version_download_uri(name, str(number))
-            folder = f"{source.rstrip('/')}/artifacts/{MODEL_FOLDER}"
-            uri = self.settings.uri
-            sizes = file_sizes(folder, uri)
+            self._require(source, "where its files are")
+            store = self._artifacts(f"{source.rstrip('/')}/artifacts/{MODEL_FOLDER}")
+            sizes = file_sizes(store)
             for one in file_names:
                 if not 0 <= sizes.get(one, -1) <= LARGEST_DOWNLOAD:
                     raise UnknownVersion(
@@ -299,7 +301,7 @@ class MlflowModels(MlflowConnection):
                         f"accepted are files of up to {LARGEST_DOWNLOAD} bytes, as bpeline writes",
                         f"type `bpeline versions {name}` to see the versions",
                     )
-            return download(folder, file_names, target, uri)
+            return download(store, file_names, target)
 
     def _search_versions(self, filter_string: str) -> list[TrackedVersion]:
         with self._answering("searching the registered versions"):

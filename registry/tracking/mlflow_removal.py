@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.registry.tracking.mlflow_door import remove_artifacts
 from bpeline.registry.tracking.mlflow_drift import MlflowDrift
 from bpeline.registry.tracking.mlflow_models import MlflowModels
 from bpeline.registry.tracking.tracked import Tombstone, all_pages
@@ -77,10 +76,10 @@ class MlflowRemoval(MlflowDrift, MlflowModels):
         with self._answering(f"removing what there is of {name}"):
             runs, models = self._found(name, digest, needed)
             for model in models:
-                remove_artifacts(model.artifact_location, self.settings.uri)
+                self._artifacts(model.artifact_location).delete_artifacts()
                 self.remove_model(model.model_id)
             for run in runs:
-                remove_artifacts(run.info.artifact_uri, self.settings.uri)
+                self._artifacts(run.info.artifact_uri).delete_artifacts()
                 for key in _QUOTING:
                     if key in run.data.tags:
                         self._client.delete_tag(run.info.run_id, key)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bpeline.registry.records import (
@@ -18,7 +20,13 @@ from bpeline.registry.records import (
     SweepRecord,
     as_text,
 )
-from bpeline.registry.tracking.mlflow_door import MlflowConnection, dataset_input, parameter, point
+from bpeline.registry.tracking.mlflow_door import (
+    MlflowConnection,
+    dataset_input,
+    file_sizes,
+    parameter,
+    point,
+)
 from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
     COMPARED,
@@ -38,6 +46,7 @@ from bpeline.registry.tracking.tracked import (
     shown_set,
     version_tags,
 )
+from bpeline.tokenizer_core.durable_files import DURABLE
 
 METRICS_PER_REQUEST = 1000
 PARAMS_PER_REQUEST = 100
@@ -47,6 +56,11 @@ Points = dict[tuple[str, int], float]  # by name and step
 
 class MlflowRuns(MlflowConnection):
     """Runs, each recorded once however often that is tried."""
+
+    @cached_property
+    def _stores(self) -> dict[str, Any]:
+        """Of runs, by their ids in MLflow, where their files are."""
+        return {}
 
     def open_run(self, run: StartedRun) -> TrackedRun:
         """Show that a training runs: since when, who started it, what was asked for.
@@ -101,9 +115,9 @@ class MlflowRuns(MlflowConnection):
             for page in publication.pages:
                 self.add_files(run.run_id, [page], page.stem)
             if publication.report:
-                self._client.log_text(run.run_id, in_utf8(publication.report), "report.md")
+                self._add_text(run.run_id, in_utf8(publication.report), "report.md")
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
-            self._client.log_text(run.run_id, params, "params.json")
+            self._add_text(run.run_id, params, "params.json")
             ended = publication.created_at
             self._finish(run, milliseconds(ended) if ended else None)
             return run
@@ -111,12 +125,27 @@ class MlflowRuns(MlflowConnection):
     def add_files(self, mlflow_run_id: str, files: Sequence[Path], folder: str) -> None:
         """Show files with a run, in a folder of its artifacts."""
         with self._answering(f"adding files to the run {mlflow_run_id}"):
+            if not files:
+                return
+            store = self._files_of(mlflow_run_id)
             for path in files:
-                self._client.log_artifact(mlflow_run_id, str(path), folder)
-            kept = self._client.list_artifacts(mlflow_run_id, folder) if files else ()
-            sizes = {Path(one.path).name: one.file_size for one in kept}
+                store.log_artifact(str(path), folder)
+            sizes = file_sizes(store, folder)
             for path in files:
                 self._require(sizes.get(path.name) == path.stat().st_size, f"the whole {path.name}")
+
+    def _add_text(self, mlflow_run_id: str, text: str, place: str) -> None:
+        with TemporaryDirectory(prefix="bpeline-") as aside:
+            file = Path(aside) / Path(place).name
+            DURABLE.write(file, text.encode())
+            folder = str(Path(place).parent) if Path(place).parent.name else None
+            self._files_of(mlflow_run_id).log_artifact(str(file), folder)
+
+    def _files_of(self, mlflow_run_id: str) -> Any:
+        if mlflow_run_id not in self._stores:
+            location = self._client.get_run(mlflow_run_id).info.artifact_uri
+            self._stores[mlflow_run_id] = self._artifacts(location)
+        return self._stores[mlflow_run_id]
 
     def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
         """The last value of every metric of a run; empty when the run is gone."""
@@ -236,7 +265,7 @@ class MlflowRuns(MlflowConnection):
             inputs = [dataset_input(one) for one in sweep.inputs]
             insisting(lambda: self._client.log_inputs(parent.run_id, inputs))
             self.add_files(parent.run_id, sweep.figures, "figures")
-            self._client.log_text(parent.run_id, in_utf8(sweep.table), "sweep.md")
+            self._add_text(parent.run_id, in_utf8(sweep.table), "sweep.md")
             for child in sweep.children:
                 measured = {"evaluation_set": shown_set(child.evaluation_set)}
                 nested = {**about, **measured, "mlflow.parentRunId": parent.run_id}
@@ -244,7 +273,8 @@ class MlflowRuns(MlflowConnection):
                 points = _points(child.metrics, child.curves, child.vocab_size)
                 points = _of_set(points, child.set_number)
                 self._log(run, {**child.params, **measured}, points)
-                self._client.log_dict(run.run_id, dict(child.evaluation), "evaluation.json")
+                record = json.dumps(dict(child.evaluation), indent=2)
+                self._add_text(run.run_id, record, "evaluation.json")
                 self._finish(run)
             self._finish(parent)
             return parent

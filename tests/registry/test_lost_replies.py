@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,10 +36,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
 
 
 @pytest.fixture
-def proxy(server: MlflowServer, home: Path) -> Iterator[Proxy]:
+def proxy(
+    server: MlflowServer, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Proxy]:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     with running_proxy(server) as proxy:
         environment.configure(tracking_uri=proxy.uri)
         yield proxy
+    assert list(here.iterdir()) == [], "files were written into the current directory"
 
 
 def publish_at_last(proxy: Proxy, publication: Publication) -> None:
@@ -73,6 +80,20 @@ def test_a_fault_at_any_request_leaves_one_version(
     for fault, number in cases[seed % amounts.one_of_requests :: amounts.one_of_requests]:
         proxy.reset({number: fault})
         publish_at_last(proxy, made(b"the", name=f"{fault.replace(' ', '-').lower()}-{number}"))
+
+
+def test_files_whose_place_a_server_does_not_tell_go_nowhere(proxy: Proxy, made: Made) -> None:
+    """MLflow's client remembers for the whole process where it was told that files lie."""
+    publish_at_last(proxy, made(b"the", name="makes-the-experiment"))
+    registry = open_registry()
+    proxy.reset()
+    publish_version(registry, made(b"the", name="whole"))
+    methods = [method for method, _ in proxy.requests]
+    asked = [n for n, two in enumerate(itertools.pairwise(methods)) if two == ("GET", "PUT")]
+    assert asked
+    for number in asked:
+        proxy.reset({number: "an empty answer"})
+        publish_at_last(proxy, made(b"the", name=f"nowhere-{number}"))
 
 
 @pytest.mark.rotating(3)
