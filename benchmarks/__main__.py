@@ -1,6 +1,7 @@
 """`python -m benchmarks NAME FILE…`: every installed contestant on each file, in fresh processes.
 
 Results are compared before seconds are: who does not find what is promised gets no ratio.
+`python -m benchmarks zoo FOLDER` compares alone: tokenizer files, with their own libraries.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import pages
+from benchmarks import pages, zoo
 from benchmarks.measurements import MEASUREMENTS
 from benchmarks.results import RESULTS, changes, save
 from benchmarks.runner import results_of
@@ -24,6 +25,9 @@ def main() -> None:
             if rows := changes(name, options.output):
                 headings = ("dates", "case", "who", "CPU s before", "CPU s", "share")
                 print("\n".join([name, *aligned([headings, *rows]), ""]))
+    elif options.what == "zoo":
+        if wrong := zoo.measure(options.folder, options.texts):
+            raise SystemExit(f"{wrong} read wrongly")
     else:
         _measure(options)
 
@@ -50,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     what.add_parser("pages", help="write the tables and pictures of README and docs")
     kept = what.add_parser("changes", help="the last results beside those before")
     kept.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
+    files = what.add_parser("zoo", help="tokenizer files, read by us and by their own libraries")
+    files.add_argument("folder", type=Path)
+    files.add_argument("--texts", type=Path, nargs="+", default=(), help="UTF-8 text to encode too")
     for measurement in MEASUREMENTS.values():
         one = what.add_parser(measurement.name, help=measurement.about)
         one.add_argument("files", type=Path, nargs="+", help="UTF-8 text, <|endoftext|> between")

@@ -1,0 +1,227 @@
+"""Every tokenizer file below a folder, read by us and by its own library: the same ids and text.
+
+Nothing is timed. A file that we refuse is no failure; one that we load and read otherwise is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpora import documents
+from benchmarks.tables import aligned
+from bpeline.tokenizer_core.errors import BpelineError
+
+HEADINGS = ("file", "outcome", "texts", "split pattern, or why")
+_ENDINGS = (".json", ".tiktoken", ".model", ".gguf")
+_NOT_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json", "config.json", "vocab.json")
+_REASON = 300  # characters
+_DOCUMENTS, _MADE, _ADDED = 300, 1_500, 60  # texts of each kind
+# What libraries are known to read differently, or might: joined at random.
+_PIECES = (
+    *(" ", "  ", "   ", "\t", "\n", "\r\n", "\n\n", " \n", "\u00a0", "\u2028", "\u3000", "\u200b"),
+    *("a", "the", "The", " the", "HELLO", "don't", "DON'T", "I'll", "it’s", "naïve", "e\u0301"),
+    *("1", "12", "1234", "٣", "½", "²", "Ⅷ", "一二三", "3.14", "1,000"),
+    *("!", "...", "?!", "/", "//", "--", "_", "(", "<", ">", "|", "<|", "|>", "'", '"', "##", "▁"),
+    *("ß", "ſ", "K", "İ", "ı", "ﬁ", "Ω", "Ä", "é", "ñ", "한국어", "각", "日本語", "龥", "ไทย"),
+    *("हिन्दी", "עברית", "العربية", "👍🏽", "👨‍👩‍👧", "🇩🇪"),
+    *(
+        "\ufeff",
+        "\ufffd",
+        "\x00",
+        "\x7f",
+        "\x85",
+        "Ġ",
+        "Ċ",
+        "Â",
+        "\u0300",
+        "\u1100",
+        "\U0001f600",
+        "\U000e0041",
+        "𝕳",
+        "Ａ",
+        "…",
+        "``",
+        "¿",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The library a file was made for, with the file loaded.
+
+    Attributes:
+        encode: text to ids, added tokens found and none put around it.
+        decode: ids to text.
+        added: the texts of its added tokens.
+    """
+
+    encode: Callable[[str], Sequence[int]]
+    decode: Callable[[list[int]], str]
+    added: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a file: ``equal``, ``WRONG``, ``refused`` or ``not compared``; and why."""
+
+    file: str
+    outcome: str
+    texts: int
+    why: str
+
+    def row(self) -> tuple[str, ...]:
+        return self.file, self.outcome, str(self.texts or ""), self.why
+
+
+def measure(folder: Path, texts: Sequence[Path] = ()) -> int:
+    """Print the table of a folder; the number of files that are read wrongly.
+
+    Args:
+        texts: files whose documents are encoded, besides the texts made here.
+    """
+    outcomes = [outcome_of(path, folder, texts) for path in tokenizers_below(folder)]
+    print("\n".join(aligned([HEADINGS, *(one.row() for one in outcomes)])))
+    kinds = [one.outcome for one in outcomes]
+    print("; ".join(f"{kind}: {kinds.count(kind)}" for kind in sorted(set(kinds))))
+    return kinds.count("WRONG")
+
+
+def tokenizers_below(folder: Path) -> Iterator[Path]:
+    """Files, and directories of a vocab.json and a merges.txt, that may be tokenizers."""
+    for path in sorted(folder.rglob("*")):
+        named = path.suffix in _ENDINGS and path.name not in _NOT_TOKENIZERS
+        pair = path.name == "vocab.json" and (path.parent / "merges.txt").exists()
+        if pair:
+            yield path.parent
+        elif named or path.name == "vocab.txt":
+            yield path
+
+
+def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
+    """Load a file as a user would, and compare where it loads and its library is here."""
+    from bpeline import Tokenizer
+
+    name = str(path.relative_to(folder))
+    try:
+        ours = Tokenizer.load(path)
+    except BpelineError as refusal:
+        reason = str(refusal).splitlines()[0].removeprefix(str(path)).strip()
+        return Outcome(name, "refused", 0, reason[:_REASON])
+    pattern = str(ours.pattern.name or ours.pattern.regex)
+    original = original_of(path)
+    if original is None:
+        return Outcome(name, "not compared", 0, pattern)
+    compared = 0
+    for text in _texts(original.added, texts):
+        ids, theirs = ours.encode(text, allowed_special="all"), list(original.encode(text))
+        if ids != theirs:
+            return Outcome(name, "WRONG", compared, f"ids of {text[:80]!r}: {ids} not {theirs}")
+        if ours.decode(ids) != original.decode(ids):
+            return Outcome(name, "WRONG", compared, f"decodes {ids} to {ours.decode(ids)[:80]!r}")
+        compared += 1
+    return Outcome(name, "equal", compared, pattern)
+
+
+def _texts(added: Sequence[str], files: Sequence[Path]) -> Iterator[str]:
+    for file in files:
+        yield from islice(documents(file), _DOCUMENTS)
+    chance = random.Random(5)
+    yield from ("", *_PIECES)
+    for _ in range(_MADE):
+        yield "".join(chance.choices(_PIECES, k=chance.randint(2, 12)))
+    for token in chance.sample(list(added), min(len(added), _ADDED)):
+        around = chance.choices(_PIECES, k=4)
+        yield from (token, f" {token} ", f"a{token}b", f"{token}{token}", token[:-1], token.upper())
+        yield f"{around[0]}{around[1]}{token}{around[2]}{token}{around[3]}"
+
+
+def original_of(path: Path) -> Original | None:
+    """The library that a file was made for; None for what no library here reads."""
+    if path.suffix == ".json":
+        return _of_tokenizers(path)
+    if path.suffix in (".tiktoken", ".model"):
+        return _of_tiktoken(path)
+    return _of_bert(path) if path.name == "vocab.txt" else None
+
+
+def _of_bert(path: Path) -> Original:
+    from tokenizers.implementations import BertWordPieceTokenizer
+
+    beside = path.with_name("tokenizer_config.json")
+    told = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+    library = BertWordPieceTokenizer(str(path), lowercase=told.get("do_lower_case", True))
+    return Original(
+        lambda text: library.encode(text, add_special_tokens=False).ids,
+        lambda ids: str(library.decode(ids, skip_special_tokens=False)),
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+    )
+
+
+def _of_tokenizers(path: Path) -> Original:
+    import tokenizers
+
+    library = tokenizers.Tokenizer.from_file(str(path))
+    library.no_truncation()
+    library.no_padding()
+    return Original(
+        lambda text: library.encode(text, add_special_tokens=False).ids,
+        lambda ids: str(library.decode(ids, skip_special_tokens=False)),
+        [token.content for token in library.get_added_tokens_decoder().values()],
+    )
+
+
+def _of_tiktoken(path: Path) -> Original | None:
+    import tiktoken
+    from tiktoken.load import load_tiktoken_bpe
+
+    published = _published().get(hashlib.sha256(path.read_bytes()).hexdigest())
+    if published is None:
+        return None
+    library = tiktoken.Encoding(**{**published, "mergeable_ranks": load_tiktoken_bpe(str(path))})
+    return Original(
+        lambda text: library.encode(text, allowed_special="all"),
+        library.decode,
+        list(published["special_tokens"]),
+    )
+
+
+def _published() -> dict[str, dict[str, Any]]:
+    """SHA-256 of rank files → arguments of ``tiktoken.Encoding``, as their makers define them."""
+    from tiktoken_ext import openai_public
+
+    found: dict[str, dict[str, Any]] = {}
+    kept = openai_public.load_tiktoken_bpe
+    try:
+        for name in ("r50k_base", "p50k_base", "cl100k_base", "o200k_base"):
+            digests: list[str] = []
+
+            def remember(_url: str, expected_hash: str, digests: list[str] = digests) -> Any:
+                digests.append(expected_hash)
+                return {}
+
+            openai_public.load_tiktoken_bpe = remember
+            arguments = openai_public.ENCODING_CONSTRUCTORS[name]()
+            found[digests[0]] = {**arguments, "explicit_n_vocab": None}
+    finally:
+        openai_public.load_tiktoken_bpe = kept
+    # meta-llama/llama3 llama/tokenizer.py; of its special tokens those that later releases of the
+    # same file name alike.
+    found["82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55"] = {
+        "name": "llama3",
+        "pat_str": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        "special_tokens": {
+            "<|begin_of_text|>": 128000, "<|end_of_text|>": 128001,
+            "<|reserved_special_token_0|>": 128002, "<|reserved_special_token_1|>": 128003,
+            "<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eot_id|>": 128009,
+        },
+    }  # fmt: skip
+    return found
