@@ -308,7 +308,7 @@ def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> Slic
 def _side(registry: Registry, reference: str | Path) -> _Side:
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
-        return _Side(str(parsed), load_tokenizer(parsed.path), None, {})
+        return _Side(str(parsed), load_tokenizer(reference), None, {})
     version = resolve(registry, parsed)
     known = metrics_of(registry, version)
     return _Side(

@@ -22,12 +22,19 @@ _DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST_DIGEST_PREFIX},{DIGEST_LENGTH}}}")
 
 _SIZED = re.compile(r"(.+):([1-9][0-9]{0,8})", re.DOTALL)
 
+# Behind a path: what its files do not say, or what of them is left out. A regex may hold commas, so
+# the split pattern comes last.
+_DETAILS = re.compile(
+    r"(?P<path>.+?)(?P<flags>(?:,[a-z_]+)*)(?:,pattern=(?P<pattern>.+))?",
+    re.DOTALL,
+)
+
 _MLFLOW_SCHEME = "models:/"
 
 ACCEPTED = (
     "accepted are name@alias (news@champion), name/number (news/3), "
     f"a digest or its first {SHORTEST_DIGEST_PREFIX} or more digits, "
-    "or a path beginning with ./ or /"
+    "or a path beginning with ./ or / (with what its files do not say: ./x.tiktoken,pattern=gpt2)"
 )
 
 
@@ -65,12 +72,19 @@ class ByDigest:
 
 @dataclass(frozen=True, slots=True)
 class ByPath:
-    """A directory or file outside the registry."""
+    """A directory or file outside the registry.
+
+    Attributes:
+        path: of it.
+        details: what `Tokenizer.load` is told besides: names, and values or True.
+    """
 
     path: Path
+    details: tuple[tuple[str, str | bool], ...] = ()
 
     def __str__(self) -> str:
-        return str(self.path)
+        told = (name if value is True else f"{name}={value}" for name, value in self.details)
+        return ",".join((str(self.path), *told))
 
 
 Registered = ByAlias | ByNumber | ByDigest
@@ -131,7 +145,9 @@ def parse_reference(text: str | Path) -> Reference:
     """Read what a person typed.
 
     A name with an alias or number always means the registry: a directory of that spelling is
-    reached as ``./news/3``. MLflow's own spelling ``models:/news@champion`` is understood.
+    reached as ``./news/3``. MLflow's own spelling ``models:/news@champion`` is understood. A path
+    may be followed by what `Tokenizer.load` is told of it: ``ranks.tiktoken,pattern=cl100k``,
+    ``tokenizer.json,without_normalizer``; a file whose own name ends like that is itself.
 
     Raises:
         InvalidOption: the text is none of the accepted forms.
@@ -147,8 +163,8 @@ def parse_reference(text: str | Path) -> Reference:
         return ByNumber(name, int(number))
     if _DIGEST.fullmatch(plain):
         return ByDigest(plain)
-    if text and (text[0] in "./~" or "/" in text or "\\" in text or Path(text).exists()):
-        return ByPath(Path(text).expanduser())
+    if text and (text[0] in "./~" or "/" in text or "\\" in text or _is_there(text)):
+        return _by_path(text)
     if _NAME.fullmatch(plain):
         raise InvalidOption(
             f"{text!r} is a name without a version",
@@ -156,6 +172,23 @@ def parse_reference(text: str | Path) -> Reference:
             f"type {plain}@champion, or `bpeline versions {plain}` to see what exists",
         )
     raise InvalidOption(f"{text!r} names no version", ACCEPTED, "type `bpeline versions`")
+
+
+def _is_there(text: str) -> bool:
+    told = _DETAILS.fullmatch(text)
+    return Path(text).exists() or (told is not None and Path(told["path"]).exists())
+
+
+def _by_path(text: str) -> ByPath:
+    told = _DETAILS.fullmatch(text)
+    if told is None or Path(text).expanduser().exists():
+        return ByPath(Path(text).expanduser())
+    details: list[tuple[str, str | bool]] = [
+        (flag, True) for flag in told["flags"].split(",") if flag
+    ]
+    if told["pattern"] is not None:
+        details.append(("pattern", told["pattern"]))
+    return ByPath(Path(told["path"]).expanduser(), tuple(details))
 
 
 def split_size(text: str | Path) -> tuple[str | Path, int | None]:

@@ -71,7 +71,7 @@ from bpeline.tokenizer_core.word_encoding import (
 AllowedSpecial = Literal["none", "all"] | Collection[str]
 OnSpecial = Literal["text", "error"]
 Format = Literal[
-    "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
+    "bpeline", "hf", "transformers", "gpt2", "tiktoken", "tekken", "subword-nmt", "wordpiece",
     "frequency-bpe", "sentencepiece", "gguf",
 ]  # fmt: skip
 
@@ -670,19 +670,22 @@ class Tokenizer:
         Args:
             path: what `save` wrote, or other tools did.
             format: as for `save`; by default told from the names of the files.
-            details: what the files of ``gpt2`` and ``tiktoken`` do not say: ``pattern=`` and
-                ``special_tokens=``; see `tokenizer_core.formats`.
+            details: what files do not say (``pattern=``, ``special_tokens=``), or what of them is
+                to be left out (``without_normalizer=True``): the parameters of the ``load`` of the
+                format in `tokenizer_core.formats`. Nothing is assumed where a file is silent.
 
         Raises:
             MissingSource: nothing is there.
             CorruptFile: not what was written.
             InvalidTokenizer: a file that makes no sense, or asks for what is not supported.
-            InvalidOption: a format of another name, or one that cannot be told.
+            InvalidOption: a format of another name, or one that cannot be told; a detail that the
+                format does not have, or one that it must be told.
         """
-        from bpeline.tokenizer_core.formats import format_named, format_of
+        from bpeline.tokenizer_core.formats import details_of, format_named, format_of
 
-        named = format_named(format or format_of(Path(path)))
-        loaded = cls.of_spec(named.load(Path(path), **details))
+        name = format or format_of(Path(path))
+        named = format_named(name)
+        loaded = cls.of_spec(named.load(Path(path), **details_of(name, details)))
         if hasattr(named, "verify"):
             named.verify(loaded, Path(path))
         _ = loaded.encoder  # who loads a tokenizer encodes with it, and soon

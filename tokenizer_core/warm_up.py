@@ -64,7 +64,7 @@ def _encode() -> None:
     tokenizer.decode(ids)
     tokenizer.decode(np.array(ids, np.uint32))
     tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
-    derive_merges(np.arange(256), [256], [b"ab"])
+    derive_merges(np.arange(256), {256: b"ab"})
     WordCache(256).enlarged(512)
     find_merges(vocab, b"ab", np.ones(2, np.int64))
     measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))

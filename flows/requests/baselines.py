@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,8 @@ def labelled(spelling: str) -> tuple[str, str]:
     label, reference = (named["label"], named["reference"]) if named else ("", spelling)
     parsed = parse_reference(reference)
     if isinstance(parsed, ByPath):
-        reference = os.path.abspath(parsed.path)
-        path = Path(reference)
+        path = Path(os.path.abspath(parsed.path))
+        reference = str(replace(parsed, path=path))
         stem = path.parent.name if path.stem in _NAMELESS else path.stem
     else:
         stem = str(parsed)
@@ -78,8 +79,6 @@ def load_baselines(spellings: Iterable[str], workspace: Path | str) -> dict[str,
     """
     from bpeline.registry.loading import load_tokenizer
 
-    loaded = {}
-    for label, reference in map(labelled, spellings):
-        path = Path(reference)
-        loaded[label] = load_tokenizer(path if path.is_absolute() else reference, workspace)
-    return loaded
+    return {
+        label: load_tokenizer(reference, workspace) for label, reference in map(labelled, spellings)
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.loading.resolution import ResolvedVersion, resolve
 from bpeline.registry.opening import open_registry
@@ -49,7 +49,8 @@ def load_tokenizer(
 
     Args:
         reference: ``news@champion`` (MLflow says which version that is now), ``news/3``, a digest
-            or at least 8 of its first digits, or a path (``./here`` or a ``Path``). With
+            or at least 8 of its first digits, or a path (``./here`` or a ``Path``), as a string
+            with what its files do not say (``./ranks.tiktoken,pattern=cl100k``). With
             ``:8000`` behind it, the same tokenizer with its first merges alone, 8,000 tokens
             together, each under its id (`tokenizer_core.derived.smaller_sizes.of_size`).
         workspace: where files are kept; None takes ``BPELINE_HOME``, else ``.bpeline`` here.
@@ -86,7 +87,7 @@ def _load(
     parsed: Reference, workspace: Workspace | Path | str | None, expect_digest: str | None
 ) -> Tokenizer:
     if isinstance(parsed, ByPath):
-        return _load_path(parsed.path, expect_digest)
+        return _load_path(parsed, expect_digest)
     registry = open_registry(workspace, make=False)
     version = _kept(registry, parsed) or resolve(registry, parsed)
     if expect_digest is not None and version.digest != expect_digest:
@@ -126,16 +127,18 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
         return keep_downloads(workspace, version.digest, Path(downloads))
 
 
-def _load_path(path: Path, expect_digest: str | None) -> Tokenizer:
+def _load_path(named: ByPath, expect_digest: str | None) -> Tokenizer:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+    path = named.path
     if not path.exists():
         raise UnknownVersion(
             f"there is no {path}",
             "accepted are tokenizer files and directories, or registered versions",
             "type `bpeline versions` to see what is registered",
         )
-    tokenizer = Tokenizer.load(path)
+    details: dict[str, Any] = dict(named.details)
+    tokenizer = Tokenizer.load(path, **details)
     if expect_digest is not None and tokenizer.digest != expect_digest:
         raise _unexpected(str(path), tokenizer.digest, expect_digest)
     return tokenizer

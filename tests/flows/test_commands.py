@@ -136,10 +136,17 @@ def test_exports_load_again(format_name: str, output: str, here: Path, bpeline: 
     told = {"hf": "", "bpeline": "", "gpt2": "pattern = ", "tiktoken": "pat_str = "}[format_name]
     assert ("tell its reader" in result.stdout) == bool(told)
     assert told in result.stdout
-    details = {} if format_name in {"hf", "bpeline"} else {"special_tokens": {"<|end|>": 0}}
+    silent = format_name not in {"hf", "bpeline"}
+    details = {"special_tokens": {"<|end|>": 0}, "pattern": "gpt2"} if silent else {}
     loaded = Tokenizer.load(output, **details)
     text = "def main() -> None: return  3.14"
     assert loaded.encode(text) == load_tokenizer("news/2").encode(text)
+    counted = bpeline("count", output, "corpus.txt")
+    if silent:
+        assert counted.exit_code == 2
+        assert f"{output},pattern=cl100k" in counted.stderr, "what it tells to type exists"
+        counted = bpeline("count", f"{output},pattern=gpt2", "corpus.txt")
+    assert counted.exit_code == 0, counted.output
 
 
 def test_an_unknown_format_is_refused(here: Path, bpeline: Command) -> None:

@@ -275,10 +275,42 @@ def test_exports_are_what_the_tokenizer_writes(news: list[str], tmp_path: Path, 
         ("/tmp/x@y", ByPath(Path("/tmp/x@y"))),
         ("some/dir/tokenizer.json", ByPath(Path("some/dir/tokenizer.json"))),
         (Path("news"), ByPath(Path("news"))),
+        ("./r,x.tiktoken", ByPath(Path("r,x.tiktoken"))),
+        ("./r.tiktoken,pattern=gpt2", ByPath(Path("r.tiktoken"), (("pattern", "gpt2"),))),
+        (
+            r"./r,without_normalizer,added_as_special,pattern=\p{L}{1,3}|,without",
+            ByPath(
+                Path("r"),
+                (
+                    ("without_normalizer", True),
+                    ("added_as_special", True),
+                    ("pattern", r"\p{L}{1,3}|,without"),
+                ),
+            ),
+        ),
     ],
 )
 def test_references_are_understood(text: str, expected: object) -> None:
     assert parse_reference(text) == expected
+
+
+def test_what_a_file_does_not_say_is_told_behind_its_path(
+    news: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_tokenizer("news/1").save(tmp_path / "news.tiktoken", "tiktoken")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidOption, match="how text is cut"):
+        load_tokenizer("./news.tiktoken")
+    for spelling in ("./news.tiktoken", "news.tiktoken", str(tmp_path / "news.tiktoken")):
+        loaded = load_tokenizer(f"{spelling},pattern=cl100k")
+        assert loaded.pattern.name == "cl100k"
+    with pytest.raises(InvalidOption, match="no detail 'without_template'"):
+        load_tokenizer("./news.tiktoken,without_template,pattern=cl100k")
+    (tmp_path / "odd,pattern=gpt2.json").write_bytes(b"{}")
+    with pytest.raises(InvalidInput, match="odd,pattern=gpt2"):
+        load_tokenizer("./odd,pattern=gpt2.json")
+    compared = compare_versions("news/1", "news.tiktoken,pattern=cl100k")
+    assert compared.patterns[1] == "cl100k"
 
 
 @pytest.mark.parametrize(

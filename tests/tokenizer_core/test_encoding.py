@@ -261,8 +261,8 @@ def test_merges_are_derived_from_tokens_in_order(trained: MakeTokenizer) -> None
     tokens = [left + right for left, right in tokenizer.merges]
     ids = {token: id_ for id_, token in tokenizer.vocab.items()}
     byte_ids = np.array([ids[bytes([byte])] for byte in range(256)])
-    left, right, failed = derive_merges(byte_ids, [ids[token] for token in tokens], tokens)
-    assert failed == -1
+    left, right, results = derive_merges(byte_ids, {ids[token]: token for token in tokens})
+    assert results.tolist() == [ids[token] for token in tokens]
     derived = [
         (tokenizer.vocab[a], tokenizer.vocab[b])
         for a, b in zip(left.tolist(), right.tolist(), strict=True)
@@ -270,10 +270,20 @@ def test_merges_are_derived_from_tokens_in_order(trained: MakeTokenizer) -> None
     assert derived == tokenizer.merges
 
 
-def test_a_token_that_is_no_merge_of_two_is_named() -> None:
-    assert derive_merges(IDENTITY, [256, 257], [b"ab", b"xyz"])[2] == 1
-    assert derive_merges(IDENTITY, [256, 257], [b"ab", b"ab"])[2] == 1
-    assert derive_merges(IDENTITY, [], [])[2] == -1
+def test_a_token_that_no_merge_makes_is_left_out_and_parts_may_be_later() -> None:
+    def derived(tokens: dict[int, bytes]) -> list[list[int]]:
+        return [part.tolist() for part in derive_merges(IDENTITY, tokens)]
+
+    a, b, x, z = b"abxz"
+    assert derived({256: b"ab", 257: b"xyz"}) == [[a], [b], [256]]
+    assert derived({256: b"abz", 257: b"ab"}) == [[257, a], [z, b], [256, 257]]
+    assert derived({256: b"aa", 257: b"aaa"})[:2] == [[a, 256], [a, a]]
+    assert derived({256: b"xab", 300: b"xa", 257: b"ab"}) == [
+        [x, a, x],
+        [257, b, a],
+        [256, 257, 300],
+    ]
+    assert derived({}) == [[], [], []]
 
 
 # Mechanics of kernels

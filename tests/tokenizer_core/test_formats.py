@@ -68,6 +68,8 @@ def test_gpt2s_format_comes_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
     told = {"pattern": tokenizer.pattern}
     assert Tokenizer.load(tmp_path, **told).digest == tokenizer.digest
     given = list(tokenizer.special_tokens)
+    with pytest.raises(InvalidOption, match="how text is cut"):
+        Tokenizer.load(tmp_path)
     assert Tokenizer.load(tmp_path, special_tokens=given, **told).digest == tokenizer.digest
     peer = tokenizers.models.BPE.from_file(
         str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")
@@ -114,6 +116,19 @@ def test_printable_names_are_the_mapping_and_its_inverse() -> None:
         assert tokens_of_printable(["ok", foreign]) is None
 
 
+def test_gpt2s_class_beside_its_files_names_the_pattern(small: Tokenizer, tmp_path: Path) -> None:
+    small.save(tmp_path, "gpt2")
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    assert Tokenizer.load(tmp_path).pattern.name == "gpt2"
+    config.write_text('{"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true}')
+    with pytest.raises(InvalidTokenizer, match="add_prefix_space"):
+        Tokenizer.load(tmp_path)
+    config.write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
+    with pytest.raises(InvalidOption, match="how text is cut"):
+        Tokenizer.load(tmp_path)
+
+
 # Other formats' refusals
 
 
@@ -155,17 +170,17 @@ def test_tokens_that_merges_do_not_make_do_not_fit_tiktoken(tmp_path: Path) -> N
         ([b"eHl6 999999999"], "repeats or exceeds"),
         ([b"eHl6 -1"], "line 257"),
         ([b"eHl6 " + b"9" * 5000], "line 257"),
-        ([base64.b64encode(b"xyz") + b" 256"], "no merge of two"),
+        ([base64.b64encode(b"a") + b" 256"], "both stand for"),
     ],
 )
 def test_malformed_ranks_are_refused(lines: list[bytes], message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tiktoken"
     sound = [b"%s %d" % (base64.b64encode(token), id_) for id_, token in BYTES.items()]
     path.write_bytes(b"\n".join(sound))
-    assert Tokenizer.load(path).vocab == BYTES
+    assert Tokenizer.load(path, pattern="gpt2").vocab == BYTES
     path.write_bytes(b"\n".join([*sound, *lines]))
     with pytest.raises(InvalidTokenizer, match=message):
-        Tokenizer.load(path)
+        Tokenizer.load(path, pattern="gpt2")
 
 
 def test_ranks_without_all_bytes_are_refused(tmp_path: Path) -> None:
@@ -183,7 +198,7 @@ def test_malformed_merges_are_refused(small: Tokenizer, tmp_path: Path, merges: 
     small.save(tmp_path, "gpt2")
     (tmp_path / "merges.txt").write_bytes(f"#version: 0.2\n{merges}\n".encode())
     with pytest.raises(InvalidTokenizer):
-        Tokenizer.load(tmp_path, special_tokens=["<|fin é|>"])
+        Tokenizer.load(tmp_path, pattern="gpt2", special_tokens=["<|fin é|>"])
 
 
 def test_a_special_token_that_the_vocab_lacks_is_refused(small: Tokenizer, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from pathlib import Path
@@ -14,12 +15,18 @@ from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
 from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.formats.known import FORMATS, WRITTEN_ONLY
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 READ = [name for name in FORMATS if name not in WRITTEN_ONLY.values()]
+TOLD = {
+    "gpt2": {"pattern": "gpt2"},
+    "tiktoken": {"pattern": "gpt2"},
+    "wordpiece": {"pattern": "wordpunct", "without_normalizer": True},
+}
 OVER_BYTES = ("bpeline", "hf", "transformers", "gpt2", "tiktoken")
 FILES = {"hf": "tokenizer.json", "tiktoken": "x.tiktoken", "subword-nmt": "x.codes",
-         "wordpiece": "vocab.txt"}  # fmt: skip
+         "wordpiece": "vocab.txt", "tekken": "tekken.json"}  # fmt: skip
 PAYLOADS = (
     "../../../../../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "http://127.0.0.1:9/x",
     "__import__('os').system('touch executed')", "!!python/object/apply:os.system", "evil",
@@ -41,7 +48,8 @@ from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 good, hostile = map(Path, arguments)
 for path in good.iterdir():  # kernels are compiled, libraries and formats imported
-    Tokenizer.load(path / FILED.get(path.name, ""), path.name).encode("abc the é")
+    told = TOLD.get(path.name, {})
+    Tokenizer.load(path / FILED.get(path.name, ""), path.name, **told).encode("abc the é")
 loaded = refused = 0
 """
 ACT = """
@@ -50,7 +58,7 @@ for folder in sorted(hostile.iterdir()):
     format_ = folder.name.rsplit(":", 1)[0]
     path = folder / FILED.get(format_, "")
     try:
-        Tokenizer.load(path, format_).encode("abc the é")
+        Tokenizer.load(path, format_, **TOLD.get(format_, {})).encode("abc the é")
         loaded += 1
     except BpelineError:
         refused += 1
@@ -82,8 +90,22 @@ def tokenizer_for(format_: str) -> Tokenizer:
 def saved(folder: Path, format_: Any) -> Path:
     folder.mkdir(parents=True)
     path = folder / FILES.get(format_, "")
-    tokenizer_for(format_).save(path, format_)
+    if format_ == "tekken":  # which is read and not written
+        path.write_text(json.dumps(tekken_document()))
+    else:
+        tokenizer_for(format_).save(path, format_)
     return path
+
+
+def tekken_document() -> dict[str, Any]:
+    tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b"abc", b"xyz"]
+    pattern = SplitPattern.named("tekken").regex
+    config = {"pattern": pattern, "default_vocab_size": 262, "default_num_special_tokens": 3}
+    entries = [
+        {"rank": rank, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+        for rank, token in enumerate(tokens)
+    ]
+    return {"config": {**config, "version": "v3"}, "vocab": entries, "special_tokens": []}
 
 
 def spoilt(content: bytes, random_: random.Random) -> bytes:
@@ -125,7 +147,7 @@ def test_loading_executes_nothing_and_opens_nothing_else(tmp_path: Path) -> None
     for format_ in READ:
         saved(good / format_, format_)
         hostile_folders(hostile, format_, 30)
-    prepare = f"FILED = {FILES!r}\n{PREPARE}"
+    prepare = f"FILED, TOLD = {FILES!r}, {TOLD!r}\n{PREPARE}"
     assert events_outside(prepare, ACT, [hostile], str(good), str(hostile)) == []
     assert list(tmp_path.rglob("*executed*")) == []
 

@@ -36,9 +36,9 @@ AB = (b"a", b"b")
         (BYTES | {256: b"xyz"}, [(b"xy", b"z")], (), "merge 0 joins b'xy', which the vocab lacks"),
         (
             BYTES | {256: b"abc", 257: b"ab"},
-            [(b"ab", b"c"), AB],
+            [(b"ab", b"c")],
             (),
-            "merge 0 joins b'ab', which no earlier merge makes",
+            "merge 0 joins b'ab', which no merge makes",
         ),
         (BYTES | {256: b"ab"}, [AB, AB], (), "merge 1, .* is given twice"),
         (BYTES | {256: b"ab"}, [(b"a", b"b", b"c")], (), "merge 0 is"),

@@ -81,13 +81,26 @@ def test_a_wordpiece_that_huggingface_trained_is_read(tmp_path: Path) -> None:
 
 def test_vocab_txt_keeps_a_wordpiece(wordpiece: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(tmp_path / "vocab.txt", "wordpiece")
-    loaded = Tokenizer.load(tmp_path / "vocab.txt", pattern=wordpiece.pattern)
+    told = {"pattern": wordpiece.pattern, "without_normalizer": True}
+    loaded = Tokenizer.load(tmp_path / "vocab.txt", **told)
     assert loaded.digest == wordpiece.digest
     theirs = tokenizers.models.WordPiece.from_file(str(tmp_path / "vocab.txt"), unk_token="[UNK]")
     assert theirs.token_to_id("##a") == loaded.token_to_id("##a")
     (tmp_path / "vocab.txt").write_text("[UNK]\na\na\n")
     with pytest.raises(InvalidTokenizer, match="twice"):
-        Tokenizer.load(tmp_path / "vocab.txt")
+        Tokenizer.load(tmp_path / "vocab.txt", **told)
+
+
+def test_what_vocab_txt_does_not_say_is_asked_for(wordpiece: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    wordpiece.save(path, "wordpiece")
+    for told in ({}, {"pattern": "wordpunct"}, {"without_normalizer": True}):
+        with pytest.raises(InvalidTokenizer, match="does not say what is done to texts") as refused:
+            Tokenizer.load(path, **told)
+        assert f"{path},without_normalizer,pattern=whitespace" in refused.value.next_step
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    with pytest.raises(InvalidTokenizer, match=r"BERT's normalizer.*do_lower_case=True"):
+        Tokenizer.load(path)
 
 
 @pytest.mark.parametrize(

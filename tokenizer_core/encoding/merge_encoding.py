@@ -234,33 +234,35 @@ def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
     return spans
 
 
-def derive_merges(
-    byte_ids: NDArray[np.int64], results: Sequence[int], tokens: Sequence[bytes]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """The parts that make each token, in order of rank, from bytes and the tokens before it.
+def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> MergeIds:
+    """The merges that stand for ids that are ranks, in order of rank; see `formats.ranks`.
 
     Args:
         byte_ids: int64 ``[256]``: the id of each byte.
-        results: the ids of the tokens.
-        tokens: of two bytes or more.
+        tokens: of two bytes or more, by id.
 
     Returns:
-        left and right ids, int64 ``[n]``; and −1, or the first token that is no merge of two.
+        Ids of the parts and of the result, int64 ``[n]`` each; tokens that no merge makes are not
+        among them.
     """
-    left, right = np.empty((2, len(tokens)), np.int64)
-    shift, pairs = empty_pair_table(len(tokens))
-    failed = derive_merges_by_kernel(
-        np.frombuffer(bytearray(b"".join(tokens)), np.uint8),
-        np.ascontiguousarray(spans_of_lengths(tokens)[:, 1]),
-        np.array(results, np.int64),
+    in_order = sorted(tokens, key=lambda id_: len(tokens[id_]))
+    words, results = [tokens[id_] for id_ in in_order], np.array(in_order, np.int64)
+    left, right = np.empty((2, len(words)), np.int64)
+    shift, pairs = empty_pair_table(len(words))
+    derive_merges_by_kernel(
+        np.frombuffer(bytearray(b"".join(words)), np.uint8),
+        np.ascontiguousarray(spans_of_lengths(words)[:, 1]),
+        results,
         byte_ids.astype(np.uint32),
         shift,
         pairs,
-        scratch_for(max(map(len, tokens), default=0)),
+        scratch_for(max(map(len, words), default=0)),
         left,
         right,
     )
-    return left, right, int(failed)
+    made = np.flatnonzero(left >= 0)
+    by_rank = made[np.argsort(results[made])]
+    return left[by_rank], right[by_rank], results[by_rank]
 
 
 def merge_tables(
@@ -299,6 +301,8 @@ def _token_tables(
     if not np.array_equal(index_of_id[ids], np.arange(len(ids))):
         return None  # a token is made twice
     left, right = index_of_id[merges[0]], index_of_id[merges[1]]
+    if (np.maximum(left, right) >= BYTES + np.arange(len(left))).any():
+        return None  # a part is made later
     ends = np.empty(len(ids), np.int64)
     measure_tokens(left, right, ends)
     if ends[-1] > _MAX_TOKEN_TEXT:

@@ -17,8 +17,15 @@ from bpeline.tokenizer_core.formats.printable import (
     read_vocab,
     vocab_json,
 )
+from bpeline.tokenizer_core.formats.ranks import (
+    normalizer_left_out,
+    published_as,
+    refuse_unnamed_pattern,
+)
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec
+
+_GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast")
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
@@ -54,19 +61,26 @@ def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
 def load(
     path: Path,
     *,
-    pattern: SplitPattern | str = "gpt2",
+    pattern: SplitPattern | str | None = None,
     special_tokens: Collection[str] | None = None,
+    without_normalizer: bool = False,
 ) -> TokenizerSpec:
     """Read a directory with vocab.json and merges.txt.
 
+    The files name no split pattern. It is known of GPT-2's class in a tokenizer_config.json beside
+    them and of published vocabularies (`formats.ranks`), else it is asked for.
+
     Args:
         path: the directory.
-        pattern: the split pattern, which the files do not name.
+        pattern: the split pattern.
         special_tokens: names in vocab.json that are special tokens. By default those that no merge
             makes and that are no single byte: GPT-2's ``<|endoftext|>``.
+        without_normalizer: leave out the normalization that goes with a published vocabulary (NFC
+            with Qwen's): the ids are right for texts in this form. Otherwise it is refused.
 
     Raises:
         MissingSource: a file is missing. InvalidTokenizer: they make no sense.
+        InvalidOption: the pattern is not known and not given.
     """
     vocab_path, merges_path = path / "vocab.json", path / "merges.txt"
     named = json_of(read_bounded(vocab_path), vocab_path)
@@ -80,6 +94,22 @@ def load(
         refuse(vocab_path, f"does not hold the special token {unknown[0]!r}")
     vocab = read_vocab(named, set(special_tokens), vocab_path)
     merges = read_merges_txt(text, vocab, merges_path)
-    return TokenizerSpec.checked(
-        vocab, merges, {token: named[token] for token in special_tokens}, pattern
-    )
+    specials = {token: named[token] for token in special_tokens}
+    taken = set(specials.values())
+    published = published_as({id_: token for id_, token in vocab.items() if id_ not in taken})
+    if pattern is None:
+        pattern = published.pattern if published else _pattern_of_class(path)
+    remarks = normalizer_left_out(published, path, without_normalizer)
+    return TokenizerSpec.checked(vocab, merges, specials, pattern, remarks=remarks)
+
+
+def _pattern_of_class(path: Path) -> str:
+    """The pattern of the class that a tokenizer_config.json names; asked for without one."""
+    beside = path / "tokenizer_config.json"
+    config = json_of(read_bounded(beside), beside) if beside.exists() else None
+    if not isinstance(config, dict) or config.get("tokenizer_class") not in _GPT2_CLASSES:
+        refuse_unnamed_pattern(path)
+    if config.get("add_prefix_space", False) is not False:
+        refuse(beside, "sets add_prefix_space, which puts a space before each text",
+               "texts encoded as they are")  # fmt: skip
+    return "gpt2"

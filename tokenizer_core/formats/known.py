@@ -8,6 +8,9 @@ do not hold and whoever reads them must be told, by its name in the reader. Two 
 from __future__ import annotations
 
 import importlib
+import re
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ FORMATS = {
     "transformers": "bpeline.tokenizer_core.formats.transformers",
     "gpt2": "bpeline.tokenizer_core.formats.gpt2",
     "tiktoken": "bpeline.tokenizer_core.formats.tiktoken",
+    "tekken": "bpeline.tokenizer_core.formats.tekken",
     "gguf": "bpeline.tokenizer_core.formats.gguf",
     **FORMATS_OF_COMPANIONS,
 }
@@ -34,6 +38,10 @@ _DIRECTORIES = {
 }
 _SUFFIXES = {".json": "hf", ".tiktoken": "tiktoken", ".codes": "subword-nmt", **WRITTEN_ONLY}
 _NAMES = {"vocab.txt": "wordpiece"}
+# Where names do not tell: how the content begins.
+_BEGINNING = 1 << 16  # bytes
+_RANK_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+\r?\n")
+_TEKKEN = re.compile(rb'\s*\{.*"num_vocab_tokens"\s*:', re.DOTALL)
 
 
 def format_named(name: str) -> Any:
@@ -63,7 +71,10 @@ def differences_of(name: str, tokenizer: Any) -> list[str]:
 
 
 def format_of(path: Path) -> str:
-    """The name of the format that a path holds, told from the names of files alone.
+    """The name of the format that a path holds.
+
+    It is told from the names of files; where one name stands for two formats (.model, .json), from
+    how the content begins.
 
     Raises:
         MissingSource: nothing is there.
@@ -81,11 +92,50 @@ def format_of(path: Path) -> str:
         )
     else:
         told = _NAMES.get(path.name, _SUFFIXES.get(path.suffix, ""))
+        if path.suffix == ".model" and _RANK_LINE.match(_beginning(path)):
+            told = "tiktoken"
+        elif path.suffix == ".json" and _TEKKEN.match(_beginning(path)):
+            told = "tekken"
         if told in FORMATS:
             return told
     raise InvalidOption(
         f"the format of {path} cannot be told from its name",
         "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
-        "with freqs.json; a file *.json, *.tiktoken, *.codes or vocab.txt",
+        "with freqs.json; a file *.json, *.tiktoken, *.codes or vocab.txt; ranks in a *.model",
         f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
     )
+
+
+def details_of(name: str, given: Mapping[str, object]) -> dict[str, object]:
+    """Details for the ``load`` of a format, once it is known to understand them.
+
+    Raises:
+        InvalidOption: no such detail, or one with a value where none belongs, or without.
+    """
+    known = format_named(name).load.__kwdefaults__ or {}
+    for detail, value in given.items():
+        if detail not in known:
+            raise InvalidOption(
+                f"the format {name} has no detail {detail!r}",
+                f"accepted: {', '.join(known) or 'none'}",
+                "leave it out",
+            )
+        flag = isinstance(known[detail], bool)
+        if flag is not isinstance(value, bool):
+            raise InvalidOption(
+                f"the detail {detail} of the format {name} was given {'as' if flag else 'without'} "
+                f"{value if flag else 'a value'}",
+                f"accepted: {detail}" if flag else f"accepted: {detail}=VALUE",
+                f"leave the value out: {detail}" if flag else f"say which: {detail}=VALUE",
+            )
+    return dict(given)
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        if stat.S_ISREG(path.stat().st_mode):  # a pipe would block
+            with path.open("rb") as file:
+                return file.read(_BEGINNING)
+    except OSError:
+        pass  # reading it says what is wrong
+    return b""

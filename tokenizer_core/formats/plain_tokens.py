@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -98,3 +98,15 @@ def refuse_other_algorithms(tokenizer: TokenizerParts, accepted: str, kind: type
             f"this format holds {accepted}",
             "save it as 'bpeline', which keeps every tokenizer",
         )
+
+
+def refuse_normalizer(path: Path, form: str) -> NoReturn:
+    """Refuse a normalization to a Unicode form, and say how to do without."""
+    refuse(
+        path,
+        f"goes with the normalizer {form}, which changes texts before they are cut",
+        "texts encoded as they are",
+        f"normalize texts yourself (unicodedata.normalize({form!r}, text)) and leave it out: "
+        "Tokenizer.load(PATH, without_normalizer=True), and wherever a command takes a tokenizer: "
+        f"{path},without_normalizer",
+    )

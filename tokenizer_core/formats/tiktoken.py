@@ -9,24 +9,26 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
 from bpeline.tokenizer_core.bounded_files import read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
     BytePairEncoder,
     TokenizerParts,
-    derive_merges,
     tokens_not_made_by_merges,
 )
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.formats.ranks import (
+    merges_of_ranks,
+    normalizer_left_out,
+    published_as,
+    refuse_unnamed_pattern,
+)
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import (
     MAX_ID,
     MAX_TOKEN_BYTES,
     ByteBpe,
-    MergeList,
     TokenizerSpec,
     shown,
 )
@@ -119,28 +121,46 @@ def encoding_arguments(tokenizer: TokenizerParts) -> dict[str, Any]:
 def load(
     path: Path,
     *,
-    pattern: SplitPattern | str = "gpt2",
+    pattern: SplitPattern | str | None = None,
     special_tokens: Mapping[str, int] | None = None,
+    without_normalizer: bool = False,
 ) -> TokenizerSpec:
     """Read a rank file; merges are derived from the order of the ranks.
 
+    The file names neither split pattern nor special tokens. Those of published vocabularies are
+    known (`formats.ranks`); of all others the pattern is asked for, never assumed.
+
     Args:
         path: the file.
-        pattern: the split pattern, which the file does not name.
-        special_tokens: token → id, which the file does not hold either.
+        pattern: the split pattern; by default that of the published vocabulary.
+        special_tokens: token → id; by default those of the published vocabulary, else none. GPT-OSS
+            uses the ranks of o200k_base with other special tokens: name them.
+        without_normalizer: leave out the normalization that goes with a published vocabulary (NFC
+            with Qwen's): the ids are right for texts in this form. Otherwise it is refused.
 
     Raises:
         MissingSource: no such file.
-        InvalidTokenizer: malformed, ids repeated, or a token that is no merge of two earlier ones.
+        InvalidTokenizer: malformed, ids repeated, or ranks that no merges stand for.
+        InvalidOption: the pattern is not known and not given.
     """
     vocab = _read_ranks(read_bounded(path).splitlines(), path)
-    merges = _merges_of(vocab, path)
-    specials = dict(special_tokens or {})
+    merges, some_unmade = merges_of_ranks(vocab, path)
+    published = published_as(vocab)
+    if pattern is None:
+        if published is None:
+            refuse_unnamed_pattern(path)
+        pattern = published.pattern
+    remarks = normalizer_left_out(published, path, without_normalizer)
+    if special_tokens is None:
+        special_tokens = published.special_tokens if published else {}
+    specials = dict(special_tokens)
     for special, id_ in specials.items():
         if id_ in vocab:
             refuse(path, f"holds the id {id_} of the special token {special!r} already")
         vocab[id_] = special.encode()
-    return TokenizerSpec.checked(vocab, merges, specials, pattern)
+    return TokenizerSpec.checked(
+        vocab, merges, specials, pattern, ignore_merges=some_unmade, remarks=remarks
+    )
 
 
 def _read_ranks(lines: list[bytes], path: Path) -> dict[int, bytes]:
@@ -182,20 +202,3 @@ def _refuse_line(lines: list[bytes], path: Path) -> NoReturn:
             refuse(path, f"repeats or exceeds ids in line {number}", f"ids up to {MAX_ID}, once")
         known.add(int(rank))
     raise AssertionError("every line is sound")
-
-
-def _merges_of(vocab: Mapping[int, bytes], path: Path) -> MergeList:
-    in_order = sorted(vocab)
-    single = {vocab[id_][0]: id_ for id_ in in_order if len(vocab[id_]) == 1}
-    if len(single) != 256:
-        refuse(path, f"holds {len(single)} of the 256 single bytes", "it must hold all of them")
-    made = [id_ for id_ in in_order if len(vocab[id_]) > 1]
-    byte_ids = np.array([single[byte] for byte in range(256)], np.int64)
-    left, right, failed = derive_merges(byte_ids, made, [vocab[id_] for id_ in made])
-    if failed >= 0:
-        refuse(
-            path,
-            f"holds the token {shown(vocab[made[failed]])}, which is no merge of two earlier ones",
-            "a rank file in the order in which its merges were learned",
-        )
-    return MergeList(vocab, left, right, np.array(made, np.int64))

@@ -7,7 +7,6 @@ It holds HuggingFace's tokenizer.json and two small files about it. Mind the dif
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -54,10 +53,21 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     DURABLE.write(path / CONFIG, json_text(config, indent=2))
 
 
-def load(path: Path, **details: Any) -> TokenizerSpec:
+def load(
+    path: Path,
+    *,
+    without_template: bool = False,
+    without_normalizer: bool = False,
+    added_as_special: bool = False,
+) -> TokenizerSpec:
     """Read the tokenizer.json of such a directory; `huggingface.load` says what is understood.
 
     Raises:
         MissingSource, InvalidTokenizer, InvalidPattern: as there.
     """
-    return huggingface.load(path / TOKENIZER, **details)
+    return huggingface.load(
+        path / TOKENIZER,
+        without_template=without_template,
+        without_normalizer=without_normalizer,
+        added_as_special=added_as_special,
+    )

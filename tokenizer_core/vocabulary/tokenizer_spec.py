@@ -5,7 +5,7 @@ File formats read it and training makes it; `Tokenizer` is built from it. Encode
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -38,6 +38,8 @@ class TokenizerSpec:
         ids: token → id, special tokens left out.
         merge_ids: int64 ``[n_merges]`` three times: ids of left and right parts and of results.
         byte_ids: int64 ``[256]``: the id of each byte; empty where symbols are characters.
+        remarks: what the file it was read from does besides, and it does not; for people, no part
+            of the digest, and not kept in files.
     """
 
     vocab: Mapping[int, bytes]
@@ -49,6 +51,7 @@ class TokenizerSpec:
     ids: Mapping[bytes, int]
     merge_ids: MergeIds
     byte_ids: NDArray[np.int64]
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def checked(
@@ -60,11 +63,13 @@ class TokenizerSpec:
         *,
         algorithm: Algorithm = BYTE_BPE,
         ignore_merges: bool = False,
+        remarks: Iterable[str] = (),
     ) -> TokenizerSpec:
         """The value of these parts, once they are known to fit together.
 
         Args:
             vocab, merges, special_tokens, pattern, algorithm, ignore_merges: see `Tokenizer`.
+            remarks: see the attributes.
 
         Raises:
             InvalidTokenizer: vocab, merges and special tokens contradict each other, or the
@@ -84,7 +89,8 @@ class TokenizerSpec:
             kept, pairs = dict(vocab), [(left, right) for left, right in merges]
             numbers, byte_ids = merge_ids(ids, pairs), np.empty(0, np.int64)
         view = MappingProxyType(kept)
-        return cls(view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids)
+        parts = view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids
+        return cls(*parts, tuple(remarks))
 
     @property
     def vocab_size(self) -> int:

@@ -201,25 +201,27 @@ def _refuse_merge(ids: Mapping[bytes, int], merges: Any) -> NoReturn:
 def _check_order(
     numbers: MergeIds, byte_ids: NDArray[np.int64], merges: Sequence[tuple[bytes, bytes]]
 ) -> None:
-    """Every merge joins tokens that are bytes or results of earlier merges, and comes once."""
+    """Every merge joins tokens that are bytes or results of merges, and comes once.
+
+    A part may be the result of a later merge: Llama 3 has such, which fire as soon as both parts
+    are there. What learns merges never makes any.
+    """
     left, right, results = numbers
-    ranks = np.arange(len(results))
     highest = max(int(part.max(initial=0)) for part in (*numbers, byte_ids))
-    made_at = np.full(highest + 1, len(results), np.int64)
-    made_at[results[::-1]] = ranks[::-1]  # the earliest merge of a result is written last
-    made_at[byte_ids] = -1
-    late = np.flatnonzero((made_at[left] >= ranks) | (made_at[right] >= ranks))
-    if len(late):
-        rank = int(late[0])
-        part = merges[rank][0 if made_at[left[rank]] >= rank else 1]
+    made = np.zeros(highest + 1, np.bool_)
+    made[results] = made[byte_ids] = True
+    unmade = np.flatnonzero(~(made[left] & made[right]))
+    if len(unmade):
+        rank = int(unmade[0])
+        part = merges[rank][1 if made[left[rank]] else 0]
         _refuse(
-            f"merge {rank} joins {shown(part)}, which no earlier merge makes",
-            "a merge joins single bytes and results of the merges before it",
+            f"merge {rank} joins {shown(part)}, which no merge makes",
+            "a merge joins single bytes and results of merges",
         )
     pairs = left << 24 | right
     _, first = np.unique(pairs, return_index=True)
     if len(first) != len(pairs):
-        rank = int(np.setdiff1d(ranks, first)[0])
+        rank = int(np.setdiff1d(np.arange(len(results)), first)[0])
         _refuse(f"merge {rank}, {shown(merges[rank])}, is given twice", "each pair merges once")
 
 

@@ -314,35 +314,37 @@ def derive_merges(
     left: I64s,
     right: I64s,
 ) -> Int:
-    """Find the merge that makes each token from tokens before it, in order of rank.
+    """Find the merge that makes each token; ids are ranks.
 
-    A token of rank r is encoded with the merges of lower ranks; the two symbols that remain are
-    its merge. (tiktoken's files hold tokens and ranks but no merges.)
+    A token is encoded with the merges of all shorter ones; if two symbols remain, they are its
+    merge. (tiktoken's files hold tokens and ranks but no merges.)
 
     Args:
-        words: uint8, the tokens joined. ends: int64 ``[n]``: where each ends.
+        words: uint8, the tokens joined, shorter ones first. ends: int64 ``[n]``: where each ends.
         results: int64 ``[n]``: the id of each.
         byte_ids: uint32 ``[256]``. shift, table: as for `fill_pair_table`; filled on the way.
         scratch: uint64, enough for the longest token.
-        left, right: int64 ``[n]``: receive the parts.
+        left, right: int64 ``[n]``: receive the parts, or −1 twice.
 
     Returns:
-        −1, or the first rank whose token is not the merge of two.
+        How many tokens no merge makes.
     """
     pairs = PairTable(table.ctypes.data, shift)
     parts, ids = scratch.ctypes.data, byte_ids.ctypes.data
     nothing = np.int64(0)
-    begin = np.int64(0)
-    for rank in range(len(ends)):
-        word, length = words.ctypes.data + begin, ends[rank] - begin
+    begin = unmade = np.int64(0)
+    for i in range(len(ends)):
+        word, length = words.ctypes.data + begin, ends[i] - begin
         count = merge_word(word, length, ids, pairs, parts, nothing, nothing)
-        if count != 2:
-            return np.int64(rank)
-        left[rank] = load_u32(parts)
-        right[rank] = load_u32(parts + 4)
-        put_merge(pairs, left[rank], right[rank], rank, results[rank])
-        begin = ends[rank]
-    return np.int64(-1)
+        begin = ends[i]
+        left[i] = right[i] = np.int64(-1)
+        if count == 2:
+            left[i] = load_u32(parts)
+            right[i] = load_u32(parts + 4)
+            put_merge(pairs, left[i], right[i], results[i], results[i])
+        else:
+            unmade += 1
+    return unmade
 
 
 @kernel

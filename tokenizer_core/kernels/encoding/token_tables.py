@@ -1,8 +1,9 @@
 """What a proper list of merges says of its tokens, in tables at addresses; knows no text.
 
-A list of merges is *proper* when every merge makes a token that is no byte and that no other merge
-makes. Its tokens then have *indices* that say when they are made: the bytes are 0 … 255, the token
-of rank r is 256 + r. A token is *stable* when merging its bytes gives the token itself.
+A list of merges is *proper* when every merge joins bytes and results of earlier merges, and makes
+a token that is no byte and that no other merge makes. Its tokens then have *indices* that say when
+they are made: the bytes are 0 … 255, the token of rank r is 256 + r. A token is *stable* when
+merging its bytes gives the token itself.
 
 Two stable tokens *stand together* when merging their bytes leaves them as they are. Whether they do
 is found by undoing merges, the latest first: the pair of tokens that touched at the seam in between
