@@ -56,7 +56,8 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at everything; nothing is started, and no package is imported to learn its version."""
-    return [_python(), *_packages(), _kernels(), *_workspace(), _prefect(), _cores()]
+    about_code = [_python(), *_packages(), *_fast_paths(), _kernels()]
+    return [*about_code, *_workspace(), _prefect(), _cores()]
 
 
 def compile_kernels() -> Iterator[Finding]:
@@ -93,8 +94,21 @@ def _packages() -> Iterator[Finding]:
             yield Finding("broken", name, found, advice)
 
 
+def _fast_paths() -> Iterator[Finding]:
+    """What is written for the insides of Numba and of CPython, where these are other versions."""
+    from bpeline.tokenizer_core.kernels.compiling import compilation
+    from bpeline.tokenizer_core.kernels.memory import python_lists
+
+    if not compilation.internals_are_known():
+        advice = "use constraints.txt when installing"
+        yield Finding("note", "fast kernels", f"OFF: {compilation.WITHOUT_INTERNALS}", advice)
+    if python_lists.int_facts() is None:
+        found = f"OFF: {python_lists.LAYOUT_UNKNOWN}"
+        yield Finding("note", "fast decoding", found, "use CPython 3.11 to 3.14 to decode faster")
+
+
 def _kernels() -> Finding:
-    from bpeline.tokenizer_core.kernels.compiling.compilation import cache_state
+    from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_state
 
     state = cache_state()
     if state.directory is None:

@@ -256,6 +256,19 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     }
 
 
+def test_what_is_private_to_numba_is_used_in_one_file() -> None:
+    public = {"numba", "numba.types", "numba.extending"}
+    private = {
+        name_of(path)
+        for path in FILES
+        if {name for name in imported_packages(path) if name.split(".")[0] == "numba"} - public
+        or any(
+            isinstance(node, ast.keyword) and node.arg == "_nrt" for node in ast.walk(tree_of(path))
+        )
+    }
+    assert private == {"tokenizer_core/kernels/compiling/numba_internals.py"}
+
+
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_METHODS = {"extractall", "unpack_archive", "write_text", "write_bytes", "rename", "move"}
 FORBIDDEN_MODULES = {
@@ -265,7 +278,7 @@ FORBIDDEN_MODULES = {
 MAY_USE = {
     "registry/tracking/core_wheel.py": {"zipfile"},  # makes one and reads none
     # As `cache_directory.read_file` trusts:
-    "tokenizer_core/kernels/compiling/compilation.py": {"pickle"},
+    "tokenizer_core/kernels/compiling/numba_internals.py": {"pickle"},
 }
 # Writers that are not durable state: the durable path itself, and files a user asked for by name.
 WRITERS = {"tokenizer_core/durable_files.py", "tokenizer_core/kernels/compiling/cache_directory.py"}
@@ -308,7 +321,7 @@ MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
     "tokenizer_core/shards/shard_formats.py": "writes aside, where the durable writer said",
     "tokenizer_core/kernels/compiling/cache_directory.py": "compiled code, made again when damaged",
-    "tokenizer_core/kernels/compiling/compilation.py": "removes compiled code that nobody uses",
+    "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
     "registry/workspace/workspace.py": "sweeps what was never published",
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",

@@ -156,7 +156,7 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
         WorkerRefused: see `Errand.admit`.
     """
     from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened
-    from bpeline.tokenizer_core.kernels.compiling.compilation import cache_directory
+    from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
 
     errand.admit()
     directory = cache_directory()

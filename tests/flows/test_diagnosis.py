@@ -100,11 +100,11 @@ def test_a_configured_prefect_server_that_is_down_is_broken(
 def test_kernels_without_a_place_are_a_note_that_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.tokenizer_core.kernels.compiling import compilation
+    from bpeline.tokenizer_core.kernels.compiling import machine_code
 
     monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
     tmp_path.chmod(0o770)
-    monkeypatch.setattr(compilation, "_found", compilation._found.__wrapped__)
+    monkeypatch.setattr(machine_code, "_found", machine_code._found.__wrapped__)
     finding = next(one for one in diagnosis.examine() if one.subject == "kernels")
     assert finding.state == "note"
     assert f"others can write to {tmp_path} (mode 770)" in finding.found
@@ -114,14 +114,14 @@ def test_kernels_without_a_place_are_a_note_that_says_why(
 def test_the_state_of_the_kernels_cache_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.tokenizer_core.kernels.compiling import compilation
+    from bpeline.tokenizer_core.kernels.compiling import machine_code
 
     def told() -> diagnosis.Finding:
         return next(one for one in diagnosis.examine() if one.subject == "kernels")
 
     directory = tmp_path / "0123456789abcdef"
     directory.mkdir()
-    monkeypatch.setattr(compilation, "_found", lambda: directory)
+    monkeypatch.setattr(machine_code, "_found", lambda: directory)
     assert (told().state, "none compiled yet" in told().found) == ("note", True)
     (directory / "kernel.nbc").write_bytes(b"x" * 3_000_000)
     (directory / "kernel.nbi").write_bytes(b"x")
@@ -131,6 +131,25 @@ def test_the_state_of_the_kernels_cache_is_told(
     older.mkdir()
     (older / "kernel.nbc").write_bytes(b"x" * 2_000_000)
     assert "1 of other versions, 2.0 MB" in told().found
+
+
+def test_fast_paths_that_are_off_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bpeline.tokenizer_core.kernels.compiling import compilation
+    from bpeline.tokenizer_core.kernels.memory import python_lists
+
+    def told() -> dict[str, diagnosis.Finding]:
+        found = (one for one in diagnosis.examine() if one.subject.startswith("fast "))
+        return {one.subject: one for one in found}
+
+    assert told() == {}
+    monkeypatch.setattr(compilation, "TRIED", ((0, 1), (0, 2)))
+    monkeypatch.setattr(python_lists, "int_facts", lambda: None)
+    assert told().keys() == {"fast kernels", "fast decoding"}
+    for finding in told().values():
+        assert finding.state == "note"
+        assert finding.found.startswith("OFF: ")
+        assert finding.advice
+    assert "compiled at every start" in told()["fast kernels"].found
 
 
 def test_what_is_not_compiled_yet_is_compiled_on_request(

@@ -26,7 +26,7 @@ from bpeline.registry.records.publication import Publication
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES, core_wheel
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.kernels.compiling.compilation import source_digest
+from bpeline.tokenizer_core.kernels.compiling.machine_code import source_digest
 
 TEXTS = ["the other theatre", "", " don't\n\n123 the", "日本語 the 🎉", "<|endoftext|>"]
 PACKAGES = Path(sysconfig.get_path("purelib"))
@@ -49,13 +49,13 @@ except mlflow.exceptions.MlflowException:
     refused = True
 import bpeline
 from bpeline import SplitPattern, Tokenizer
-(compilation,) = [one for name, one in sys.modules.items() if name.endswith(".compilation")
+(machine_code,) = [one for name, one in sys.modules.items() if name.endswith(".machine_code")
                   and name.startswith("bpeline.")]
 vocab = {**{number: bytes([number]) for number in range(256)}, 256: b"aa"}
 another = Tokenizer(vocab, [(b"a", b"a")], pattern=SplitPattern(r"(.)\\1|."))
 print(json.dumps({
     "ids": ids, "refused": refused, "core": bpeline.__file__, "last": sys.path[-1],
-    "kernels": compilation.source_digest(), "modules": [*sys.modules],
+    "kernels": machine_code.source_digest(), "modules": [*sys.modules],
     "by a process of its own": another.encode("aab"),
 }))
 """

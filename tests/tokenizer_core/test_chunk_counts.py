@@ -7,8 +7,10 @@ import string
 import time
 from collections import Counter
 
+import numba
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import Chunk
@@ -91,18 +93,25 @@ def test_words_that_differ_in_their_last_or_first_byte_are_two(length: int) -> N
     assert {word: counts[word] for word in words} == dict.fromkeys(words, 3)
 
 
+@numba.njit
+def _find_entry(
+    table: NDArray[np.uint64], entry: int, low: np.uint64, high: np.uint64, text: int, address: int
+) -> int:
+    shift = table_shift(table)
+    return find_entry(entry, shift, low, high, np.uint64(0), text, address)  # type: ignore[no-any-return]
+
+
 def test_long_words_with_equal_keys_are_told_apart_by_their_text() -> None:
     one, other = b"q" * 40 + b"1", b"q" * 40 + b"2"
     text = Text.of(one + other + one)
     base, table = text.data.ctypes.data, np.zeros(4 * 16, np.uint64)
-    low, mixed = np.uint64(7), np.uint64(0)
+    low = np.uint64(7)
     high = np.uint64(0xFF << 56 | len(one))  # as if both words had this key
     entry = table.ctypes.data
     table[:4] = low, high, 1, 0  # the first word, at byte 0 of the text
 
     def found(place: int) -> int:
-        shift = table_shift(table)
-        return int(find_entry(entry, shift, low, high, mixed, base, base + place))
+        return int(_find_entry(table, entry, low, high, base, base + place))
 
     assert found(0) == entry
     assert found(2 * len(one)) == entry

@@ -22,14 +22,15 @@ from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
     read_file,
     write_file,
 )
-from bpeline.tokenizer_core.kernels.compiling.compilation import remove_unused_caches
+from bpeline.tokenizer_core.kernels.compiling.machine_code import remove_unused_caches
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import numpy as np
-from bpeline.tokenizer_core.kernels.compiling.compilation import cache_directory
-from bpeline.tokenizer_core.kernels.scanning.fingerprint import scramble
-print(scramble(np.uint64(5)), not scramble.stats.cache_misses, cache_directory() is not None)
+from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
+from bpeline.tokenizer_core.kernels.merging.merge_queue import prefix_tie
+print(prefix_tie(np.arange(9, dtype=np.uint8), 5, 2), not prefix_tie.stats.cache_misses,
+      cache_directory() is not None)
 """
 
 
@@ -43,7 +44,7 @@ class Evil:
         return os.mkdir, (str(self.sign),)
 
 
-def scrambled(home: Path) -> tuple[int, bool, bool]:
+def tied(home: Path) -> tuple[int, bool, bool]:
     """A kernel's result in a fresh process, whether it was cached, and whether there is a cache."""
     value, cached, there = run(home).stdout.split()
     return int(value), cached == "True", there == "True"
@@ -59,9 +60,9 @@ def run(home: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    value, cached, there = scrambled(tmp_path / "kernels")
+    value, cached, there = tied(tmp_path / "kernels")
     assert (cached, there) == (False, True)
-    assert scrambled(tmp_path / "kernels") == (value, True, True)
+    assert tied(tmp_path / "kernels") == (value, True, True)
     return tmp_path / "kernels"
 
 
@@ -73,14 +74,14 @@ def files_of(home: Path) -> list[Path]:
 @pytest.mark.rotating(4)
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "another pickle"])
 def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
-    (value, *_) = scrambled(home)
+    (value, *_) = tied(home)
     for path in files_of(home):
         content = path.read_bytes()
         path.write_bytes({"empty": b"", "cut": content[: len(content) // 2],
                           "noise": os.urandom(len(content)),
                           "another pickle": pickle.dumps({"other": 1})}[damage])  # fmt: skip
-    assert scrambled(home) == (value, False, True)
-    assert scrambled(home) == (value, True, True), "and kept again"
+    assert tied(home) == (value, False, True)
+    assert tied(home) == (value, True, True), "and kept again"
 
 
 @pytest.mark.slow
@@ -89,25 +90,25 @@ def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
 def test_what_others_can_write_to_is_neither_read_nor_changed(
     home: Path, tmp_path: Path, open_one: str
 ) -> None:
-    (value, *_) = scrambled(home)
+    (value, *_) = tied(home)
     (directory,) = [path for path in home.iterdir() if path.is_dir()]
     for path in files_of(home):
         path.write_bytes(pickle.dumps(Evil(tmp_path / "executed")))
     held = files_of(home)
     opened_up = directory if open_one == "directory" else home
     opened_up.chmod(0o770)
-    assert scrambled(home) == (value, False, False)
+    assert tied(home) == (value, False, False)
     assert not (tmp_path / "executed").exists()
     assert (files_of(home), opened_up.stat().st_mode & 0o777) == (held, 0o770)
     opened_up.chmod(0o755)  # others could read, and nothing else
-    assert scrambled(home)[2]
+    assert tied(home)[2]
 
 
 @pytest.mark.slow
 def test_what_cannot_be_a_private_directory_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert scrambled(tmp_path / "file")[1:] == (False, False)
-    assert scrambled(Path("/proc/kernels"))[1:] == (False, False)
+    assert tied(tmp_path / "file")[1:] == (False, False)
+    assert tied(Path("/proc/kernels"))[1:] == (False, False)
 
 
 @pytest.mark.slow
@@ -124,7 +125,7 @@ def test_why_nothing_is_kept_is_said_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_link_that_was_planted_harms_nothing(home: Path, tmp_path: Path) -> None:
     """The directory of machine code is a link to one that its user keeps other things in."""
-    (value, *_) = scrambled(home)
+    (value, *_) = tied(home)
     (directory,) = home.iterdir()
     precious = tmp_path / "precious"
     directory.rename(precious)
@@ -132,7 +133,7 @@ def test_a_link_that_was_planted_harms_nothing(home: Path, tmp_path: Path) -> No
     precious.chmod(0o777)
     directory.symlink_to(precious)
     held = files_of(precious)
-    assert scrambled(home) == (value, False, False)
+    assert tied(home) == (value, False, False)
     assert (files_of(precious), precious.stat().st_mode & 0o777) == (held, 0o777)
 
 

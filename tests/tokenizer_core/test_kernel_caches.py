@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.kernels.compiling import compilation
-from bpeline.tokenizer_core.kernels.compiling.compilation import (
+from bpeline.tokenizer_core.kernels.compiling import machine_code
+from bpeline.tokenizer_core.kernels.compiling.machine_code import (
     cache_directory,
     cache_state,
     remove_unused_caches,
@@ -63,9 +63,9 @@ def test_what_is_not_a_cache_is_left_alone(tmp_path: Path) -> None:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("BPELINE_KERNEL_CACHE", str(tmp_path))
-    compilation._found.cache_clear()
+    machine_code._found.cache_clear()
     yield tmp_path
-    compilation._found.cache_clear()
+    machine_code._found.cache_clear()
 
 
 def test_a_new_version_clears_up_once_and_marks_what_it_uses(home: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_new_version_clears_up_once_and_marks_what_it_uses(home: Path) -> None
     (directory / "kernel.nbi").write_bytes(b"code")
     os.utime(directory, (time.time() - 20 * DAY,) * 2)
     unused = make(home, "9" * 16, 90)
-    compilation._found.cache_clear()
+    machine_code._found.cache_clear()
     assert cache_directory() == directory
     assert directory.stat().st_mtime > time.time() - DAY
     assert unused.exists()  # every start would be too often to look
@@ -96,7 +96,7 @@ def test_the_state_of_the_cache_is_counted(home: Path) -> None:
 def test_without_a_place_there_is_nothing_to_tell_but_why(home: Path) -> None:
     home.chmod(0o777)
     state = cache_state()
-    assert state == compilation.CacheState(None, refusal=state.refusal)
+    assert state == machine_code.CacheState(None, refusal=state.refusal)
     assert f"others can write to {home}" in str(state.refusal)
 
 

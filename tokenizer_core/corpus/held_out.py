@@ -62,7 +62,7 @@ def hold_out(
     """
     if not below:
         return documents, documents[:0]
-    sections = sections_of(text, documents, pairs)
+    sections = np.ascontiguousarray(sections_of(text, documents, pairs))
     fingerprints = np.empty(len(sections), np.uint64)
     fingerprint_spans(text.data, sections, fingerprints)
     held_out = fingerprints < np.uint64(below)

@@ -71,7 +71,7 @@ class LeftOut:
     def spans_in(self, text: Text) -> NDArray[np.int64]:
         """Where the passages occur in a text: int64 ``[n, 2]``, ascending by their begins."""
         rows = np.frombuffer(self.passages, np.uint64).reshape(-1, _COLUMNS)
-        windows, offsets, lengths, lasts, prints = map(np.ascontiguousarray, rows.T)
+        windows, offsets, lengths, lasts, prints = (column.copy() for column in rows.T)
         filled = np.zeros(FILTER_WORDS, np.uint64)
         np.bitwise_or.at(filled, windows >> 54, np.uint64(1) << (windows >> 48 & 63))
         room = _ROOM

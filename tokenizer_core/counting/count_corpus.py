@@ -17,7 +17,6 @@ from bpeline.tokenizer_core.corpus import (
     SourceFile,
     documents_between,
     find_source_files,
-    hold_out,
     plan_chunk_groups,
     read_chunks,
     sources_of,
@@ -25,13 +24,19 @@ from bpeline.tokenizer_core.corpus import (
 )
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
-from bpeline.tokenizer_core.counting.word_counts import WordCounts, compile_sorting
-from bpeline.tokenizer_core.counting.word_tables import FEWEST_BITS, WordTable
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
+from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
 from bpeline.tokenizer_core.processors import available_processors
-from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
-from bpeline.tokenizer_core.text import Text, invalid_utf8_at
-from bpeline.tokenizer_core.vocabulary import find_special_tokens, validate_special_tokens
+from bpeline.tokenizer_core.splitting import (
+    MASK_KERNELS,
+    SplitPattern,
+    Splitter,
+    abandon_matching,
+)
+from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.
@@ -109,21 +114,17 @@ def count_words(
 
 def compile_counting(pattern: SplitPattern) -> None:
     """Compile, or load, every kernel that counting can call; before worker threads start."""
-    text, anchors = Text.of(b"a word, another"), np.zeros((1, 2), np.int64)
-    spans = np.array([[0, text.size]], np.int64)
-    invalid_utf8_at(text)
-    find_special_tokens(text, 0, text.size, (b"<|endoftext|>",))
-    if pattern.cut_pairs is not None:
-        pattern.cut_pairs.first(text.bytes(), 0, text.size)
-    training, _ = hold_out(text, spans, 1, pattern.cut_pairs)
-    total = WordTable()
-    counter = TextCounter(Splitter(pattern), total.absorb, text.size)
-    counter.count(text, training, anchors)
-    counter.table.make_room(1 << FEWEST_BITS, 0)
-    total.absorb(counter.table)
-    total.add(total.rows(pattern))
-    _ = total.rows(pattern).digest
-    compile_sorting()
+    from bpeline.tokenizer_core.kernels.counting import word_rows, word_table, word_walk
+    from bpeline.tokenizer_core.kernels.scanning import find_cuts, find_specials, fingerprint, utf8
+    from bpeline.tokenizer_core.kernels.tables import word_keys
+
+    modules = (utf8, find_specials, find_cuts, fingerprint, word_walk, word_table, word_rows)
+    for module in (*modules, word_keys):
+        compile_declared(*entry_kernels(module))
+    if pattern.name in MASK_KERNELS:
+        compile_declared(MASK_KERNELS[pattern.name][0])
+    elif pattern.automaton is not None:
+        compile_declared(mark_by_automaton)
 
 
 class _Counting:

@@ -250,11 +250,6 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
     return both
 
 
-def compile_sorting() -> None:
-    """Compile, or load, what sorts long lists of positions; before worker threads start."""
-    order_of_positions(np.arange(_FEWEST_FOR_DIGITS, dtype=np.int64))
-
-
 def gather_words(
     word_bytes: NDArray[np.uint8], offsets: NDArray[np.int64], order: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -190,8 +190,9 @@ class MergeEngine:
 
         Row k is merge k of this engine, so merges come before all learned ones.
         """
+        rows = _writable(given)
         while True:
-            status = merge_step.apply(self._state, self._limits, given, self.base + goal)
+            status = merge_step.apply(self._state, self._limits, rows, self.base + goal)
             if status == merge_step.DONE:
                 return
             self._grow(status)
@@ -250,7 +251,8 @@ class MergeEngine:
             sizes=sizes,
         )
         merge_layout.lay_out_words(
-            _writable(words.content),
+            _writable(words.content).view(np.uint8),
+            words.content.itemsize > 1,
             _writable(words.offsets),
             chosen,
             _writable(words.ids),

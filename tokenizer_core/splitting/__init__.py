@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cuts import Cuts as Cuts
     from .cuts import SpacesFirst as SpacesFirst
+    from .pretokenization import MASK_KERNELS as MASK_KERNELS
     from .pretokenization import MarkShort as MarkShort
     from .pretokenization import Splitter as Splitter
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_text import next_start
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
     VALUE,
@@ -28,15 +28,15 @@ SPAN, POSITION, PRE_TOKENS, WORDS = range(4)
 STATE = 4
 
 
-@kernel
+@entry_kernel
 def number_words(
     text: U8s,
     starts: U64s,
     dropped: U64s,
-    spans: I64s,
+    spans: I64Rows,
     table: U64s,
     hash_key: U64s,
-    limit: Int,
+    limit: I64,
     state: I64s,
     numbers: U32s,
     begins: I64s,
@@ -91,7 +91,7 @@ def number_words(
     return True
 
 
-@kernel
+@entry_kernel
 def copy_pieces(
     numbers: U32s,
     pre_token_ends: I64s,
@@ -130,17 +130,17 @@ def copy_pieces(
         ends[span] = written
 
 
-@kernel
+@entry_kernel
 def copy_words(
     text: U8s,
-    size: Int,
+    size: I64,
     numbers: U32s,
     begins: I64s,
     lengths: I64s,
     content: U8s,
     edges: I64s,
     target: U8s,
-) -> Int:
+) -> I64:
     """Write a text with other words in place of its own; returns how many bytes it takes.
 
     A gap with a line break in it, the first one and the last one stay; any other is one space.

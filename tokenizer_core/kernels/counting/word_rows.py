@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     AHEAD,
     POSITION_BYTES,
@@ -32,7 +32,7 @@ DIGIT_BITS = 11  # 2,048 places to write to stay in the nearest cache
 ROOM = 16  # bytes that may be written behind the last word
 
 
-@kernel
+@entry_kernel
 def add_rows(
     word_bytes: U8s,
     offsets: I64s,
@@ -62,7 +62,7 @@ def add_rows(
         add_word(words, low, high, address, count, position)
 
 
-@kernel
+@entry_kernel
 def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
     """List what a table holds.
 
@@ -91,7 +91,7 @@ def _arena_place(entry: I64) -> I64:
     return np.int64(load_u64(entry + PLACE)) if load_u64(entry + HIGH) >= LONG else np.int64(0)
 
 
-@kernel
+@entry_kernel
 def sort_by_digit(numbers: I64s, target: I64s, shift: I64, places: I64s) -> None:
     """One pass of a radix sort, stable: order by the `DIGIT_BITS` bits from ``shift`` upwards.
 
@@ -112,7 +112,7 @@ def sort_by_digit(numbers: I64s, target: I64s, shift: I64, places: I64s) -> None
         places[digit] += 1
 
 
-@kernel
+@entry_kernel
 def gather_rows(
     table: U64s, arena: U8s, entries: I64s, word_bytes: U8s, offsets: I64s, counts: I64s
 ) -> None:

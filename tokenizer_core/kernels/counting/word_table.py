@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
@@ -111,7 +111,7 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
     used[WORD_BYTES] += length
 
 
-@kernel
+@entry_kernel
 def add_table(other: U64s, other_arena: U8s, table: U64s, arena: U8s, used: I64s) -> None:
     """Add every word of another table of the same key; there must be room for all of them.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     AHEAD,
     ARENA_BYTES,
@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64, trailing_zeros
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     ENTRY_BITS,
@@ -57,7 +57,7 @@ LOW_SIX = np.int64(63)
 
 
 @kernel
-def position_of(place: I64, anchors: I64s, origin: I64) -> I64:
+def position_of(place: I64, anchors: I64Rows, origin: I64) -> I64:
     """Where byte ``place`` of a text stands in the corpus; see `count_marked`."""
     first, last = 0, len(anchors) - 1
     while first < last:
@@ -70,7 +70,9 @@ def position_of(place: I64, anchors: I64s, origin: I64) -> I64:
 
 
 @kernel
-def drain(entries: I64, number: I64, text: I64, anchors: I64s, origin: I64, table: Table) -> None:
+def drain(
+    entries: I64, number: I64, text: I64, anchors: I64Rows, origin: I64, table: Table
+) -> None:
     """Add entries of front or queue to a table that has room for them; their counts become 0.
 
     They may stay where they are: should such a word occur again, the table's position is smaller.
@@ -106,13 +108,13 @@ def starts_between(starts: U64s, word: I64, begin: I64, end: I64) -> U64:
     return bits
 
 
-@kernel
+@entry_kernel
 def count_marked(
     text: U8s,
     starts: U64s,
     dropped: U64s,
-    spans: I64s,
-    anchors: I64s,
+    spans: I64Rows,
+    anchors: I64Rows,
     origin: I64,
     front: U64s,
     queue: U64s,
@@ -199,10 +201,10 @@ def count_marked(
     return True
 
 
-@kernel
+@entry_kernel
 def settle(
     text: U8s,
-    anchors: I64s,
+    anchors: I64Rows,
     origin: I64,
     front: U64s,
     queue: U64s,

@@ -43,11 +43,11 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u32,
     store_u64,
 )
-from bpeline.tokenizer_core.kernels.memory.types import Int
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64
 
 
 @kernel
-def longest_token(at: Int, end: Int, roots: Int, trie: Int, shift: Int, tokens: Int) -> Int:
+def longest_token(at: I64, end: I64, roots: I64, trie: I64, shift: U64, tokens: I64) -> I64:
     """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
     best = np.int64(load_u8(at))
     at += 1
@@ -66,7 +66,7 @@ def longest_token(at: Int, end: Int, roots: Int, trie: Int, shift: Int, tokens: 
 
 
 @kernel
-def lay_tokens(word: Int, length: Int, machine: Int, target: Int) -> Int:
+def lay_tokens(word: I64, length: I64, machine: I64, target: I64) -> I64:
     """Write the token ids of one word as uint32.
 
     Args:

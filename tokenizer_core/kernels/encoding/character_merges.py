@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     DEAD,
     LOW_32,
@@ -16,7 +16,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 )
 from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, INSIDE, LAST, UNKNOWN
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
 
 # How the end of a word is marked.
@@ -28,8 +28,8 @@ SCRATCH_PER_SYMBOL = 40  # bytes
 
 @kernel
 def symbols_of_word(
-    word: Int, length: Int, marking: Int, table: PairTable, symbols: Int, ends: Int
-) -> Int:
+    word: I64, length: I64, marking: I64, table: PairTable, symbols: I64, ends: I64
+) -> I64:
     """Write a word's symbols and where in it each ends (uint32 both); returns how many."""
     at = np.int64(0)
     count = np.int64(0)
@@ -53,8 +53,8 @@ def symbols_of_word(
 
 @kernel
 def write_merge(
-    symbols: Int, ends: Int, merges: Int, count: Int, best: Int, everywhere: Int
-) -> Int:
+    symbols: I64, ends: I64, merges: U64, count: I64, best: U64, everywhere: I64
+) -> I64:
     """Write a merge over the first of its places in ``merges``, or all; returns what remains."""
     read = np.int64(0)
     written = np.int64(0)
@@ -75,8 +75,8 @@ def write_merge(
 
 @kernel
 def merge_few(
-    symbols: Int, ends: Int, count: Int, table: PairTable, everywhere: Int, merges: Int
-) -> Int:
+    symbols: I64, ends: I64, count: I64, table: PairTable, everywhere: I64, merges: U64
+) -> I64:
     """Merge up to `SHORT` symbols in place; returns how many remain. See `merge_linked`."""
     for i in range(count - 1):
         left, right = load_u32(symbols + 4 * i), load_u32(symbols + 4 * i + 4)
@@ -100,8 +100,8 @@ def merge_few(
 
 @kernel
 def merge_many(
-    symbols: Int, ends: Int, count: Int, table: PairTable, everywhere: Int, scratch: Int
-) -> Int:
+    symbols: I64, ends: I64, count: I64, table: PairTable, everywhere: I64, scratch: U64
+) -> I64:
     """Merge any number of symbols in place; returns how many remain. See `merge_linked`."""
     merge_linked(symbols, count, table, everywhere, scratch, np.int64(0), np.int64(0))
     remaining = np.int64(0)
@@ -115,16 +115,16 @@ def merge_many(
     return remaining
 
 
-@kernel
+@entry_kernel
 def merge_characters(
     text: U8s,
     places: I64s,
     lengths: I64s,
-    marking: Int,
-    everywhere: Int,
-    shift: Int,
+    marking: I64,
+    everywhere: I64,
+    shift: U64,
     table: U64s,
-    unknown: Int,
+    unknown: I64,
     scratch: U64s,
     ids: U32s,
     ends: U32s,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel, kernel_holding_gil
+from bpeline.tokenizer_core.kernels.compiling.compilation import (
+    entry_kernel,
+    entry_kernel_holding_gil,
+    kernel,
+)
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64
 from bpeline.tokenizer_core.kernels.memory.python_lists import (
     INT_TAG,
@@ -13,7 +17,7 @@ from bpeline.tokenizer_core.kernels.memory.python_lists import (
     LIST_SIZE,
     OBJECT_TYPE,
 )
-from bpeline.tokenizer_core.kernels.memory.types import U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U8s, U32s, U64Rows
 
 SLOT = 16  # bytes kept of each id: a token of up to 15 and its length, in one line of the cache
 LONG = 255  # in place of the length, where the token is longer and lies elsewhere
@@ -24,7 +28,7 @@ SMALL = np.uint64((1 << 30) - 1)  # the bits of a Python int that has one digit
 
 
 @kernel
-def put_token(slot: np.int64, elsewhere: np.int64, target: np.int64, room: np.int64) -> np.int64:
+def put_token(slot: I64, elsewhere: I64, target: I64, room: I64) -> I64:
     """Write one token if there is room for it; return its length, 0 where the vocab has none.
 
     Args:
@@ -48,8 +52,8 @@ def put_token(slot: np.int64, elsewhere: np.int64, target: np.int64, room: np.in
     return length
 
 
-@kernel
-def join_tokens(ids: U32s, slots: U64s, long_tokens: U8s, content: U8s) -> np.int64:
+@entry_kernel
+def join_tokens(ids: U32s, slots: U64Rows, long_tokens: U8s, content: U8s) -> I64:
     """Write the tokens one after the other, as far as there is room for them.
 
     Args:
@@ -79,8 +83,8 @@ def join_tokens(ids: U32s, slots: U64s, long_tokens: U8s, content: U8s) -> np.in
     return size
 
 
-@kernel_holding_gil
-def join_listed(listed: int, facts: int, content: U8s) -> np.int64:
+@entry_kernel_holding_gil
+def join_listed(listed: I64, facts: I64, content: U8s) -> I64:
     """`join_tokens` of a Python list, which is read where it lies.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.backtracking import lay_tokens
 from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     BYTE_IDS,
@@ -45,7 +45,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
     INLINE,
@@ -73,7 +73,7 @@ DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
 
 
 @kernel
-def encode_anew(word: Int, length: Int, machine: Int, target: Int) -> Int:
+def encode_anew(word: I64, length: I64, machine: I64, target: I64) -> I64:
     """Write the ids of a word that no cache knows; returns how many."""
     if load_u64(machine + 8 * WHOLE) != ZERO:
         whole = whole_word(machine, word, length)
@@ -92,7 +92,7 @@ def encode_anew(word: Int, length: Int, machine: Int, target: Int) -> Int:
 
 
 @kernel
-def encode_unmet(way: Int, machine: Int, target: Int) -> Int:
+def encode_unmet(way: I64, machine: I64, target: I64) -> I64:
     """Write the ids of a word that is not in the first entry it could be in; returns how many."""
     entry = np.int64(load_u64(way + WAY_ENTRY))
     word = np.int64(load_u64(way + WAY_WORD))
@@ -109,7 +109,7 @@ def encode_unmet(way: Int, machine: Int, target: Int) -> Int:
 
 
 @kernel
-def queue_words(base: Int, marks: U64s, start: Int, end: Int, machine: Int) -> tuple[Int, Int]:
+def queue_words(base: I64, marks: U64s, start: I64, end: I64, machine: I64) -> tuple[I64, I64]:
     """Put the next words of a span on their way.
 
     Returns:
@@ -164,7 +164,7 @@ def queue_words(base: Int, marks: U64s, start: Int, end: Int, machine: Int) -> t
 
 
 @kernel
-def write_ids(number: Int, machine: Int, target: Int) -> Int:
+def write_ids(number: I64, machine: I64, target: I64) -> I64:
     """Write the ids of the words under way; returns the address behind the last one."""
     way = np.int64(load_u64(machine + 8 * QUEUE))
     for _ in range(number):
@@ -182,17 +182,17 @@ def write_ids(number: Int, machine: Int, target: Int) -> Int:
     return target
 
 
-@kernel
+@entry_kernel
 def encode_spans(
     text: U8s,
     marks: U64s,
-    spans: I64s,
+    spans: I64Rows,
     behind: I64s,
     machine: I64s,
     ids: U32s,
     ends: I64s,
     state: I64s,
-) -> Int:
+) -> I64:
     """Encode spans of a text one after the other.
 
     Args:
@@ -244,7 +244,7 @@ def encode_spans(
 
 
 @kernel
-def next_start(marks: U64s, after: Int, end: Int) -> Int:
+def next_start(marks: U64s, after: I64, end: I64) -> I64:
     """First marked position in (after, end), or ``end``."""
     position = after + 1
     block = position >> 6
@@ -257,8 +257,8 @@ def next_start(marks: U64s, after: Int, end: Int) -> Int:
     return min(end, (block << 6) + trailing_zeros(mask))
 
 
-@kernel
-def encode_span(text: U8s, marks: U64s, size: Int, machine: I64s, ids: U32s) -> Int:
+@entry_kernel
+def encode_span(text: U8s, marks: U64s, size: I64, machine: I64s, ids: U32s) -> I64:
     """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
     load_u32,
@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u32,
     store_u64,
 )
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U32s, U64s
 
 # Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
 SHORT_WORD = 64
@@ -41,7 +41,7 @@ class PairTable(NamedTuple):
 
 
 @kernel
-def entry_of_pair(table: PairTable, key: Int) -> Int:
+def entry_of_pair(table: PairTable, key: U64) -> I64:
     """Address of the entry of a pair, or of the empty one where it belongs."""
     slot = (key * MIX) >> table.shift
     mask = (ONE << (np.uint64(64) - table.shift)) - ONE
@@ -54,13 +54,13 @@ def entry_of_pair(table: PairTable, key: Int) -> Int:
 
 
 @kernel
-def find_merge(table: PairTable, left: Int, right: Int) -> Int:
+def find_merge(table: PairTable, left: Int, right: Int) -> U64:
     """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`, which empty entries hold."""
     return load_u64(entry_of_pair(table, (np.uint64(left) << RANK_SHIFT) | np.uint64(right)) + 8)
 
 
 @kernel
-def put_merge(table: PairTable, left: Int, right: Int, rank: Int, result: Int) -> bool:
+def put_merge(table: PairTable, left: I64, right: I64, rank: I64, result: I64) -> bool:
     """Put one merge into a table; False if its pair is there already."""
     key = (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
     entry = entry_of_pair(table, key)
@@ -71,8 +71,8 @@ def put_merge(table: PairTable, left: Int, right: Int, rank: Int, result: Int) -
     return True
 
 
-@kernel
-def fill_pair_table(left: I64s, right: I64s, ids: I64s, shift: Int, table: U64s) -> Int:
+@entry_kernel
+def fill_pair_table(left: I64s, right: I64s, ids: I64s, shift: U64, table: U64s) -> I64:
     """Put merges into an open-addressing table.
 
     Args:
@@ -91,7 +91,7 @@ def fill_pair_table(left: I64s, right: I64s, ids: I64s, shift: Int, table: U64s)
 
 
 @kernel
-def record_gain(gains: Int, merge: Int, weight: Int) -> None:
+def record_gain(gains: Int, merge: U64, weight: I64) -> None:
     """Add ``weight`` to the gain of the merge that fired; no gains are kept at address 0."""
     if gains != 0:
         at = gains + np.int64((merge >> RANK_SHIFT) << np.uint64(3))
@@ -100,8 +100,8 @@ def record_gain(gains: Int, merge: Int, weight: Int) -> None:
 
 @kernel
 def merge_short(
-    word: Int, length: Int, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: Int
-) -> Int:
+    word: I64, length: I64, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: I64
+) -> I64:
     """Merge a word of at most `SHORT_WORD` bytes; ids land at ``scratch`` as uint32.
 
     Each step scans the merges of all neighbours for the lowest rank (the leftmost one wins) and
@@ -142,7 +142,7 @@ def merge_short(
 
 
 @kernel
-def push(heap: Int, size: Int, item: Int) -> None:
+def push(heap: I64, size: I64, item: U64) -> None:
     """Add a uint64 to a binary min-heap of ``size`` items at an address."""
     at = np.int64(size)
     while at > 0:
@@ -156,7 +156,7 @@ def push(heap: Int, size: Int, item: Int) -> None:
 
 
 @kernel
-def pop(heap: Int, size: Int) -> Int:
+def pop(heap: I64, size: I64) -> U64:
     """Remove and return the smallest of ``size`` items; ``size - 1`` remain."""
     smallest = load_u64(heap)
     last = np.int64(size) - 1
@@ -181,7 +181,7 @@ def pop(heap: Int, size: Int) -> Int:
 
 
 @kernel
-def candidate(symbols: Int, at: Int, follower: Int, pairs: PairTable) -> Int:
+def candidate(symbols: Int, at: I64, follower: I64, pairs: PairTable) -> U64:
     """(rank, position) of the pair at a position, or `NO_MERGE`."""
     merge = find_merge(pairs, load_u32(symbols + 4 * at), load_u32(symbols + 4 * follower))
     if merge == NO_MERGE:
@@ -192,12 +192,12 @@ def candidate(symbols: Int, at: Int, follower: Int, pairs: PairTable) -> Int:
 @kernel
 def merge_linked(
     symbols: Int,
-    count: Int,
+    count: I64,
     pairs: PairTable,
-    everywhere: Int,
+    everywhere: I64,
     scratch: Int,
     gains: Int,
-    weight: Int,
+    weight: I64,
 ) -> None:
     """Merge any number of symbols in n log n; where two became one the second is `DEAD`.
 
@@ -274,8 +274,8 @@ def merge_linked(
 
 @kernel
 def merge_word(
-    word: Int, length: Int, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: Int
-) -> Int:
+    word: I64, length: I64, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: I64
+) -> I64:
     """Token ids of one word, as uint32 at ``scratch``. Ties of rank go to the leftmost pair.
 
     Args:
@@ -302,18 +302,18 @@ def merge_word(
     return count
 
 
-@kernel
+@entry_kernel
 def derive_merges(
     words: U8s,
     ends: I64s,
     results: I64s,
     byte_ids: U32s,
-    shift: Int,
+    shift: U64,
     table: U64s,
     scratch: U64s,
     left: I64s,
     right: I64s,
-) -> Int:
+) -> I64:
     """Find the merge that makes each token; ids are ranks.
 
     A token is encoded with the merges of all shorter ones; if two symbols remain, they are its
@@ -347,7 +347,7 @@ def derive_merges(
     return unmade
 
 
-@kernel
+@entry_kernel
 def add_gains(
     words: U8s,
     begins: I64s,
@@ -355,7 +355,7 @@ def add_gains(
     counts: I64s,
     byte_ids: U32s,
     pairs: U64s,
-    shift: Int,
+    shift: U64,
     scratch: U64s,
     gains: I64s,
 ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
 
 CHARS, WORDS, LINES = range(3)
@@ -23,8 +23,8 @@ def _is_space(point: I64) -> bool:
     return general or point == 0x1680 or point == 0x3000
 
 
-@kernel
-def measure_spans(text: U8s, spans: I64s, sums: I64s) -> None:
+@entry_kernel
+def measure_spans(text: U8s, spans: I64Rows, sums: I64s) -> None:
     """Add up the code points, words and lines of spans.
 
     Args:

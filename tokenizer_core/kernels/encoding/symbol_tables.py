@@ -7,9 +7,9 @@ in `encode_word`. For merges, left and right are token ids; for the alphabet, le
 
 from __future__ import annotations
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_word import PairTable, put_merge
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U64s
+from bpeline.tokenizer_core.kernels.memory.types import U64, I64s, U64s
 
 INSIDE = 0xFFFF_FFFE  # left of (INSIDE, character) → its token
 LAST = 0xFFFF_FFFD  # left of (LAST, character) → its token where it ends a word
@@ -19,9 +19,9 @@ ROOT, INNER_ROOT = 0, 1  # nodes of a trie where a word begins, and where it goe
 NO_TOKEN = 0xFFFF_FFFF  # rank of a trie's node where no token ends
 
 
-@kernel
+@entry_kernel
 def fill_symbol_table(
-    left: I64s, right: I64s, ranks: I64s, results: I64s, shift: Int, table: U64s
+    left: I64s, right: I64s, ranks: I64s, results: I64s, shift: U64, table: U64s
 ) -> None:
     """Put rows into a table; of equal (left, right) the first counts.
 

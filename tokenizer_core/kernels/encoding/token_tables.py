@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import Flags, I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Flags, I64s, Int, U8s, U32s, U64s
 
 BYTES = 256  # indices below are bytes
 NOTHING = (1 << 20) - 1  # no token: indices are lower
@@ -35,8 +35,8 @@ ID_MASK = np.uint64((1 << 24) - 1)
 LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
 
 
-@kernel
-def fill_pairs(left: I64s, right: I64s, shift: Int, pairs: U64s) -> None:
+@entry_kernel
+def fill_pairs(left: I64s, right: I64s, shift: U64, pairs: U64s) -> None:
     """Put merges into an open-addressing table.
 
     Args:
@@ -61,7 +61,7 @@ def fill_pairs(left: I64s, right: I64s, shift: Int, pairs: U64s) -> None:
 
 
 @kernel
-def entry_of(table: Int, shift: Int, key: Int, below: Int) -> Int:
+def entry_of(table: Int, shift: U64, key: U64, below: U64) -> I64:
     """Address of the entry that holds a key above so many other bits, or of the empty one."""
     slot = (key * MIX) >> shift
     mask = (ONE << (np.uint64(64) - shift)) - ONE
@@ -74,7 +74,7 @@ def entry_of(table: Int, shift: Int, key: Int, below: Int) -> Int:
 
 
 @kernel
-def find_pair(pairs: Int, shift: Int, left: Int, right: Int) -> Int:
+def find_pair(pairs: Int, shift: U64, left: I64, right: I64) -> I64:
     """Index of the token that a pair makes, or `NOTHING`."""
     key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
     mixed = key * MIX
@@ -90,7 +90,7 @@ def find_pair(pairs: Int, shift: Int, left: Int, right: Int) -> Int:
 
 
 @kernel
-def stand_together(pairs: Int, shift: Int, splits: Int, left: Int, right: Int, limit: Int) -> bool:
+def stand_together(pairs: Int, shift: U64, splits: Int, left: I64, right: I64, limit: Int) -> bool:
     """Whether merges of indices below ``limit`` leave two stable tokens side by side.
 
     Each round looks at the time before the later of the two tokens was made. Of equal tokens the
@@ -112,9 +112,9 @@ def stand_together(pairs: Int, shift: Int, splits: Int, left: Int, right: Int, l
         right = right if later else of_right
 
 
-@kernel
+@entry_kernel
 def find_stable(
-    left: I64s, right: I64s, pairs: U64s, shift: Int, splits: U64s, stable: Flags
+    left: I64s, right: I64s, pairs: U64s, shift: U64, splits: U64s, stable: Flags
 ) -> None:
     """Which tokens are stable: their parts are, and no earlier merge takes the parts asunder.
 
@@ -136,7 +136,7 @@ def find_stable(
         )
 
 
-@kernel
+@entry_kernel
 def measure_tokens(left: I64s, right: I64s, ends: I64s) -> None:
     """Where each token ends when all are joined in order of index: int64 ``[256 + n]``."""
     for byte in range(BYTES):
@@ -149,7 +149,7 @@ def measure_tokens(left: I64s, right: I64s, ends: I64s) -> None:
         ends[token] = ends[token - 1] + length
 
 
-@kernel
+@entry_kernel
 def spell_tokens(left: I64s, right: I64s, ends: I64s, text: U8s) -> None:
     """Join all tokens in order of index: uint8 ``[ends[-1]]``."""
     for byte in range(BYTES):
@@ -164,15 +164,15 @@ def spell_tokens(left: I64s, right: I64s, ends: I64s, text: U8s) -> None:
 
 
 @kernel
-def find_child(trie: Int, shift: Int, node: Int, byte: Int) -> Int:
+def find_child(trie: Int, shift: U64, node: I64, byte: Int) -> I64:
     """Address of the entry of a node's child, or of the empty entry where it belongs."""
     key = (np.uint64(node) << EIGHT) | np.uint64(byte)
     return entry_of(trie, shift, key, HALF)
 
 
-@kernel
+@entry_kernel
 def fill_trie(
-    text: U8s, ends: I64s, order: I64s, ids: I64s, shift: Int, trie: U64s, roots: U32s, infos: U64s
+    text: U8s, ends: I64s, order: I64s, ids: I64s, shift: U64, trie: U64s, roots: U32s, infos: U64s
 ) -> bool:
     """Put stable tokens into a trie.
 

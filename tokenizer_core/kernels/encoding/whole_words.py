@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     KEY_HIGH,
     KEY_LOW,
@@ -13,7 +13,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     WHOLE_TEXT,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
     VALUE,
@@ -27,8 +27,8 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 )
 
 
-@kernel
-def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> Int:
+@entry_kernel
+def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> U64:
     """Put words into a table; returns its shift.
 
     Args:
@@ -51,7 +51,7 @@ def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U
 
 
 @kernel
-def word_id(table: Int, shift: Int, key: HashKey, words: Int, word: Int, length: Int) -> Int:
+def word_id(table: Int, shift: U64, key: HashKey, words: Int, word: I64, length: I64) -> I64:
     """The id of a word in a table whose words lie at the address ``words``, or −1."""
     low, high = word_key(word, length, key)
     entry = find_entry(table, shift, low, high, mix(low, high, key), words, word)
@@ -60,7 +60,7 @@ def word_id(table: Int, shift: Int, key: HashKey, words: Int, word: Int, length:
     return np.int64(load_u64(entry + VALUE))
 
 
-@kernel
+@entry_kernel
 def find_whole_words(
     text: U8s, begins: I64s, ends: I64s, words: U8s, table: U64s, hash_key: U64s, ids: I64s
 ) -> None:
@@ -81,13 +81,13 @@ def find_whole_words(
 
 
 @kernel
-def hash_key_of(machine: Int) -> HashKey:
+def hash_key_of(machine: I64) -> HashKey:
     """The key of a machine's tables of words."""
     return HashKey(load_u64(machine + 8 * KEY_LOW), load_u64(machine + 8 * KEY_HIGH))
 
 
 @kernel
-def whole_word(machine: Int, word: Int, length: Int) -> Int:
+def whole_word(machine: I64, word: I64, length: I64) -> I64:
     """The id of a word that is one token as a whole, or −1."""
     table, words = load_u64(machine + 8 * WHOLE), load_u64(machine + 8 * WHOLE_TEXT)
     shift = load_u64(machine + 8 * WHOLE_SHIFT)

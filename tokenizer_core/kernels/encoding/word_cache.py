@@ -38,7 +38,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
     store_release,
     take_if_zero,
 )
-from bpeline.tokenizer_core.kernels.memory.types import Int
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
@@ -60,7 +60,7 @@ LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 
 @kernel
-def is_full(machine: Int) -> bool:
+def is_full(machine: I64) -> bool:
     """Whether it is time for another table.
 
     Nobody has to go and get one: a fuller table remembers less, and `remember` keeps a quarter of
@@ -71,7 +71,7 @@ def is_full(machine: Int) -> bool:
 
 
 @kernel
-def copy_ids(source: Int, target: Int, count: Int) -> None:
+def copy_ids(source: I64, target: I64, count: I64) -> None:
     """Copy 4-byte ids four at a time: up to 3 more than ``count`` are written behind."""
     for i in range(0, count, 4):
         store_u64(target + 4 * i, load_u64(source + 4 * i))
@@ -80,8 +80,8 @@ def copy_ids(source: Int, target: Int, count: Int) -> None:
 
 @kernel
 def find_word(
-    machine: Int, entry: Int, low: Int, high: Int, word: Int, length: Int
-) -> tuple[Int, bool]:
+    machine: I64, entry: I64, low: U64, high: U64, word: I64, length: I64
+) -> tuple[I64, bool]:
     """A word's entry and True, or one that was empty, where the word belongs, and False.
 
     (Another thread may have filled that one meanwhile, so it is not looked at again.)
@@ -107,7 +107,7 @@ def find_word(
 
 
 @kernel
-def copy_found(machine: Int, entry: Int, target: Int) -> Int:
+def copy_found(machine: I64, entry: I64, target: I64) -> I64:
     """Write the ids of an entry in use; returns how many."""
     count = np.int64(load_u32(entry + COUNT))
     if count <= FEW:
@@ -121,7 +121,7 @@ def copy_found(machine: Int, entry: Int, target: Int) -> Int:
 
 @kernel
 def remember(
-    machine: Int, entry: Int, low: Int, high: Int, word: Int, length: Int, ids: Int, count: Int
+    machine: I64, entry: I64, low: U64, high: U64, word: I64, length: I64, ids: I64, count: I64
 ) -> None:
     """Keep a word in an entry that was empty, if there is room and no other thread takes it."""
     counts = np.int64(load_u64(machine + 8 * COUNTS))

@@ -22,6 +22,10 @@ INT_TAG = 16
 INT_VALUE = 24
 
 _NEWEST = (3, 14)  # whose layout was read
+LAYOUT_UNKNOWN = (
+    f"lists of ids are read item by item, as {sys.implementation.name} "
+    f"{sys.version_info[0]}.{sys.version_info[1]} keeps them in a way that was not tried"
+)
 
 
 @functools.cache

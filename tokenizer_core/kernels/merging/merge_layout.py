@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import Array, I32s, I64s, Int, U8s
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u32
+from bpeline.tokenizer_core.kernels.memory.types import I64, I32Rows, I32s, I64Rows, I64s, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
     COUNT,
     EMPTY,
@@ -21,21 +22,23 @@ from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
 from bpeline.tokenizer_core.kernels.merging.merge_state import SEPARATOR, SYMBOL, WEIGHT
 
 
-@kernel
+@entry_kernel
 def lay_out_words(
-    content: Array,
+    content: U8s,
+    wide: bool,
     offsets: I64s,
     chosen: I64s,
     ids: I32s,
     word_weights: I32s,
-    cells: I32s,
+    cells: I32Rows,
     text: U8s,
-    width: Int,
+    width: I64,
 ) -> None:
     """Write the chosen words, in the order given, into ``cells``.
 
     Args:
-        content, offsets: all words; word i is ``content[offsets[i]:offsets[i + 1]]``.
+        content, wide, offsets: all words; word i is ``content[offsets[i]:offsets[i + 1]]``, where
+            each value is a byte, or, if wide, four bytes.
         chosen: indices of words.
         ids: the symbol of each value in ``content``.
         word_weights: [chosen] the weight of each chosen word.
@@ -44,12 +47,14 @@ def lay_out_words(
             where tokens will be compared.
     """
     position = 1
+    values = np.int64(content.ctypes.data)
     cells[0, SYMBOL] = SEPARATOR
     for index in range(chosen.size):
         word = chosen[index]
         weight = word_weights[index]
         for source in range(offsets[word], offsets[word + 1]):
-            symbol = ids[content[source]]
+            value = np.int64(load_u32(values + 4 * source)) if wide else np.int64(content[source])
+            symbol = ids[value]
             cells[position, SYMBOL] = symbol
             cells[position, WEIGHT] = weight
             if text.size > 0:
@@ -61,13 +66,15 @@ def lay_out_words(
 
 
 @kernel
-def weight_of(weight: Int, large_counts: I64s) -> Int:
+def weight_of(weight: Int, large_counts: I64s) -> I64:
     """How often a word occurs, from the weight in its cells."""
     return np.int64(weight) if weight >= 0 else large_counts[~np.int64(weight)]
 
 
-@kernel
-def count_dense_pairs(cells: I32s, large_counts: I64s, counts: I64s, occurrences: I64s) -> None:
+@entry_kernel
+def count_dense_pairs(
+    cells: I32Rows, large_counts: I64s, counts: I64Rows, occurrences: I64Rows
+) -> None:
     """Add up, for each pair of base tokens at ``[left, right]``, its count and occurrences.
 
     ``counts`` weighs each occurrence by the count of its word; both arrays are [base, base].
@@ -81,8 +88,8 @@ def count_dense_pairs(cells: I32s, large_counts: I64s, counts: I64s, occurrences
         left = right
 
 
-@kernel
-def collect_dense_pairs(cells: I32s, next_place: I64s, arena: I32s) -> None:
+@entry_kernel
+def collect_dense_pairs(cells: I32Rows, next_place: I64Rows, arena: I32s) -> None:
     """Write the positions of each pair, ascending, into its segment of the arena.
 
     ``next_place`` is [base, base]: where the pair's segment begins, or −1 for a pair that is not
@@ -99,10 +106,10 @@ def collect_dense_pairs(cells: I32s, next_place: I64s, arena: I32s) -> None:
         left = right
 
 
-@kernel
+@entry_kernel
 def count_sparse_pairs(
-    cells: I32s, large_counts: I64s, begin: Int, size: Int, pairs: I64s, slots: I32s
-) -> tuple[Int, Int]:
+    cells: I32Rows, large_counts: I64s, begin: I64, size: I64, pairs: I64Rows, slots: I32s
+) -> tuple[I64, I64]:
     """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
 
     ``size`` rows are in use. Returns the position to go on from, which lies before the end of
@@ -129,9 +136,9 @@ def count_sparse_pairs(
     return cells.shape[0], size
 
 
-@kernel
+@entry_kernel
 def collect_sparse_pairs(
-    cells: I32s, pairs: I64s, slots: I32s, next_place: I64s, arena: I32s
+    cells: I32Rows, pairs: I64Rows, slots: I32s, next_place: I64s, arena: I32s
 ) -> None:
     """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
     for position in range(1, cells.shape[0]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import I32s, I64s, Int
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.types import I64, I32s, I64Rows, Int
 
 KEY, COUNT, START, LENGTH = 0, 1, 2, 3  # columns; START and LENGTH: its segment of the arena
 COLUMNS = 4
@@ -19,19 +19,19 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Fibonacci ha
 
 
 @kernel
-def key_of(left: Int, right: Int) -> Int:
+def key_of(left: Int, right: Int) -> I64:
     return (np.int64(left) << np.int64(32)) | np.int64(right)
 
 
 @kernel
-def first_slot(slots: I32s, key: Int) -> Int:
+def first_slot(slots: I32s, key: I64) -> I64:
     """Where the search for ``key`` begins."""
     mixed = np.uint64(key) * _MULTIPLIER
     return np.int64((mixed >> np.uint64(32)) & np.uint64(slots.size - 1))
 
 
 @kernel
-def slot_of(pairs: I64s, slots: I32s, key: Int) -> Int:
+def slot_of(pairs: I64Rows, slots: I32s, key: I64) -> I64:
     """The slot that holds ``key``, or the empty one where it belongs."""
     slot = first_slot(slots, key)
     while slots[slot] != EMPTY and pairs[slots[slot], KEY] != key:
@@ -40,13 +40,13 @@ def slot_of(pairs: I64s, slots: I32s, key: Int) -> Int:
 
 
 @kernel
-def find_pair(pairs: I64s, slots: I32s, key: Int) -> Int:
+def find_pair(pairs: I64Rows, slots: I32s, key: I64) -> I64:
     """Index of the row of ``key``, or `EMPTY`."""
     return np.int64(slots[slot_of(pairs, slots, key)])
 
 
-@kernel
-def fill_slots(pairs: I64s, size: Int, slots: I32s) -> None:
+@entry_kernel
+def fill_slots(pairs: I64Rows, size: I64, slots: I32s) -> None:
     """Enter the first ``size`` rows, whose keys differ, into ``slots``, all `EMPTY` before."""
     for index in range(size):
         slot = first_slot(slots, pairs[index, KEY])

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import leading_zeros, prefetch
-from bpeline.tokenizer_core.kernels.memory.types import Int, U8s
+from bpeline.tokenizer_core.kernels.memory.types import I64, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
     COLUMNS,
     COUNT,
@@ -54,7 +54,7 @@ _PREFIX = 8  # bytes
 
 
 @kernel
-def class_of(count: Int) -> Int:
+def class_of(count: I64) -> I64:
     """The class of a count from 0 to 2⁶³ − 1; greater counts have no smaller class."""
     if count < _EXACT:
         return np.int64(count)
@@ -63,8 +63,8 @@ def class_of(count: Int) -> Int:
     return np.int64(_EXACT + (exponent - _EXACT_BITS) * _STEPS + step)
 
 
-@kernel
-def prefix_tie(text: U8s, start: Int, length: Int) -> Int:
+@entry_kernel
+def prefix_tie(text: U8s, start: I64, length: I64) -> I64:
     """The first eight bytes of a token as a number that is smaller for greater bytes."""
     prefix = np.uint64(0)
     for index in range(_PREFIX):
@@ -75,7 +75,7 @@ def prefix_tie(text: U8s, start: Int, length: Int) -> Int:
 
 
 @kernel
-def compare_tokens(state: MergeState, one: Int, other: Int) -> Int:
+def compare_tokens(state: MergeState, one: I64, other: I64) -> I64:
     """Sign of the lexicographic comparison of two tokens in the text."""
     if one == other:
         return 0
@@ -89,7 +89,7 @@ def compare_tokens(state: MergeState, one: Int, other: Int) -> Int:
 
 
 @kernel
-def has_greater_bytes(state: MergeState, one: Int, other: Int) -> bool:
+def has_greater_bytes(state: MergeState, one: I64, other: I64) -> bool:
     """Whether pair ``one`` is greater than ``other`` as a tuple (left bytes, right bytes)."""
     key, other_key = state.pairs[one, KEY], state.pairs[other, KEY]
     sign = compare_tokens(state, key >> 32, other_key >> 32)
@@ -102,7 +102,7 @@ def has_greater_bytes(state: MergeState, one: Int, other: Int) -> bool:
 
 
 @kernel
-def occurs_at(state: MergeState, pair: Int, position: Int) -> bool:
+def occurs_at(state: MergeState, pair: I64, position: Int) -> bool:
     """Whether a position from the pair's segment is still an occurrence of it.
 
     The token that begins at ``position`` may have grown since, never shrunk, so equal ids at the
@@ -117,7 +117,7 @@ def occurs_at(state: MergeState, pair: Int, position: Int) -> bool:
 
 
 @kernel
-def tie_of(state: MergeState, order: Int, pair: Int) -> Int:
+def tie_of(state: MergeState, order: I64, pair: I64) -> I64:
     """What decides among equal counts at present, of a pair that occurs.
 
     Under `FIRST_SEEN` the segment is shortened to begin at an occurrence that is not stale.
@@ -134,7 +134,7 @@ def tie_of(state: MergeState, order: Int, pair: Int) -> Int:
 
 
 @kernel
-def goes_first(state: MergeState, order: Int, count: Int, tie: Int, pair: Int, row: Int) -> bool:
+def goes_first(state: MergeState, order: I64, count: I64, tie: I64, pair: I64, row: I64) -> bool:
     """Whether (count, tie, pair) goes before a row of the heap."""
     heap = state.heap
     if count != heap[row, HEAP_COUNT]:
@@ -147,7 +147,7 @@ def goes_first(state: MergeState, order: Int, count: Int, tie: Int, pair: Int, r
 
 
 @kernel
-def push(state: MergeState, order: Int, count: Int, tie: Int, pair: Int) -> None:
+def push(state: MergeState, order: I64, count: I64, tie: I64, pair: I64) -> None:
     """Add a row to the heap."""
     heap, sizes = state.heap, state.sizes
     row = sizes[QUEUED]
@@ -166,7 +166,7 @@ def push(state: MergeState, order: Int, count: Int, tie: Int, pair: Int) -> None
 
 
 @kernel
-def drop_first(state: MergeState, order: Int) -> None:
+def drop_first(state: MergeState, order: I64) -> None:
     """Remove the first row of the heap; the last one sinks from its place."""
     heap, sizes = state.heap, state.sizes
     size = sizes[QUEUED] - 1
@@ -199,7 +199,7 @@ def drop_first(state: MergeState, order: Int) -> None:
 
 
 @kernel
-def queue_pair(state: MergeState, limits: Limits, pair: Int) -> None:
+def queue_pair(state: MergeState, limits: Limits, pair: I64) -> None:
     """Queue a pair by its present count, unless that is too small."""
     count = state.pairs[pair, COUNT]
     if count < limits.min_count:
@@ -212,8 +212,8 @@ def queue_pair(state: MergeState, limits: Limits, pair: Int) -> None:
         state.waiting[its_class] = pair
 
 
-@kernel
-def queue_new_pairs(state: MergeState, limits: Limits, first: Int, behind: Int) -> None:
+@entry_kernel
+def queue_new_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> None:
     """Queue the pairs in rows ``first`` … ``behind - 1``, except those that would be too long."""
     for pair in range(first, behind):
         key = state.pairs[pair, KEY]
@@ -223,7 +223,7 @@ def queue_new_pairs(state: MergeState, limits: Limits, first: Int, behind: Int) 
 
 
 @kernel
-def next_pair(state: MergeState, limits: Limits) -> Int:
+def next_pair(state: MergeState, limits: Limits) -> I64:
     """The best pair, which stays first in the queue, or `EMPTY` when none may be merged."""
     heap, sizes, waiting = state.heap, state.sizes, state.waiting
     while True:

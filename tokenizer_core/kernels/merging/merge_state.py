@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.memory.types import I32s, I64s, U8s
+from bpeline.tokenizer_core.kernels.memory.types import (
+    I32Rows,
+    I32s,
+    I64Planes,
+    I64Rows,
+    I64s,
+    U8s,
+)
 
 Integer = int | np.integer[Any]  # outside kernels: what they give, and what Python gives them
 
@@ -77,12 +84,12 @@ class MergeState(NamedTuple):
             (left, right) are in use; the class of the queue; the neighbours of the last merge.
     """
 
-    cells: I32s
+    cells: I32Rows
     large_counts: I64s
     arena: I32s
-    pairs: I64s
+    pairs: I64Rows
     slots: I32s
-    heap: I64s
+    heap: I64Rows
     waiting: I32s
     following: I32s
     text: U8s
@@ -90,10 +97,10 @@ class MergeState(NamedTuple):
     token_starts: I32s
     token_lengths: I32s
     token_ties: I64s
-    learned: I64s
-    changes: I64s
-    touched: I32s
-    noted: I32s
+    learned: I64Rows
+    changes: I64Planes
+    touched: I32Rows
+    noted: I32Rows
     sizes: I64s
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int
 from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
     COLUMNS,
@@ -63,14 +63,14 @@ _LOW = np.int64(0xFFFFFFFF)
 
 
 @kernel
-def ask_for(state: MergeState, place: Int) -> None:
+def ask_for(state: MergeState, place: I64) -> None:
     """Start loading what is known about an occurrence."""
     position = np.int64(state.arena[place])
     prefetch(np.int64(state.cells.ctypes.data) + position * 8)
 
 
 @kernel
-def ask_for_first(state: MergeState, pair: Int) -> None:
+def ask_for_first(state: MergeState, pair: I64) -> None:
     """Start loading what is known about the first occurrences of a pair."""
     start = state.pairs[pair, START]
     for index in range(min(AHEAD, state.pairs[pair, LENGTH])):
@@ -78,7 +78,7 @@ def ask_for_first(state: MergeState, pair: Int) -> None:
 
 
 @kernel
-def find_occurrences(state: MergeState, pair: Int, begin: Int, end: Int, found: Int) -> Int:
+def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: Int) -> I64:
     """Keep those of the places ``begin`` … ``end - 1`` of the pair's segment that are not stale.
 
     Their positions go to the segment's places from ``found`` on, what stands around them to
@@ -103,7 +103,7 @@ def find_occurrences(state: MergeState, pair: Int, begin: Int, end: Int, found: 
 
 
 @kernel
-def note_neighbour(state: MergeState, side: Int, neighbour: Int, weight: Int) -> None:
+def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) -> None:
     """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
     changes = state.changes
     met = state.sizes[MET_LEFT + side]
@@ -114,7 +114,7 @@ def note_neighbour(state: MergeState, side: Int, neighbour: Int, weight: Int) ->
 
 
 @kernel
-def replace_occurrences(state: MergeState, pair: Int, token: Int) -> Int:
+def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
     """Write ``token`` over every occurrence of ``pair``, left to right; returns how many.
 
     The positions are gathered at the front of the pair's segment, which is not needed any more;
@@ -159,14 +159,14 @@ def replace_occurrences(state: MergeState, pair: Int, token: Int) -> Int:
 
 
 @kernel
-def lose(state: MergeState, row: Int, count: Int) -> None:
+def lose(state: MergeState, row: I64, count: I64) -> None:
     """Take from a pair, if it is in the table, what it lost."""
     if row != EMPTY:
         state.pairs[row, COUNT] -= count
 
 
 @kernel
-def renew_pairs(state: MergeState, limits: Limits, side: Int, pair: Int, token: Int) -> None:
+def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: I64) -> None:
     """Take from the old pairs of the neighbours met on one side what they lost; enter the new ones.
 
     The place where a new pair's occurrences go is left in ``changes``, −1 where none is wanted.
@@ -209,7 +209,7 @@ def renew_pairs(state: MergeState, limits: Limits, side: Int, pair: Int, token: 
 
 
 @kernel
-def place_occurrences(state: MergeState, side: Int, start: Int, merged: Int) -> None:
+def place_occurrences(state: MergeState, side: I64, start: I64, merged: I64) -> None:
     """Write the positions of the new pairs on one side into their segments; forget the changes.
 
     ``arena[start:start + merged]`` and ``noted`` hold what `replace_occurrences` left there.
@@ -234,7 +234,7 @@ def place_occurrences(state: MergeState, side: Int, start: Int, merged: Int) -> 
 
 
 @kernel
-def add_token(state: MergeState, left: Int, right: Int, count: Int) -> Int:
+def add_token(state: MergeState, left: I64, right: I64, count: I64) -> I64:
     token = state.sizes[TOKENS]
     state.sizes[TOKENS] = token + 1
     state.learned[token, LEFT] = left
@@ -245,7 +245,7 @@ def add_token(state: MergeState, left: Int, right: Int, count: Int) -> Int:
 
 
 @kernel
-def merge_everywhere(state: MergeState, limits: Limits, pair: Int) -> Int:
+def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
 
     All counts of pairs are right afterwards; the new pairs are the last rows and wait nowhere.
@@ -272,7 +272,7 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: Int) -> Int:
 
 
 @kernel
-def merge(state: MergeState, limits: Limits, pair: Int) -> None:
+def merge(state: MergeState, limits: Limits, pair: I64) -> None:
     """`merge_everywhere`, and the new pairs enter the queue."""
     first_new = state.sizes[PAIRS]
     merge_everywhere(state, limits, pair)
@@ -280,7 +280,7 @@ def merge(state: MergeState, limits: Limits, pair: Int) -> None:
 
 
 @kernel
-def missing_room(state: MergeState, length: Int) -> Int:
+def missing_room(state: MergeState, length: I64) -> I64:
     """`DONE`, or which arrays must grow before a pair with ``length`` occurrences is merged."""
     tokens = state.sizes[TOKENS]
     if tokens >= state.token_lengths.size:
@@ -290,8 +290,8 @@ def missing_room(state: MergeState, length: Int) -> Int:
     return DONE
 
 
-@kernel
-def learn(state: MergeState, limits: Limits, goal: Int) -> Int:
+@entry_kernel
+def learn(state: MergeState, limits: Limits, goal: I64) -> I64:
     """Merge the best pairs until there are ``goal`` tokens.
 
     Returns:
@@ -315,8 +315,8 @@ def learn(state: MergeState, limits: Limits, goal: Int) -> Int:
     return DONE
 
 
-@kernel
-def apply(state: MergeState, limits: Limits, given: I64s, goal: Int) -> Int:
+@entry_kernel
+def apply(state: MergeState, limits: Limits, given: I64Rows, goal: I64) -> I64:
     """Merge the pairs of ``given`` ([n, 2], row k makes token base + k) up to ``goal`` tokens.
 
     A pair that occurs nowhere makes a token all the same. Returns what `learn` returns.

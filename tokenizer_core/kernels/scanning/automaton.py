@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u32
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32Planes, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import character_size, decode_beyond_ascii
 
 CUT, GAP, ACCEPT, AFTER_GAP, DEAD, STOP = 1, 2, 4, 8, 16, 32
@@ -157,13 +157,13 @@ def _put_gap(gaps: U64s, position: I64) -> None:
         mark(gaps, position)
 
 
-@kernel
+@entry_kernel
 def mark_by_automaton(
     text: U8s,
     size: I64,
-    spans: I64s,
+    spans: I64Rows,
     classes: U8s,
-    moves: U32s,
+    moves: U32Planes,
     shape: I64s,
     starts: U64s,
     gaps: U64s,

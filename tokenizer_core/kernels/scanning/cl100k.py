@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     mask_apostrophes,
     mask_carriage_returns,
@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     class_masks,
     contraction_width,
@@ -151,11 +151,11 @@ def _mark_contractions(base: I64, block: I64, end: I64, apostrophes: U64, starts
             mark(starts, block + k + width)
 
 
-@kernel
+@entry_kernel
 def mark_cl100k(
     text: U8s,
     size: I64,
-    spans: I64s,
+    spans: I64Rows,
     table: U8s,
     starts: U64s,
     digits: I64,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, ReadOnlyU8s, U8Rows, U8s
 
 _NONE = np.int64(-1)
 _LONGEST = np.int64(4)  # bytes of a character
 
 
 @kernel
-def _character(content: U8s, position: I64) -> tuple[I64, I64]:
+def _character(content: ReadOnlyU8s, position: I64) -> tuple[I64, I64]:
     """Code point and bytes of the character at ``position``; -1 and 1 if no valid one is there."""
     first = np.int64(content[position])
     if first < 0x80:
@@ -35,8 +35,8 @@ def _character(content: U8s, position: I64) -> tuple[I64, I64]:
     return point, width
 
 
-@kernel
-def find_cut(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8s) -> I64:
+@entry_kernel
+def find_cut(content: ReadOnlyU8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
     """The first position in [begin, end) between a character and another that may be parted.
 
     Both are whole characters of valid UTF-8, so a place is judged by up to four bytes on both
@@ -65,15 +65,15 @@ def find_cut(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8s
     return _NONE
 
 
-@kernel
+@entry_kernel
 def cut_sections(
-    text: U8s,
-    documents: I64s,
+    text: ReadOnlyU8s,
+    documents: I64Rows,
     size: I64,
     ahead: I64,
     class_of_point: U8s,
-    legal: U8s,
-    sections: I64s,
+    legal: U8Rows,
+    sections: I64Rows,
 ) -> I64:
     """Cut each document at the first legal place behind every ``size`` bytes; how many sections.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.fingerprint import GOLDEN, ONE, fingerprint
 
 WINDOW = 32  # bytes of a passage by which it is looked for
@@ -19,7 +19,7 @@ def _value(text: U8s, place: I64) -> U64:
     return np.uint64(text[place]) + ONE
 
 
-@kernel
+@entry_kernel
 def hash_windows(text: U8s, begins: I64s, hashes: U64s, filled: U64s) -> None:
     """``hashes[i]`` (uint64) of the `WINDOW` bytes of a text from ``begins[i]`` on (int64).
 
@@ -37,7 +37,7 @@ def hash_windows(text: U8s, begins: I64s, hashes: U64s, filled: U64s) -> None:
         filled[state >> np.uint64(54)] |= ONE << ((state >> np.uint64(48)) & np.uint64(63))
 
 
-@kernel
+@entry_kernel
 def find_passages(
     text: U8s,
     size: I64,
@@ -48,7 +48,7 @@ def find_passages(
     lasts: U64s,
     fingerprints: U64s,
     again: I64s,
-    found: I64s,
+    found: I64Rows,
 ) -> I64:
     """Find the occurrences of some passages, also where they overlap.
 

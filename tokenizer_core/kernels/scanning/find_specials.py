@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     BLOCK,
     load_block,
@@ -16,7 +16,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     of_two,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I16s, I64s, U8s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I16Rows, I64Rows, I64s, U8s
 
 _VECTOR = ir.VectorType(ir.IntType(8), BLOCK)
 _LANES = ir.VectorType(ir.IntType(32), BLOCK)
@@ -38,7 +38,7 @@ _mask_equal = of_two(types.uint64, types.int64, types.uint8, _compare)
 
 
 @kernel
-def _candidates(address: I64, openings: I16s) -> U64:
+def _candidates(address: I64, openings: I16Rows) -> U64:
     """Which of 64 bytes begin like one of the strings sought."""
     found = _0
     for i in range(openings.shape[0]):
@@ -65,9 +65,9 @@ def _longest_at(base: I64, position: I64, end: I64, sought: U8s, offsets: I64s) 
     return np.int64(-1)
 
 
-@kernel
+@entry_kernel
 def find_specials(
-    text: U8s, begin: I64, end: I64, openings: I16s, sought: U8s, offsets: I64s, found: I64s
+    text: U8s, begin: I64, end: I64, openings: I16Rows, sought: U8s, offsets: I64s, found: I64Rows
 ) -> tuple[I64, I64]:
     """Find strings from the left, without overlap, the first given that fits at each place.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 
 ONE = np.uint64(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -45,8 +45,8 @@ def fingerprint(begin: I64, end: I64) -> U64:
     return _finished(np.uint64(end - begin) * GOLDEN, begin, end)
 
 
-@kernel
-def fingerprint_spans(text: U8s, spans: I64s, fingerprints: U64s) -> None:
+@entry_kernel
+def fingerprint_spans(text: U8s, spans: I64Rows, fingerprints: U64s) -> None:
     """``fingerprints[i]`` (uint64) of the bytes ``spans[i]`` (int64 ``[n, 2]``) of a padded text.
 
     Eight bytes at a time, little-endian, the last ones padded with zeros; the length is the seed,

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     mask_apostrophes,
     mask_spaces,
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     class_masks,
     contraction_width,
@@ -89,8 +89,8 @@ def _mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> Non
         block += 64
 
 
-@kernel
-def mark_gpt2(text: U8s, size: I64, spans: I64s, table: U8s, starts: U64s) -> bool:
+@entry_kernel
+def mark_gpt2(text: U8s, size: I64, spans: I64Rows, table: U8s, starts: U64s) -> bool:
     """Set the bits of ``starts`` where pre-tokens start; bits set before stay.
 
     Args:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     mask_apostrophes,
     mask_ascii_capitals,
@@ -35,7 +35,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     mask_spaces,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     class_masks,
     contraction_width,
@@ -194,9 +194,9 @@ def _glued(address: I64, size: I64, apostrophes: U64) -> tuple[U64, U64]:
     return glued, after
 
 
-@kernel
+@entry_kernel
 def mark_o200k(
-    text: U8s, size: I64, spans: I64s, table: U8s, starts: U64s, digits: I64, contracts: bool
+    text: U8s, size: I64, spans: I64Rows, table: U8s, starts: U64s, digits: I64, contracts: bool
 ) -> bool:
     """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
     load_u32,
@@ -85,7 +85,7 @@ def _forbidden_seconds(address: I64) -> U64:
     )
 
 
-@kernel
+@entry_kernel
 def invalid_utf8(text: U8s, size: I64) -> I64:
     """Position of the first ill-formed sequence in the first ``size`` bytes, or -1.
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     folded_product,
     leading_zeros,
@@ -163,7 +163,7 @@ def copy_entry(source: I64, target: I64) -> None:
     put_entry(target, low, high, load_u64(source + VALUE), load_u64(source + PLACE))
 
 
-@kernel
+@entry_kernel
 def move_words(table: U64s, larger: U64s, hash_key: U64s) -> I64:
     """Enter every word of a table into a larger, zeroed one of the same key; returns how many.
 

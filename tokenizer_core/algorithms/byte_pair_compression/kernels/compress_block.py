@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import I32s, Int, U8s
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.types import I64, I32Rows, I32s, U8s
 
 PAIRS = 1 << 16
 NOBODY = np.int32(-1)
@@ -28,7 +28,7 @@ class Positions(NamedTuple):
 
 
 @kernel
-def link(pair: Int, at: Int, positions: Positions) -> None:
+def link(pair: I64, at: I64, positions: Positions) -> None:
     """Add a position to those of a pair."""
     heads, links, counts, bounds = positions
     first = heads[pair]
@@ -42,7 +42,7 @@ def link(pair: Int, at: Int, positions: Positions) -> None:
 
 
 @kernel
-def unlink(pair: Int, at: Int, positions: Positions) -> None:
+def unlink(pair: I64, at: I64, positions: Positions) -> None:
     """Take a position from those of a pair."""
     heads, links, counts, _ = positions
     before, behind = links[0, at], links[1, at]
@@ -56,7 +56,7 @@ def unlink(pair: Int, at: Int, positions: Positions) -> None:
 
 
 @kernel
-def best_pair(counts: I32s, bounds: I32s) -> Int:
+def best_pair(counts: I32s, bounds: I32s) -> I64:
     """The most frequent pair, the smallest of equals."""
     best = np.int64(0)
     highest = np.int32(0)
@@ -77,7 +77,7 @@ def best_pair(counts: I32s, bounds: I32s) -> Int:
 
 @kernel
 def replace_pair(
-    symbols: U8s, size: Int, pair: Int, code: Int, chain: I32s, positions: Positions
+    symbols: U8s, size: I64, pair: I64, code: I64, chain: I32Rows, positions: Positions
 ) -> None:
     """Replace every occurrence of a pair, from left to right, without overlap.
 
@@ -110,18 +110,18 @@ def replace_pair(
             at = third
 
 
-@kernel
+@entry_kernel
 def compress_block(
     symbols: U8s,
-    size: Int,
-    threshold: Int,
-    chain: I32s,
+    size: I64,
+    threshold: I64,
+    chain: I32Rows,
     heads: I32s,
-    links: I32s,
+    links: I32Rows,
     counts: I32s,
     bounds: I32s,
     pairs: I32s,
-) -> Int:
+) -> I64:
     """Replace pairs until none occurs ``threshold`` times or no byte is unused.
 
     Args:
@@ -169,17 +169,17 @@ def compress_block(
     return written
 
 
-@kernel
+@entry_kernel
 def expand_block(
     packed: U8s,
-    begin: Int,
-    end: Int,
+    begin: I64,
+    end: I64,
     pairs: I32s,
     target: U8s,
-    written: Int,
-    limit: Int,
+    written: I64,
+    limit: I64,
     stack: U8s,
-) -> Int:
+) -> I64:
     """Undo `compress_block`.
 
     Args:

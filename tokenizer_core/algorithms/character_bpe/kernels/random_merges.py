@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.character_merges import symbols_of_word, write_merge
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     NO_MERGE,
@@ -17,7 +17,17 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     find_merge,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import Flags, I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import (
+    F64,
+    I64,
+    U64,
+    Flags,
+    I64s,
+    Int,
+    U8s,
+    U32s,
+    U64s,
+)
 
 WORDS, SHIFTED = 624, 397
 STATE = WORDS + 1  # the last entry is the position
@@ -59,16 +69,16 @@ def next_double(state: U32s) -> float:
     return (np.float64(high) * 67108864.0 + np.float64(low)) / 9007199254740992.0
 
 
-@kernel
+@entry_kernel
 def merge_at_random(
     text: U8s,
     places: I64s,
     lengths: I64s,
     single: Flags,
-    dropout: float,
+    dropout: F64,
     state: U32s,
-    marking: Int,
-    shift: Int,
+    marking: I64,
+    shift: U64,
     table: U64s,
     scratch: U64s,
     ids: U32s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LOW_32,
     NO_MERGE,
@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 )
 from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, NO_TOKEN, ROOT
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, store_u32
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
 
 SCRATCH_PER_SYMBOL = 24  # bytes
@@ -26,8 +26,8 @@ SCRATCH_PER_SYMBOL = 24  # bytes
 
 @kernel
 def best_token_at(
-    symbols: Int, taken: Int, begin: Int, count: Int, table: PairTable
-) -> tuple[Int, Int]:
+    symbols: U64, taken: I64, begin: I64, count: I64, table: PairTable
+) -> tuple[U64, I64]:
     """Rank and end of the token of lowest rank at a place, before what is taken; or `NO_TOKEN`."""
     node = np.uint64(ROOT)
     best = np.uint64(NO_TOKEN)
@@ -45,15 +45,15 @@ def best_token_at(
     return best, end
 
 
-@kernel
+@entry_kernel
 def match_anywhere(
     text: U8s,
     places: I64s,
     lengths: I64s,
     id_of_rank: U32s,
-    shift: Int,
+    shift: U64,
     table: U64s,
-    unknown: Int,
+    unknown: I64,
     scratch: U64s,
     ids: U32s,
     ends: U32s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LOW_32,
     NO_MERGE,
@@ -14,12 +14,12 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 )
 from bpeline.tokenizer_core.kernels.encoding.symbol_tables import INNER_ROOT, NO_TOKEN, ROOT
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, store_u32
-from bpeline.tokenizer_core.kernels.memory.types import I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
 
 
 @kernel
-def count_characters(word: Int, length: Int) -> Int:
+def count_characters(word: I64, length: I64) -> I64:
     """Characters of a word: bytes that begin one."""
     count = np.int64(0)
     for i in range(length):
@@ -29,7 +29,7 @@ def count_characters(word: Int, length: Int) -> Int:
 
 
 @kernel
-def pieces_from_the_left(word: Int, length: Int, table: PairTable, ids: Int, ends: Int) -> Int:
+def pieces_from_the_left(word: I64, length: I64, table: PairTable, ids: I64, ends: I64) -> I64:
     """Write the longest token at each place, left to right; returns how many, −1 if one lacks."""
     begin = np.int64(0)
     count = np.int64(0)
@@ -57,15 +57,15 @@ def pieces_from_the_left(word: Int, length: Int, table: PairTable, ids: Int, end
     return count
 
 
-@kernel
+@entry_kernel
 def match_from_the_left(
     text: U8s,
     places: I64s,
     lengths: I64s,
-    most_characters: Int,
-    shift: Int,
+    most_characters: I64,
+    shift: U64,
     table: U64s,
-    unknown: Int,
+    unknown: I64,
     ids: U32s,
     ends: U32s,
     edges: I64s,

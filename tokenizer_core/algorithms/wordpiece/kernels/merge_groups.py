@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import F64, F64s, I32s, I64s, Int
+from bpeline.tokenizer_core.kernels.memory.types import F64, I64, F64s, I32Rows, I32s, I64s, Int
 from bpeline.tokenizer_core.kernels.merging.merge_pairs import EMPTY, first_slot
 
 BELOW, NEXT, PREVIOUS = 0, 1, 2  # columns of ``links``
@@ -44,7 +44,7 @@ class Ordered(NamedTuple):
         keys: int64 [n]: among equal weights the smallest goes first.
     """
 
-    links: I32s
+    links: I32Rows
     weights: F64s
     keys: I64s
 
@@ -95,14 +95,14 @@ class Groups(NamedTuple):
 
 
 @kernel
-def goes_before(members: Ordered, one: Int, other: Int) -> bool:
+def goes_before(members: Ordered, one: I64, other: I64) -> bool:
     if members.weights[one] != members.weights[other]:
         return bool(members.weights[one] < members.weights[other])
     return bool(members.keys[one] < members.keys[other])
 
 
 @kernel
-def meld(members: Ordered, one: Int, other: Int) -> Int:
+def meld(members: Ordered, one: I64, other: I64) -> I64:
     """Make one heap of two, either of which may be `EMPTY`; returns its root."""
     links = members.links
     if one == EMPTY:
@@ -121,7 +121,7 @@ def meld(members: Ordered, one: Int, other: Int) -> Int:
 
 
 @kernel
-def cut(members: Ordered, member: Int) -> None:
+def cut(members: Ordered, member: I64) -> None:
     """Take a member, with what is below it, out of the heap; it is not the root."""
     links = members.links
     before, behind = np.int64(links[member, PREVIOUS]), np.int64(links[member, NEXT])
@@ -136,7 +136,7 @@ def cut(members: Ordered, member: Int) -> None:
 
 
 @kernel
-def meld_below(members: Ordered, member: Int) -> Int:
+def meld_below(members: Ordered, member: I64) -> I64:
     """Make one heap of what is below a member: two by two first, then all; returns its root."""
     links = members.links
     one: Int = np.int64(links[member, BELOW])
@@ -165,7 +165,7 @@ def meld_below(members: Ordered, member: Int) -> Int:
 
 
 @kernel
-def inserted(members: Ordered, root: Int, member: Int, weight: F64, key: Int) -> Int:
+def inserted(members: Ordered, root: I64, member: I64, weight: F64, key: I64) -> I64:
     """The root once a member has joined the heap."""
     members.links[member, BELOW] = EMPTY
     members.links[member, NEXT] = EMPTY
@@ -176,7 +176,7 @@ def inserted(members: Ordered, root: Int, member: Int, weight: F64, key: Int) ->
 
 
 @kernel
-def removed(members: Ordered, root: Int, member: Int) -> Int:
+def removed(members: Ordered, root: I64, member: I64) -> I64:
     """The root once a member has left the heap."""
     below = meld_below(members, member)
     if root == member:
@@ -186,7 +186,7 @@ def removed(members: Ordered, root: Int, member: Int) -> Int:
 
 
 @kernel
-def risen(members: Ordered, root: Int, member: Int, weight: F64, key: Int) -> Int:
+def risen(members: Ordered, root: I64, member: I64, weight: F64, key: I64) -> I64:
     """The root once a member goes before more others than until now."""
     members.weights[member] = weight
     members.keys[member] = key
@@ -197,7 +197,7 @@ def risen(members: Ordered, root: Int, member: Int, weight: F64, key: Int) -> In
 
 
 @kernel
-def slot_for(groups: Groups, count: Int, part: Int) -> Int:
+def slot_for(groups: Groups, count: I64, part: I64) -> I64:
     """The slot of the group of a count and a part, or the empty one where it belongs."""
     slots, counts, parts = groups.slots, groups.counts, groups.parts
     slot = first_slot(slots, (np.int64(count) << np.int64(20)) ^ np.int64(part + 1))
@@ -207,7 +207,7 @@ def slot_for(groups: Groups, count: Int, part: Int) -> Int:
 
 
 @kernel
-def added(groups: Groups, slot: Int, count: Int, part: Int) -> Int:
+def added(groups: Groups, slot: I64, count: I64, part: I64) -> I64:
     """A new group or level, empty, in a slot."""
     group = groups.sizes[0]
     groups.sizes[0] = group + 1
@@ -219,7 +219,7 @@ def added(groups: Groups, slot: Int, count: Int, part: Int) -> Int:
 
 
 @kernel
-def level_for(groups: Groups, count: Int) -> Int:
+def level_for(groups: Groups, count: I64) -> I64:
     """The level of a count, made if need be; there is room for it."""
     slot = slot_for(groups, count, np.int64(NOBODY))
     if groups.slots[slot] != EMPTY:
@@ -237,7 +237,7 @@ def level_for(groups: Groups, count: Int) -> Int:
 
 
 @kernel
-def group_for(groups: Groups, count: Int, part: Int) -> Int:
+def group_for(groups: Groups, count: I64, part: I64) -> I64:
     """The group of a count and a part, made if need be; there is room for it and its level."""
     slot = slot_for(groups, count, part)
     if groups.slots[slot] != EMPTY:
@@ -250,7 +250,7 @@ def group_for(groups: Groups, count: Int, part: Int) -> Int:
 
 
 @kernel
-def goes_first(groups: Groups, one: Int, other: Int) -> bool:
+def goes_first(groups: Groups, one: I64, other: I64) -> bool:
     """Whether a level promises more than another; equals by the greater count."""
     if groups.promises[one] != groups.promises[other]:
         return bool(groups.promises[one] > groups.promises[other])
@@ -258,7 +258,7 @@ def goes_first(groups: Groups, one: Int, other: Int) -> bool:
 
 
 @kernel
-def rise(groups: Groups, level: Int) -> None:
+def rise(groups: Groups, level: I64) -> None:
     """Move a level up to where its promise belongs."""
     queue, places = groups.queue, groups.places
     place = np.int64(places[level])
@@ -275,7 +275,7 @@ def rise(groups: Groups, level: Int) -> None:
 
 
 @kernel
-def sink(groups: Groups, level: Int) -> None:
+def sink(groups: Groups, level: I64) -> None:
     """Move a level down to where its promise belongs."""
     queue, places, size = groups.queue, groups.places, groups.sizes[1]
     place = np.int64(places[level])
@@ -298,7 +298,7 @@ def sink(groups: Groups, level: Int) -> None:
 
 
 @kernel
-def promise(groups: Groups, level: Int, score: F64) -> None:
+def promise(groups: Groups, level: I64, score: F64) -> None:
     """A pair of the level scores so much."""
     if score > groups.promises[level]:
         groups.promises[level] = score
@@ -306,7 +306,7 @@ def promise(groups: Groups, level: Int, score: F64) -> None:
 
 
 @kernel
-def enter(groups: Groups, group: Int, pair: Int, rarity: F64, key: Int) -> None:
+def enter(groups: Groups, group: I64, pair: I64, rarity: F64, key: I64) -> None:
     """Put a pair into a group."""
     groups.group_of[pair] = group
     first = np.int64(groups.firsts[group])
@@ -314,7 +314,7 @@ def enter(groups: Groups, group: Int, pair: Int, rarity: F64, key: Int) -> None:
 
 
 @kernel
-def leave(groups: Groups, pair: Int) -> Int:
+def leave(groups: Groups, pair: I64) -> I64:
     """Take a pair out of its group; returns the group."""
     group = np.int64(groups.group_of[pair])
     first = np.int64(groups.firsts[group])
@@ -324,7 +324,7 @@ def leave(groups: Groups, pair: Int) -> Int:
 
 
 @kernel
-def place_group(groups: Groups, group: Int, product: F64) -> None:
+def place_group(groups: Groups, group: I64, product: F64) -> None:
     """Bring a group, whose first pair's parts have this product, to its place in its level."""
     level, first = np.int64(groups.levels[group]), np.int64(groups.firsts[group])
     root: Int = np.int64(groups.firsts[level])
@@ -347,7 +347,7 @@ def place_group(groups: Groups, group: Int, product: F64) -> None:
 
 
 @kernel
-def list_group(groups: Groups, group: Int) -> None:
+def list_group(groups: Groups, group: I64) -> None:
     """Have a group found by its part."""
     if groups.sharing[group] == UNLISTED:
         part = groups.parts[group]

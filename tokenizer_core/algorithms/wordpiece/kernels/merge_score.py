@@ -29,8 +29,8 @@ from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import (
     risen,
     sink,
 )
-from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.types import F64, I64s, Int
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.types import F64, I64, I64s, Int
 from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
     COUNT,
@@ -73,7 +73,7 @@ class Scoring(NamedTuple):
 
 
 @kernel
-def score_of(kind: Int, count: Int, product: F64, total: Int) -> F64:
+def score_of(kind: I64, count: I64, product: F64, total: I64) -> F64:
     """The score of a pair that occurs ``count`` times, by the product of its parts' counts."""
     if kind == RATIO:
         return np.float64(count) / product
@@ -81,7 +81,7 @@ def score_of(kind: Int, count: Int, product: F64, total: Int) -> F64:
 
 
 @kernel
-def most_for(kind: Int, count: Int, total: Int) -> F64:
+def most_for(kind: I64, count: I64, total: I64) -> F64:
     """What no pair with this count, or with a smaller one later, can score more than.
 
     A part occurs as often as the pair at least. n · log(N / n) falls again beyond n = N / e, where
@@ -91,7 +91,7 @@ def most_for(kind: Int, count: Int, total: Int) -> F64:
     return max(most, np.float64(count)) if kind == GAIN else most
 
 
-@kernel
+@entry_kernel
 def count_tokens(state: MergeState, counts: I64s) -> None:
     """Add to ``counts`` how often each token stands in the words."""
     position = 0
@@ -105,7 +105,7 @@ def count_tokens(state: MergeState, counts: I64s) -> None:
 
 
 @kernel
-def renew_group(scoring: Scoring, group: Int) -> None:
+def renew_group(scoring: Scoring, group: I64) -> None:
     """Bring a group to its place after its first pair or the counts of parts changed."""
     groups, kind, counts, total = scoring
     first = groups.firsts[group]
@@ -122,7 +122,7 @@ def renew_group(scoring: Scoring, group: Int) -> None:
 
 
 @kernel
-def enter_and_renew(scoring: Scoring, group: Int, pair: Int, key: Int) -> None:
+def enter_and_renew(scoring: Scoring, group: I64, pair: I64, key: I64) -> None:
     groups, counts = scoring.groups, scoring.counts
     rarer = key & _LOW if key >> 32 == groups.parts[group] else key >> 32
     enter(groups, group, pair, np.float64(counts[rarer]), key)
@@ -130,15 +130,15 @@ def enter_and_renew(scoring: Scoring, group: Int, pair: Int, key: Int) -> None:
     renew_group(scoring, group)
 
 
-@kernel
+@entry_kernel
 def wait(
     state: MergeState,
     limits: Limits,
     groups: Groups,
-    kind: Int,
-    total: Int,
-    first: Int,
-    behind: Int,
+    kind: I64,
+    total: I64,
+    first: I64,
+    behind: I64,
 ) -> None:
     """Let the pairs in rows ``first`` … ``behind - 1`` wait in the levels of their counts."""
     for pair in range(first, behind):
@@ -152,7 +152,7 @@ def wait(
 
 
 @kernel
-def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: Int) -> None:
+def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: I64) -> None:
     """Group the pairs that wait in a level, while there is room for new groups."""
     groups, kind, counts, total = scoring
     while groups.waiting[level] != EMPTY and groups.sizes[0] + 2 <= groups.counts.size:
@@ -171,7 +171,7 @@ def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: Int
 
 
 @kernel
-def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> Int:
+def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> I64:
     """The pair of the greatest score, then count, then of the rarest parts, then of the smallest
     ids; `EMPTY` when there is none; −`NEEDS_GROUPS` when there is no room to find out."""
     groups, kind, _, total = scoring
@@ -200,7 +200,7 @@ def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> Int:
 
 
 @kernel
-def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair: Int) -> None:
+def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair: I64) -> None:
     """Bring a pair that lost occurrences, if it is grouped, to the group of its present count."""
     groups = scoring.groups
     if pair == EMPTY or groups.group_of[pair] == UNGROUPED:
@@ -214,7 +214,7 @@ def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair:
 
 
 @kernel
-def raise_pairs(scoring: Scoring, part: Int) -> None:
+def raise_pairs(scoring: Scoring, part: I64) -> None:
     """Let the grouped pairs in which ``part`` is the rarer one rise; forget those that left."""
     groups, counts = scoring.groups, scoring.counts
     before = np.int64(EMPTY)
@@ -237,7 +237,7 @@ def raise_pairs(scoring: Scoring, part: Int) -> None:
 
 
 @kernel
-def raise_groups(scoring: Scoring, part: Int) -> None:
+def raise_groups(scoring: Scoring, part: I64) -> None:
     """Let the groups that share ``part`` rise; forget those that are empty."""
     groups = scoring.groups
     before = np.int64(EMPTY)
@@ -256,16 +256,16 @@ def raise_groups(scoring: Scoring, part: Int) -> None:
         group = following
 
 
-@kernel
+@entry_kernel
 def learn_by_score(
     state: MergeState,
     limits: Limits,
     groups: Groups,
-    kind: Int,
+    kind: I64,
     counts: I64s,
     total: I64s,
-    goal: Int,
-) -> Int:
+    goal: I64,
+) -> I64:
     """Merge the best pairs until there are ``goal`` tokens.
 
     Args:

@@ -1,0 +1,178 @@
+"""All that is private to Numba, as in the versions it was tried with; knows nothing of kernels.
+
+Nothing here is imported where Numba is another version: see `compilation`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pickle
+import sys
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+import numba
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    _CacheLocator,
+)
+
+from bpeline.tokenizer_core.kernels.compiling.cache_directory import read_file, write_file
+from bpeline.tokenizer_core.kernels.compiling.machine_code import kept, source_digest
+from bpeline.tokenizer_core.kernels.compiling.signatures import name_of, signature_of
+
+
+def compiled_entry(function: Any, *, nogil: bool) -> Any:
+    """A kernel of one signature, its declared one, compiled or loaded at the first call.
+
+    For arguments of types that it has no code for Numba calls ``_compile_for_args``, and then the
+    code that this gives. Here it gives the one there is, where they are as declared.
+    """
+    compiled: Any = _compiled(function, nogil=nogil)
+    compiled._cache = _SelfHealingCache(function)
+    accepted = []  # Numba knows types by numbers as long as somebody holds them
+
+    def only_as_declared(*given: Any) -> Any:
+        declared = signature_of(function)
+        types = declared.types_of(given)
+        code = compiled.compile(declared.dtypes)
+        if types != declared.dtypes:  # writable arrays, which the same code reads
+            accepted.append(types)
+            compiled._insert([one._code for one in types], code, False)
+        compiled._types_active_call.clear()
+        return code
+
+    compiled._compile_for_args = only_as_declared
+    return compiled
+
+
+def compiled_inner(function: Any) -> Any:
+    """A kernel that becomes a part of the machine code of those that call it.
+
+    It is not kept by itself and has no wrapper that takes Python's objects apart (measured: a
+    fifth of all compiling), so Numba must not find it when Python calls.
+    """
+
+    def hold(made: Any) -> None:
+        compiled.overloads[tuple(made.signature.args)] = made
+
+    def refuse(*_: Any) -> None:
+        raise TypeError(f"only kernels call {name_of(function)}; mark it @entry_kernel")
+
+    compiled: Any = _compiled(function, nogil=True, no_cpython_wrapper=True)
+    compiled.add_overload = hold
+    compiled._compile_for_args = refuse
+    return compiled
+
+
+def _compiled(function: Any, **options: bool) -> Any:
+    return numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(function)
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Names a kernel's machine code, stamped by the sources' digest; `_Files` knows where it is."""
+
+    def __init__(self, function: Any) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    def ensure_cache_path(self) -> None:
+        """Nothing: what cannot be written is not kept."""
+
+    def get_cache_path(self) -> str:
+        return ""
+
+    def get_source_stamp(self) -> str:
+        return source_digest()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Any, _file: str) -> _Locator:
+        return cls(function)
+
+
+class _CacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes: ClassVar = [_Locator]
+
+
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's index and data files, read and written by name in the directory that is trusted."""
+
+    def load(self, key: Any) -> Any:
+        with kept() as self._directory:
+            return super().load(key)
+
+    def save(self, key: Any, data: Any) -> None:
+        with kept() as self._directory:
+            super().save(key, data)
+
+    def flush(self) -> None:
+        with kept() as self._directory:
+            super().flush()
+
+    def _load_index(self) -> Any:
+        try:
+            stamp, overloads = pickle.loads(read_file(self._directory, self._index_name))
+        except FileNotFoundError:
+            return {}
+        return overloads if stamp == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: Any) -> None:
+        content = self._dump(((self._version, self._source_stamp), overloads))
+        write_file(self._directory, self._index_name, content)
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(read_file(self._directory, name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        write_file(self._directory, name, self._dump(data))
+
+
+class _SelfHealingCache(FunctionCache):  # type: ignore[misc]
+    """A truncated or foreign cache file means: compile again, never fail."""
+
+    _impl_class = _CacheImpl
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _Files("", self._impl.filename_base, source_digest())
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        _start_without_scipy()
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # Numba lets EOFError, UnpicklingError and others through
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except OSError:  # a full or read-only disk costs the next start a compilation, not this run
+            return
+
+
+@functools.cache
+def _start_without_scipy() -> None:
+    """Import what Numba knows of arrays without SciPy's linear algebra, which takes 0.1 s.
+
+    Numba looks once whether SciPy is there. Told so beforehand, it imports SciPy when somebody
+    compiles a function that needs it, as it does anyway.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    from numba.np import linalg
+
+    looks = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        from numba.np import arraymath
+    finally:
+        linalg.ensure_blas = looks
+    arraymath.ensure_blas = looks
+    arraymath._HAVE_BLAS = find_spec("scipy") is not None
