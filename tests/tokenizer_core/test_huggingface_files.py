@@ -17,7 +17,6 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
-    processors,
     trainers,
 )
 
@@ -187,7 +186,7 @@ REFUSED_PRE_TOKENIZERS = {
     "Whitespace": pre_tokenizers.Whitespace(),
     "WhitespaceSplit": sequence(pre_tokenizers.WhitespaceSplit(), byte_level()),
     "Metaspace": pre_tokenizers.Metaspace(),
-    "Digits": sequence(pre_tokenizers.Digits(individual_digits=True), byte_level(use_regex=True)),
+    "Digits, ByteLevel": sequence(pre_tokenizers.Digits(individual_digits=True), byte_level()),
     "Punctuation": sequence(pre_tokenizers.Punctuation(), byte_level()),
     "CharDelimiterSplit": sequence(pre_tokenizers.CharDelimiterSplit("x"), byte_level()),
     "UnicodeScripts": sequence(pre_tokenizers.UnicodeScripts(), byte_level()),
@@ -222,25 +221,16 @@ REFUSED_PARTS: dict[str, Change] = {
     "Lowercase": lambda p: setattr(p, "normalizer", normalizers.Lowercase()),
     "StripAccents": lambda p: setattr(p, "normalizer", normalizers.StripAccents()),
     "Replace": lambda p: setattr(p, "normalizer", normalizers.Replace("a", "b")),
-    "normalizer Sequence": lambda p: setattr(
+    "normalizer NFC": lambda p: setattr(
         p, "normalizer", normalizers.Sequence([normalizers.NFC()])
     ),
-    "BertProcessing": lambda p: setattr(
-        p, "post_processor", processors.BertProcessing(("a", 0), ("b", 1))
-    ),
-    "RobertaProcessing": lambda p: setattr(
-        p, "post_processor", processors.RobertaProcessing(("a", 0), ("b", 1))
-    ),
-    "TemplateProcessing": lambda p: setattr(
-        p, "post_processor",
-        processors.TemplateProcessing(single="a $A", pair="a $A $B", special_tokens=[("a", 0)]),
+    "normalizer Strip": lambda p: setattr(
+        p, "normalizer", normalizers.Sequence([normalizers.NFC(), normalizers.Strip()])
     ),
     "decoder Metaspace": lambda p: setattr(p, "decoder", decoders.Metaspace()),
     "decoder Sequence": lambda p: setattr(
         p, "decoder", decoders.Sequence([decoders.ByteFallback(), decoders.ByteLevel()])
     ),
-    "truncation": lambda p: p.enable_truncation(5),
-    "padding": lambda p: p.enable_padding(),
     "dropout": lambda p: setattr(p.model, "dropout", 0.5),
     "end_of_word_suffix": lambda p: setattr(p.model, "end_of_word_suffix", "</w>"),
     "continuing_subword_prefix": lambda p: setattr(p.model, "continuing_subword_prefix", "##"),

@@ -6,19 +6,26 @@ Mind the difference in use: ``tokenizers`` recognizes special tokens in every te
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.companions import COMPANIONS, of_huggingface_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
+from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import (
     add_names,
     json_text,
     nothing_left_out,
+    refuse_normalizer,
     refuse_other_algorithms,
+    require_names,
 )
 from bpeline.tokenizer_core.formats.printable import (
     merges_text,
@@ -42,6 +49,8 @@ _DEEPSEEK_V3 = [
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
 _MOST_TO_COMPARE = 1 << 30  # characters; 3,000 added tokens of 20 characters are far below
+# Digits(individual_digits=false), then gpt2 on what lies between: as `starcoder`, but in runs.
+_RUNS_OF_DIGITS = r"\p{N}+|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 # All that `save` writes.
 _PARTS = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
@@ -110,13 +119,14 @@ def load(
     """Read a tokenizer.json of byte-level BPE (also with ``ignore_merges``) or of WordPiece.
 
     Everything in the file is either kept to, or known to change no ids (``unk_token``,
-    ``byte_fallback`` and ``fuse_unk`` where every byte is a token), or refused by name.
+    ``byte_fallback`` and ``fuse_unk`` where every byte is a token, merges that can never happen),
+    or refused by name. What HuggingFace does around the ids of a text is left out and said in the
+    remarks: special tokens that a post-processor puts around texts (the ids are those with
+    ``add_special_tokens=False``), truncation, padding.
 
     Args:
         path: the file.
-        without_template: leave out a post-processor that puts special tokens around each text
-            (TemplateProcessing): the ids are then those that HuggingFace gives with
-            ``add_special_tokens=False``. Otherwise such a file is refused.
+        without_template: leave out the remark on the post-processor, too.
         without_normalizer: leave out a Unicode normalization (NFC in Qwen's files): the ids are
             then HuggingFace's for texts in this form. Otherwise such a file is refused.
         added_as_special: make special tokens of added tokens that are not (``<think>``), which
@@ -134,18 +144,18 @@ def load(
     for part in document:
         if part not in _PARTS and document[part] is not None:
             refuse(path, f"has the part {part!r}", _SUPPORTED)
-    for part in ("truncation", "padding"):
-        if document.get(part) is not None:
-            refuse(path, f"has the {part} {_type_of(document[part])}", f"no {part}; {_SUPPORTED}")
-    _check_normalizer(document.get("normalizer"), without_normalizer, path)
-    _check_post_processor(document.get("post_processor"), without_template, path)
-    companion = of_huggingface_model(_type_of(document.get("model")))
+    remarks = [f"{part} left out" for part in ("truncation", "padding") if document.get(part)]
+    remarks += _normalizer_left_out(document.get("normalizer"), without_normalizer, path)
+    around = list(_around_texts(document.get("post_processor"), path))
+    remarks += [f"post_processor {kind} left out" for kind in around if not without_template]
+    companion = of_huggingface_model(_model_type(document.get("model")))
     if companion is not None:
         added = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
+        _refuse_moved(added, document["model"].get("vocab"), path)
         read: TokenizerSpec = companion.part("huggingface_model").from_huggingface(
             document, added, path
         )
-        return read
+        return replace(read, remarks=tuple(remarks))
     decoder = document.get("decoder")
     if decoder is not None:
         if _type_of(decoder) != "ByteLevel":
@@ -155,13 +165,22 @@ def load(
     model = _read_model(document.get("model"), path)
     specials = _read_added_tokens(document.get("added_tokens") or [], added_as_special, path)
     named = model["vocab"]
+    _refuse_moved(specials, named, path)
     add_names(named, specials, path)
+    if named.pop("", None) is not None:  # which Whisper has
+        remarks.append("a token without text left out")
     vocab = read_vocab(named, specials, path)
-    merges = _read_merges(model["merges"], vocab, path)
-    ignore_merges = model.get("ignore_merges", False)
-    return TokenizerSpec.checked(
-        vocab, merges, specials, pattern, ignore_merges=bool(ignore_merges)
-    )
+    _refuse_hidden(vocab, specials, path)
+    merges = _that_can_happen(_read_merges(model["merges"], vocab, path))
+    try:
+        return TokenizerSpec.checked(
+            vocab, merges, specials, pattern,
+            ignore_merges=bool(model.get("ignore_merges", False)), remarks=remarks,
+        )  # fmt: skip
+    except InvalidTokenizer as error:
+        raise InvalidTokenizer(
+            f"{path} cannot be read: {error.happened}", error.accepted, error.next_step
+        ) from error
 
 
 def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:
@@ -182,11 +201,7 @@ def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:
 
 
 def _read_pattern(part: Any, path: Path) -> SplitPattern:
-    steps = part
-    if _type_of(part) == "Sequence":
-        steps = _only(part, {"pretokenizers"}, path).get("pretokenizers")
-    elif _type_of(part) == "ByteLevel":
-        steps = [part]
+    steps = _in_sequence(part, "pretokenizers", path)
     if not isinstance(steps, list) or not steps or _type_of(steps[-1]) != "ByteLevel":
         refuse(path, f"has the pre_tokenizer {_type_of(part)}", _SUPPORTED)
     level = _only(steps[-1], {"add_prefix_space", "trim_offsets", "use_regex"}, path)
@@ -195,6 +210,9 @@ def _read_pattern(part: Any, path: Path) -> SplitPattern:
     by_gpt2 = level.get("use_regex", True) is True
     if by_gpt2 and len(steps) == 1:
         return SplitPattern.named("gpt2")
+    if by_gpt2 and [_type_of(step) for step in steps[:-1]] == ["Digits"]:
+        individual = _only(steps[0], {"individual_digits"}, path).get("individual_digits", False)
+        return SplitPattern.named("starcoder") if individual else SplitPattern(_RUNS_OF_DIGITS)
     regexes = [_read_split(step, path) for step in steps[:-1] if _type_of(step) == "Split"]
     splits_only = len(regexes) == len(steps) - 1 and not by_gpt2
     if splits_only and regexes == [(regex, True) for regex in _DEEPSEEK_V3]:
@@ -240,49 +258,84 @@ def _pattern_of_export(regex: str, isolated: bool, path: Path) -> SplitPattern:
     return pattern
 
 
-def _check_normalizer(part: Any, without_normalizer: bool, path: Path) -> None:
-    if part is None:
-        return
-    kind = _type_of(part)
-    if kind not in _UNICODE_FORMS:
-        refuse(path, f"has the normalizer {kind}", f"no normalizer; {_SUPPORTED}")
-    _only(part, set(), path)
-    if not without_normalizer:
-        refuse(
-            path,
-            f"has the normalizer {kind}, which changes texts before they are cut",
-            "texts encoded as they are",
-            f"normalize texts yourself (unicodedata.normalize({kind!r}, text)) and leave it out: "
-            "Tokenizer.load(PATH, without_normalizer=True)",
-        )
+def _in_sequence(part: Any, key: str, path: Path) -> list[Any]:
+    """The steps of a part: those of a Sequence, also of one in another; else the part itself."""
+    if _type_of(part) != "Sequence":
+        return [] if part is None else [part]
+    steps = _only(part, {key}, path).get(key)
+    if not isinstance(steps, list):
+        refuse(path, f"has a Sequence without {key}", _SUPPORTED)
+    return [step for inner in steps for step in _in_sequence(inner, key, path)]
 
 
-def _check_post_processor(part: Any, without_template: bool, path: Path) -> None:
-    steps: Any = [part]
-    if _type_of(part) == "Sequence":
-        steps = _only(part, {"processors"}, path).get("processors")
-    for step in steps if isinstance(steps, list) else [steps]:
+def _normalizer_left_out(part: Any, without_normalizer: bool, path: Path) -> list[str]:
+    steps = _in_sequence(part, "normalizers", path)
+    kinds = [_type_of(step) for step in steps]
+    for step, kind in zip(steps, kinds, strict=True):
+        if kind not in _UNICODE_FORMS:
+            refuse(path, f"has the normalizer {kind}, which changes texts before they are cut",
+                   f"no normalizer; {_SUPPORTED}")  # fmt: skip
+        _only(step, set(), path)
+    if kinds and not without_normalizer:
+        refuse_normalizer(path, kinds[-1])
+    return [f"normalizer {kind} left out" for kind in kinds]
+
+
+def _around_texts(part: Any, path: Path) -> Iterator[str]:
+    """The post-processors that put special tokens around texts; others that change ids are refused.
+
+    ByteLevel moves offsets alone.
+    """
+    for step in _in_sequence(part, "processors", path):
         kind = _type_of(step)
-        if kind == "ByteLevel":  # which moves offsets and changes no ids
+        if kind == "ByteLevel":
             _only(step, _BYTE_LEVEL.keys() | {"use_regex"}, path)
-            continue
-        if step is None:
-            continue
-        if kind != "TemplateProcessing":
+        elif kind in ("TemplateProcessing", "RobertaProcessing", "BertProcessing"):
+            yield kind
+        else:
             refuse(path, f"has the post_processor {kind}", _SUPPORTED)
-        if not without_template:
+
+
+def _model_type(part: Any) -> str:
+    """The type of a model; older files do not name it, and what is in it tells."""
+    if not isinstance(part, dict) or "type" in part or "vocab" not in part:
+        return _type_of(part)
+    if "merges" in part:
+        return "BPE"
+    if isinstance(part["vocab"], list):
+        return "Unigram"
+    return "WordPiece" if "max_input_chars_per_word" in part else "WordLevel"
+
+
+def _refuse_hidden(vocab: dict[int, bytes], specials: dict[str, int], path: Path) -> None:
+    """Refuse an added token that reads as an ordinary one does: two ids of the same text."""
+    ordinary = {token: id_ for id_, token in vocab.items() if id_ not in set(specials.values())}
+    for token, id_ in specials.items():
+        if (other := ordinary.get(token.encode())) is not None:
             refuse(
                 path,
-                "has the post_processor TemplateProcessing, which puts special tokens around texts",
-                "texts encoded as they are",
-                "leave it out: Tokenizer.load(PATH, without_template=True)",
+                f"has the added token {shown(token)} (id {id_}) with the text of the ordinary "
+                f"token of id {other}",
+                "every token has a text of its own",
             )
 
 
+def _that_can_happen(merges: MergeList) -> MergeList:
+    """Without merges of a part that is no byte and that no merge makes: they never fire."""
+    while True:
+        single = [id_ for id_, token in merges.vocab.items() if len(token) == 1]
+        made = np.concatenate((np.array(single, np.int64), merges.results))
+        kept = np.isin(merges.left, made) & np.isin(merges.right, made)
+        if kept.all():
+            return merges
+        columns = merges.left[kept], merges.right[kept], merges.results[kept]
+        merges = MergeList(merges.vocab, *columns)
+
+
 def _read_model(part: Any, path: Path) -> dict[str, Any]:
-    if _type_of(part) != "BPE":
+    if _model_type(part) != "BPE":
         refuse(
-            path, f"has the model {_type_of(part)}", "the models BPE and WordPiece are supported"
+            path, f"has the model {_model_type(part)}", "the models BPE and WordPiece are supported"
         )
     accepted: dict[str, tuple[Any, ...]] = {
         "dropout": (None, 0.0),
@@ -317,15 +370,18 @@ def _read_added_tokens(part: Any, added_as_special: bool, path: Path) -> dict[st
                 continue
             refuse(
                 path,
-                f"has the added token {content!r} with {flag}={token.get(flag)}",
+                f"has the added token {shown(content)} with {flag}={token.get(flag)}, which "
+                "decides where in a text it is found",
                 "special tokens that are matched as they are",
             )
         if not (added_as_special or token.get("special", False) is True):
             refuse(
                 path,
-                f"has the added token {content!r} with special={token.get('special')}",
+                f"has the added token {shown(content)} with special={token.get('special')}, which "
+                "is found in every text",
                 "special tokens, which are ordinary text unless they are allowed",
-                "make it one: Tokenizer.load(PATH, added_as_special=True)",
+                "make it one: Tokenizer.load(PATH, added_as_special=True), and wherever a command "
+                f"takes a tokenizer: {path},added_as_special",
             )
         normalized[token.get("normalized", False) is True].append(content)
         specials[content] = id_
@@ -338,6 +394,26 @@ def _read_added_tokens(part: Any, added_as_special: bool, path: Path) -> dict[st
             "all added tokens normalized, or none",
         )
     return specials
+
+
+def _refuse_moved(specials: dict[str, int], named: Any, path: Path) -> None:
+    """Refuse added tokens to which ``tokenizers`` gives another id than the file says.
+
+    A token of the vocab keeps its id; any other one follows the highest id of an added token or,
+    if that is higher, the number of tokens in the vocab.
+    """
+    require_names(named, path)
+    highest = -1
+    for token, id_ in specials.items():
+        given = named.get(token, max(highest + 1, len(named)))
+        if given != id_:
+            refuse(
+                path,
+                f"gives {shown(token)} two ids: {shown(id_)} among the added tokens, and "
+                f"{shown(given)} as tokenizers reads it",
+                "the id in the vocab, or those that follow the tokens of the vocab in order",
+            )
+        highest = max(highest, id_)
 
 
 def _overlapping(some: list[str], others: list[str]) -> tuple[str, str] | None:
@@ -361,7 +437,9 @@ def _overlapping(some: list[str], others: list[str]) -> tuple[str, str] | None:
 
 
 def _read_merges(merges: Any, vocab: dict[int, bytes], path: Path) -> MergeList:
-    """Merges as pairs, or as ``"a b"`` in older files."""
+    """Merges as pairs, or as ``"a b"`` in older files, where a version may stand first."""
+    if isinstance(merges, list) and merges and isinstance(merges[0], str):
+        merges = [one for one in merges if not str(one).startswith("#version")]
     kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
     if kinds == {str}:
         content = "\n".join(merges).encode("utf-8", "surrogatepass")
