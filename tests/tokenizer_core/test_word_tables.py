@@ -20,8 +20,8 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     WAITING,
     WALK,
     WORD,
+    add_waiting,
     count_marked,
-    settle,
 )
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
@@ -170,7 +170,7 @@ def counted_on(preset: int, where: str) -> WordCounts:
     if where == "queue":
         waiting = queue[: 4 * walk[WAITING]].reshape(-1, 4)
         waiting[waiting[:, 1] >= np.uint64(0xFF << 56), 2] += np.uint64(preset)
-    settle(text.data, anchors, 0, front, queue, walk, *main)
+    add_waiting(text.data, anchors, 0, front, queue, walk, *main)
     return table.rows(GPT2)
 
 

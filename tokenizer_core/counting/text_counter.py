@@ -15,8 +15,8 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     WAITING_BYTES,
     WALK,
     WORD,
+    add_waiting,
     count_marked,
-    settle,
 )
 from bpeline.tokenizer_core.splitting import Splitter
 from bpeline.tokenizer_core.text import Text
@@ -98,7 +98,7 @@ class TextCounter:
         hot = int(np.count_nonzero(self._front[2::4]))
         self.table.make_room_anyway(int(self._walk[WAITING]) + hot, int(self._walk[WAITING_BYTES]))
         near = (self._front, self._queue, self._walk)
-        settle(text.data, anchors, origin, *near, *self._main)
+        add_waiting(text.data, anchors, origin, *near, *self._main)
 
     @property
     def _main(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int64]]:

@@ -292,7 +292,7 @@ def merge_tables(
 def _token_tables(
     byte_ids: NDArray[np.int64], merges: MergeIds, machine: NDArray[np.int64]
 ) -> dict[int, NDArray[Any]] | None:
-    """The tables of `lay_tokens`; None where merges are not proper, or too many."""
+    """The tables of `encode_by_backtracking`; None where merges are not proper, or too many."""
     ids = np.concatenate((byte_ids, merges[2]))
     if len(ids) > MAX_TOKENS:
         return None

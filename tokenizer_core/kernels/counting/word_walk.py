@@ -70,7 +70,7 @@ def position_of(place: I64, anchors: I64Rows, origin: I64) -> I64:
 
 
 @kernel
-def drain(
+def add_entries(
     entries: I64, number: I64, text: I64, anchors: I64Rows, origin: I64, table: Table
 ) -> None:
     """Add entries of front or queue to a table that has room for them; their counts become 0.
@@ -127,7 +127,8 @@ def count_marked(
     """Count the pre-tokens of all spans; False when table or arena could become too small.
 
     After False the caller makes room for what waits in the queue and calls again, or calls
-    `settle`. At the end front and queue still hold counts: `settle` adds them to the table.
+    `add_waiting`. At the end front and queue still hold counts, which `add_waiting` adds to the
+    table.
 
     Args:
         text: uint8, with PADDING bytes behind.
@@ -169,7 +170,7 @@ def count_marked(
                     walk[SPAN], walk[WORD], walk[BEGIN] = span, word, begin
                     walk[WAITING], walk[WAITING_BYTES] = number, wanted
                     return False
-                drain(waiting, number, address, anchors, origin, words)
+                add_entries(waiting, number, address, anchors, origin, words)
                 tail = waiting
                 wanted = np.int64(0)
             bits = starts_between(starts, word, first, end)
@@ -202,7 +203,7 @@ def count_marked(
 
 
 @entry_kernel
-def settle(
+def add_waiting(
     text: U8s,
     anchors: I64Rows,
     origin: I64,
@@ -220,6 +221,6 @@ def settle(
     words = table_of(table, arena, used)
     address = np.int64(text.ctypes.data)
     waiting, near = np.int64(queue.ctypes.data), np.int64(front.ctypes.data)
-    drain(waiting, walk[WAITING], address, anchors, origin, words)
+    add_entries(waiting, walk[WAITING], address, anchors, origin, words)
     walk[WAITING] = walk[WAITING_BYTES] = 0
-    drain(near, front.size >> 2, address, anchors, origin, words)
+    add_entries(near, front.size >> 2, address, anchors, origin, words)

@@ -66,7 +66,7 @@ def longest_token(at: I64, end: I64, roots: I64, trie: I64, shift: U64, tokens: 
 
 
 @kernel
-def lay_tokens(word: I64, length: I64, machine: I64, target: I64) -> I64:
+def encode_by_backtracking(word: I64, length: I64, machine: I64, target: I64) -> I64:
     """Write the token ids of one word as uint32.
 
     Args:

@@ -31,7 +31,7 @@ ARENA_BYTES = 18
 
 # A thread's own memory.
 QUEUE = 19  # address of the words that are under way: see `encode_text`
-SCRATCH = 20  # address of scratch for `lay_tokens` or `merge_word`
+SCRATCH = 20  # address of scratch for `encode_by_backtracking` or `merge_word`
 LONGEST = 21  # bytes of the longest word it is enough for
 
 # What places in all tables of words depend on: see `word_keys.HashKey`.

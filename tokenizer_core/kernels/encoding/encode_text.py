@@ -1,6 +1,6 @@
 """A text with marked pre-tokens in, token ids out, through a cache of words.
 
-Words go through a queue: while the entries of some are on the way from memory, the next ones are
+Words go through a queue: while the entries of some are loaded from memory, the next ones are
 found and hashed. Knows nothing of how pre-tokens or special tokens were found.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.backtracking import lay_tokens
+from bpeline.tokenizer_core.kernels.encoding.backtracking import encode_by_backtracking
 from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
     BYTE_IDS,
     CACHE,
@@ -27,8 +27,8 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import PairTable, merge
 from bpeline.tokenizer_core.kernels.encoding.whole_words import hash_key_of, whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
-    FEW,
     IDS,
+    INLINE_IDS,
     LONGEST_KEPT,
     copy_found,
     copy_ids,
@@ -59,13 +59,13 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 ZERO, ONE, FIVE = np.uint64(0), np.uint64(1), np.uint64(5)
 ALL, MINUS_TWO = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0xFFFF_FFFF_FFFF_FFFE)
 
-# A word under way: low and high of its key, the address of its entry and its own. A word that is
+# A queued word: low and high of its key, the address of its entry and its own. A word that is
 # too long to be kept has its length for low, and a high that no key has.
-WAY_ENTRY, WAY_WORD = 16, 24
-WAY = 32  # bytes
-BATCH = 64  # words under way that are enough; those in the same 64 bytes of text come along
-MOST = BATCH + 64
-QUEUE_BYTES = MOST * WAY + 32  # behind them an entry that is never found
+QUEUED_ENTRY, QUEUED_WORD = 16, 24
+QUEUED_BYTES = 32  # bytes
+BATCH = 64  # queued words that are enough; those in the same 64 bytes of text come along
+MOST_QUEUED = BATCH + 64
+QUEUE_BYTES = MOST_QUEUED * QUEUED_BYTES + 32  # behind them an entry that is never found
 
 # Fields of the state that a call continues from, and why a call returned.
 SPAN, POSITION, WRITTEN, NEEDED = 0, 1, 2, 3
@@ -81,7 +81,7 @@ def encode_anew(word: I64, length: I64, machine: I64, target: I64) -> I64:
             store_u32(target, np.uint32(whole))
             return np.int64(1)
     if load_u64(machine + 8 * TRIE) != ZERO:
-        return lay_tokens(word, length, machine, target)
+        return encode_by_backtracking(word, length, machine, target)
     scratch = np.int64(load_u64(machine + 8 * SCRATCH))
     byte_ids, table = load_u64(machine + 8 * BYTE_IDS), load_u64(machine + 8 * PAIRS)
     pairs = PairTable(np.int64(table), load_u64(machine + 8 * SHIFT))
@@ -92,11 +92,11 @@ def encode_anew(word: I64, length: I64, machine: I64, target: I64) -> I64:
 
 
 @kernel
-def encode_unmet(way: I64, machine: I64, target: I64) -> I64:
+def encode_missed(queued: I64, machine: I64, target: I64) -> I64:
     """Write the ids of a word that is not in the first entry it could be in; returns how many."""
-    entry = np.int64(load_u64(way + WAY_ENTRY))
-    word = np.int64(load_u64(way + WAY_WORD))
-    low, high = load_u64(way + LOW), load_u64(way + HIGH)
+    entry = np.int64(load_u64(queued + QUEUED_ENTRY))
+    word = np.int64(load_u64(queued + QUEUED_WORD))
+    low, high = load_u64(queued + LOW), load_u64(queued + HIGH)
     if high == ALL:
         return encode_anew(word, np.int64(low), machine, target)
     length = key_length(high)
@@ -110,14 +110,14 @@ def encode_unmet(way: I64, machine: I64, target: I64) -> I64:
 
 @kernel
 def queue_words(base: I64, marks: U64s, start: I64, end: I64, machine: I64) -> tuple[I64, I64]:
-    """Put the next words of a span on their way.
+    """Put the next words of a span into the queue.
 
     Returns:
-        How many, at most `MOST`, and where the next one starts: before the end of the span there
-        are none only where the next word is longer than scratch allows.
+        How many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
+        there are none only where the next word is longer than scratch allows.
     """
-    way = np.int64(load_u64(machine + 8 * QUEUE))
-    never = way + MOST * WAY
+    queued = np.int64(load_u64(machine + 8 * QUEUE))
+    never = queued + MOST_QUEUED * QUEUED_BYTES
     cache = np.int64(load_u64(machine + 8 * CACHE))
     shift = load_u64(machine + 8 * CACHE_SHIFT)
     key = hash_key_of(machine)
@@ -150,11 +150,11 @@ def queue_words(base: I64, marks: U64s, start: I64, end: I64, machine: I64) -> t
                 entry = never
             else:
                 return number, start
-            store_u64(way + LOW, low)
-            store_u64(way + HIGH, high)
-            store_u64(way + WAY_ENTRY, np.uint64(entry))
-            store_u64(way + WAY_WORD, np.uint64(word))
-            way += WAY
+            store_u64(queued + LOW, low)
+            store_u64(queued + HIGH, high)
+            store_u64(queued + QUEUED_ENTRY, np.uint64(entry))
+            store_u64(queued + QUEUED_WORD, np.uint64(word))
+            queued += QUEUED_BYTES
             number += 1
             start = stop
         block += 1
@@ -165,20 +165,20 @@ def queue_words(base: I64, marks: U64s, start: I64, end: I64, machine: I64) -> t
 
 @kernel
 def write_ids(number: I64, machine: I64, target: I64) -> I64:
-    """Write the ids of the words under way; returns the address behind the last one."""
-    way = np.int64(load_u64(machine + 8 * QUEUE))
+    """Write the ids of the queued words; returns the address behind the last one."""
+    queued = np.int64(load_u64(machine + 8 * QUEUE))
     for _ in range(number):
-        entry = np.int64(load_u64(way + WAY_ENTRY))
+        entry = np.int64(load_u64(queued + QUEUED_ENTRY))
         high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
         count = np.int64(load_u32(entry + COUNT))
-        unlike = (high ^ load_u64(way + HIGH)) | (load_u64(entry + LOW) ^ load_u64(way + LOW))
-        if unlike == ZERO and count <= FEW:
+        unlike = (high ^ load_u64(queued + HIGH)) | (load_u64(entry + LOW) ^ load_u64(queued + LOW))
+        if unlike == ZERO and count <= INLINE_IDS:
             store_u64(target, load_u64(entry + IDS))
             store_u64(target + 8, load_u64(entry + IDS + 8))
         else:
-            count = encode_unmet(way, machine, target)
+            count = encode_missed(queued, machine, target)
         target += 4 * count
-        way += WAY
+        queued += QUEUED_BYTES
     return target
 
 

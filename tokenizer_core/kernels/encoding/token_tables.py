@@ -8,7 +8,7 @@ merging its bytes gives the token itself.
 Two stable tokens *stand together* when merging their bytes leaves them as they are. Whether they do
 is found by undoing merges, the latest first: the pair of tokens that touched at the seam in between
 must not have been merged while it was there. (The idea is that of github/rust-gems' crate `bpe`;
-why it is exact for any ranks is said in `lay_tokens`.)
+why it is exact for any ranks is said in `encode_by_backtracking`.)
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def entry_of(table: Int, shift: U64, key: U64, below: U64) -> I64:
 
 
 @kernel
-def find_pair(pairs: Int, shift: U64, left: I64, right: I64) -> I64:
+def token_of_pair(pairs: Int, shift: U64, left: I64, right: I64) -> I64:
     """Index of the token that a pair makes, or `NOTHING`."""
     key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
     mixed = key * MIX
@@ -102,7 +102,7 @@ def stand_together(pairs: Int, shift: U64, splits: Int, left: I64, right: I64, l
         # guess, every other time wrongly.
         of_left = np.int64(load_u64(splits + 8 * left) & LOWER_HALF)
         of_right = np.int64(load_u64(splits + 8 * right) >> HALF)
-        if find_pair(pairs, shift, left, right) < limit:
+        if token_of_pair(pairs, shift, left, right) < limit:
             return False
         later = left > right
         limit = left if later else right + 1

@@ -52,10 +52,10 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 
 IDS, COUNT = 16, 28  # places in an entry, in bytes
 WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
-FEW = 3  # ids that an entry holds
+INLINE_IDS = 3  # ids that an entry holds
 IN_ARENA = 1 << 31
 LONGEST_KEPT = 128  # bytes; longer words are not met again
-ROOM = FEW + 1  # ids that may be written beyond the last one
+ROOM = INLINE_IDS + 1  # ids that may be written beyond the last one
 LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 
@@ -110,7 +110,7 @@ def find_word(
 def copy_found(machine: I64, entry: I64, target: I64) -> I64:
     """Write the ids of an entry in use; returns how many."""
     count = np.int64(load_u32(entry + COUNT))
-    if count <= FEW:
+    if count <= INLINE_IDS:
         copy_ids(entry + IDS, target, count)
         return count
     count -= IN_ARENA
@@ -128,7 +128,7 @@ def remember(
     limit = np.int64(load_u64(machine + 8 * LIMIT))
     if add_and_tell(counts + WORDS, np.int64(1)) >= limit + (limit >> 1):
         return
-    if length <= INLINE and count <= FEW:
+    if length <= INLINE and count <= INLINE_IDS:
         if not take_if_zero(entry + HIGH, TAKEN):
             return
         store_u64(entry + IDS, load_u64(ids))

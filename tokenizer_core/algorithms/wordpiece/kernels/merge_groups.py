@@ -250,7 +250,7 @@ def group_for(groups: Groups, count: I64, part: I64) -> I64:
 
 
 @kernel
-def goes_first(groups: Groups, one: I64, other: I64) -> bool:
+def is_better_group(groups: Groups, one: I64, other: I64) -> bool:
     """Whether a level promises more than another; equals by the greater count."""
     if groups.promises[one] != groups.promises[other]:
         return bool(groups.promises[one] > groups.promises[other])
@@ -265,7 +265,7 @@ def rise(groups: Groups, level: I64) -> None:
     while place > 0:
         parent = (place - 1) >> 1
         above = np.int64(queue[parent])
-        if not goes_first(groups, level, above):
+        if not is_better_group(groups, level, above):
             break
         queue[place] = above
         places[above] = place
@@ -283,12 +283,12 @@ def sink(groups: Groups, level: I64) -> None:
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and goes_first(
+        if child + 1 < size and is_better_group(
             groups, np.int64(queue[child + 1]), np.int64(queue[child])
         ):
             child += 1
         below = np.int64(queue[child])
-        if goes_first(groups, level, below):
+        if is_better_group(groups, level, below):
             break
         queue[place] = below
         places[below] = place
