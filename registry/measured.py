@@ -283,6 +283,7 @@ def evaluation_record(
     evaluation: Evaluation,
     *,
     digest: str,
+    pattern: str,
     made: EvaluationSet | None,
     new: Evaluation | None,
     sources: Sequence[MeasuredSource],
@@ -297,6 +298,7 @@ def evaluation_record(
 
     Args:
         digest: of the tokenizer.
+        pattern: name or regex of its split pattern.
         made: the evaluation set, if it was measured on one.
         new: what was measured on other text of the same training.
         references: label → what people call the tokenizer compared with.
@@ -310,6 +312,7 @@ def evaluation_record(
     return {
         "format": FORMAT,
         "digest": digest,
+        "pattern": pattern,
         "set": None if made is None else {"digest": made.digest, "provisional": made.provisional},
         "vocab_size": evaluation.report.vocab_size,
         "created_at": utc_now(),
@@ -331,6 +334,8 @@ def evaluation_record(
                 "reference": references[label],
                 "digest": other.digest,
                 "vocab_size": other.vocab_size,
+                "pattern": other.pattern,
+                "left_out": list(other.remarks),
                 "slices": {
                     name: {
                         "metrics": dict(one.metrics),

@@ -59,14 +59,26 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
         ("removed", _some(compared.vocab.removed)),
         ("merges", _merges(compared.diverging)),
     ]
-    if compared.patterns[0] != compared.patterns[1]:
-        said.append(("patterns", f"{compared.patterns[0]} → {compared.patterns[1]}"))
+    said.append(("patterns", _both(*compared.patterns)))
+    normalizers = [_normalizer(remarks) for remarks in compared.remarks]
+    said.append(("normalizer", _both(*normalizers)))
+    for title, remarks in zip((compared.first, compared.second), compared.remarks, strict=True):
+        said.append(("left out", f"{title}: {'; '.join(remarks)}" if remarks else ""))
     if compared.measured_on:
         said.append(("on", compared.measured_on))
     if compared.documents is not None:
         said.append(("text", verdict(compared.documents)))
         said.append(("words", _words(compared.documents.segmentation)))
     return [(subject, statement) for subject, statement in said if statement]
+
+
+def _both(first: str, second: str) -> str:
+    return f"{first} in both" if first == second else f"{first} → {second}"
+
+
+def _normalizer(remarks: Sequence[str]) -> str:
+    """What is done to texts before they are cut: nothing, as yet, whatever a file says."""
+    return next((one for one in remarks if one.startswith("normalizer ")), "none")
 
 
 def comparison_markdown(compared: VersionComparison) -> str:

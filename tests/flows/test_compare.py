@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from bpeline.flows.requests.baselines import load_baselines, normalized
 from bpeline.flows.wording.tokens import token_text
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -30,6 +31,31 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     options = ("--name", "news", "--vocab-size", 500, "--held-out", 0.2)
     options += ("--special-token", "<|end|>")
     return folder_after(files, [("train", name, *options) for name in ("old.txt", "new.txt")])
+
+
+def test_what_a_file_does_not_say_is_told_in_the_command(here: Path, bpeline: Command) -> None:
+    tokenizer = load_tokenizer("news/1")
+    tokenizer.save("news.tiktoken", "tiktoken")
+    tokenizer.save("tokenizer.json", "hf")
+    document = json.loads(Path("tokenizer.json").read_text())
+    document["normalizer"] = {"type": "NFC"}
+    Path("tokenizer.json").write_text(json.dumps(document))
+    for silent, way_out in (
+        ("news.tiktoken", "news.tiktoken,pattern=cl100k"),
+        ("tokenizer.json", "tokenizer.json,without_normalizer"),
+    ):
+        refused = bpeline("compare", "news/1", silent, "--on", "fresh.txt")
+        assert refused.exit_code == 2
+        assert way_out in refused.stderr
+        assert bpeline("compare", "news/1", way_out, "--on", "fresh.txt").exit_code == 0
+    sides = ("news.tiktoken,pattern=cl100k", "./tokenizer.json,without_normalizer")
+    shown = bpeline("compare", *sides, "--on", "fresh.txt").stdout
+    assert "patterns   cl100k → gpt2" in shown
+    assert "normalizer none → normalizer NFC left out" in shown
+    assert "left out   tokenizer.json,without_normalizer: normalizer NFC left out" in shown
+    named = str(here / "news.tiktoken,pattern=cl100k")
+    assert normalized(["news.tiktoken,pattern=cl100k"]) == (f"news={named}",)
+    assert load_baselines([f"news={named}"], here)["news"].pattern.name == "cl100k"
 
 
 @pytest.mark.slow
@@ -52,6 +78,8 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
     assert f"{tokens[0]:,} → {tokens[1]:,} tokens" in shown
     added = len(compared["vocab"]["added"])
     assert f"{added:,} added" in shown
+    assert "patterns   gpt2 in both" in shown
+    assert "normalizer none in both" in shown
     worst = found["segmentation"]["worse"][0]
     assert f"{worst['cost']:+,}" in shown
     assert worst["cost"] == worst["count"] * (len(worst["second"]) - len(worst["first"]))

@@ -96,6 +96,8 @@ def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     assert record["slices"]["docs"]["metrics"].keys() == set(NAMES.values())
     assert record["compared"].keys() == {"champion", "small", "same"}
     assert record["compared"]["champion"]["reference"] == "news/1"
+    assert {one["pattern"] for one in record["compared"].values()} == {record["pattern"]}
+    assert all(one["left_out"] == [] for one in record["compared"].values())
     assert record["digest"] == second["digest"]
     assert [one["documents"] for one in record["sources"]] == [30, len(texts["code"])]
     assert record["training"]["junk"] == metrics["training/junk_tokens"]

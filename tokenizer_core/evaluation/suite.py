@@ -92,12 +92,16 @@ class Opponent:
 
     Attributes:
         digest, vocab_size: which one.
+        pattern: name or regex of its split pattern.
+        remarks: what its file does besides, and it does not: see `TokenizerSpec`.
         slices: what it measured, by slice.
         changes: from it to the tokenizer evaluated, by slice.
     """
 
     digest: str
     vocab_size: int
+    pattern: str
+    remarks: tuple[str, ...]
     slices: Mapping[str, Measurement]
     changes: Mapping[str, Change]
 
@@ -176,6 +180,8 @@ def evaluate_texts(
         label: Opponent(
             other.digest,
             other.vocab_size,
+            other.pattern.name or other.pattern.regex,
+            other.spec.remarks,
             slices[label],
             {part.name: changes[part.texts][label] for part in parts},
         )
