@@ -49,13 +49,13 @@ except mlflow.exceptions.MlflowException:
     refused = True
 import bpeline
 from bpeline import SplitPattern, Tokenizer
-(machine_code,) = [one for name, one in sys.modules.items() if name.endswith(".machine_code")
-                  and name.startswith("bpeline.")]
+(kernels,) = [one for name, one in sys.modules.items() if "source_digest" in vars(one)
+              and name.endswith((".machine_code", ".compilation")) and name.startswith("bpeline.")]
 vocab = {**{number: bytes([number]) for number in range(256)}, 256: b"aa"}
 another = Tokenizer(vocab, [(b"a", b"a")], pattern=SplitPattern(r"(.)\\1|."))
 print(json.dumps({
     "ids": ids, "refused": refused, "core": bpeline.__file__, "last": sys.path[-1],
-    "kernels": machine_code.source_digest(), "modules": [*sys.modules],
+    "kernels": kernels.source_digest(), "modules": [*sys.modules],
     "by a process of its own": another.encode("aab"),
 }))
 """
