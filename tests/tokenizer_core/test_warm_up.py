@@ -21,7 +21,8 @@ import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
 from bpeline.tokenizer_core.corpus import LeftOut
 from bpeline.tokenizer_core.counting import WordCounts, count_words
-from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordTable, derive_merges
+from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordCache, derive_merges
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -35,7 +36,9 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_b
 open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)
 for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000, table_bytes=0)
+WordTable().add(count_words("corpus.txt"))
 text = Text.of(b"a word, another " * 9)
+SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)
 places = np.empty(1 << DIGIT_BITS, np.int64)
 sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, places)
@@ -56,8 +59,8 @@ tokenizer.encode_with_offsets("ab")
 tokenizer.decode(ids)
 tokenizer.decode(np.array(ids, np.uint32))
 tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
-derive_merges(np.arange(256), [256], [b"ab"])
-WordTable(256).enlarged(512)
+derive_merges(np.arange(256), {256: b"ab"})
+WordCache(256).enlarged(512)
 find_merges(vocab, b"ab", np.ones(2, np.int64))
 measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 
