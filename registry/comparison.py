@@ -71,8 +71,8 @@ class VersionComparison:
         first, second: the versions (``news/3``), or the paths of tokenizers outside the registry.
         vocab_sizes: numbers of ids.
         patterns: names or regexes of the split patterns.
-        remarks: what the files of either do besides and the tokenizer does not, such as a
-            normalizer that is left out.
+        normalizers: what is done to texts before they are cut, for people.
+        remarks: what people should know of how either was read from a file.
         metrics: every metric either has, sorted by name; those that depend on text are of the same
             documents.
         vocab: tokens that came, went and moved.
@@ -93,6 +93,7 @@ class VersionComparison:
     documents: DocumentComparison | None
     slices: tuple[SliceChange, ...] = ()
     measured_on: str = ""
+    normalizers: tuple[str, str] = ("none", "none")
     remarks: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def called(self, second: str) -> VersionComparison:
@@ -260,6 +261,7 @@ def _side_by_side(
         vocab=compare_vocabs(one, other),
         diverging=first_diverging_merge(one, other),
         documents=None,
+        normalizers=(one.spec.normalizer_name, other.spec.normalizer_name),
         remarks=(one.spec.remarks, other.spec.remarks),
     )
 

@@ -335,7 +335,8 @@ def evaluation_record(
                 "digest": other.digest,
                 "vocab_size": other.vocab_size,
                 "pattern": other.pattern,
-                "left_out": list(other.remarks),
+                "normalizer": other.normalizer,
+                "remarks": list(other.remarks),
                 "slices": {
                     name: {
                         "metrics": dict(one.metrics),

@@ -147,7 +147,7 @@ def parse_reference(text: str | Path) -> Reference:
     A name with an alias or number always means the registry: a directory of that spelling is
     reached as ``./news/3``. MLflow's own spelling ``models:/news@champion`` is understood. A path
     may be followed by what `Tokenizer.load` is told of it: ``ranks.tiktoken,pattern=cl100k``,
-    ``tokenizer.json,without_normalizer``; a file whose own name ends like that is itself.
+    ``vocab.txt,without_normalizer``; a file whose own name ends like that is itself.
 
     Raises:
         InvalidOption: the text is none of the accepted forms.

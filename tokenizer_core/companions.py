@@ -44,6 +44,8 @@ COMPANIONS: dict[str, Companion] = {
     "greedy-longest": Companion("greedy"),
     "wordpiece": Companion("wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece"),
     "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}),
+    "sentencepiece-bpe": Companion("sentencepiece_bpe", huggingface_model="BPE"),
+    "foreign": Companion("foreign"),
 }
 
 # The formats that companions bring along, and the modules that read and write them.

@@ -26,7 +26,7 @@ def read_sealed_manifest(
     Args:
         directory: where it lies.
         format: what its field ``format`` must be.
-        version: what its field ``format_version`` must be.
+        version: the highest that its field ``format_version`` may be.
         corrupt: raises CorruptFile of the directory, for a reason.
         most_bytes: of its file.
 
@@ -46,10 +46,10 @@ def read_sealed_manifest(
         manifest = unsealed(manifest)
     except ValueError:
         corrupt(directory, f"{MANIFEST} is not what was written")
-    if manifest.get("format_version") != version:
+    if manifest.get("format_version") not in range(1, version + 1):
         raise InvalidTokenizer(
             f"{directory} has format version {manifest.get('format_version')!r}",
-            f"this program reads version {version}",
+            f"this program reads versions up to {version}",
             "upgrade bpeline",
         )
     return manifest

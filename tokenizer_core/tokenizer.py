@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from bpeline.tokenizer_core.encoding import (
     DEFAULT_CACHE_WORDS,
     MAX_CACHE_WORDS,
     SHORT_TEXT,
+    AbsentBytesEncoder,
     BytePairEncoder,
     Decoder,
     DecodeStream,
@@ -24,8 +26,14 @@ from bpeline.tokenizer_core.encoding import (
     EncodingWithOffsets,
     ExplainedPreToken,
     Explainer,
+    FindingEncoder,
     OnInvalid,
+    PlacedIds,
+    PlacingEncoder,
+    PreparedEncoder,
     Side,
+    StepDecoder,
+    TextPreparation,
     beginning_of,
     byte_pair_encoder,
     cut_stream,
@@ -59,9 +67,9 @@ from bpeline.tokenizer_core.vocabulary import (
     TokenizerSpec,
     shown,
     spans_between,
+    token_names,
 )
 from bpeline.tokenizer_core.word_encoding import (
-    PlacedIds,
     WordDecoder,
     WordEncoder,
     WordStream,
@@ -153,15 +161,21 @@ class Tokenizer:
         #: What it does, as a value.
         self.spec = spec
         self._cache_words = cache_words
-        #: The encoder where text is encoded word by word; None with byte-level BPE.
+        #: The encoder where text is encoded word by word; None with others.
         self.words: WordEncoder | None = None
+        # What `allowed_special` is where it is not given, and nothing else need be looked at.
+        self._usual = None if spec.finds_special else "none"
         # Plain attributes: a property that keeps its value makes all others slower to find.
         self._made_encoder: Encoder | None = None
         self._made_decoder: Decoder | None = None
         self._encode_short: Callable[[bytes], list[int]] | None = None
         if not isinstance(spec.algorithm, ByteBpe):
-            self.words, self._made_decoder = coders_of(spec)
-            self._made_encoder = self.words
+            made, self._made_decoder = coders_of(spec)
+            self._made_encoder = self._prepared(made)
+            if isinstance(made, WordEncoder) and self._made_encoder is made:
+                self.words = made
+            if spec.pipeline is not None and spec.pipeline.decoder is not None:
+                self._made_decoder = StepDecoder(token_names(spec), spec.pipeline.decoder)
         self._special_ids = frozenset(spec.special_tokens.values())
 
     # What byte-level BPE reads while it encodes and decodes is made when it is first needed: a
@@ -172,14 +186,31 @@ class Tokenizer:
         """The engine underneath, for those who have spans of bytes rather than strings."""
         made = self._made_encoder
         if made is None:
-            made = self._made_encoder = byte_pair_encoder(self.spec, self._cache_words)
+            merging = byte_pair_encoder(self.spec, self._cache_words)
+            absent = self.spec.byte_ids < 0
+            whole = AbsentBytesEncoder(merging, absent) if absent.any() else merging
+            made = self._made_encoder = self._prepared(whole)
         self._encode_short = made.encode_short
         return made
+
+    def _prepared(self, encoder: Encoder) -> Encoder:
+        """An encoder of texts as an imported tokenizer prepares them."""
+        pipeline = self.spec.pipeline
+        if pipeline is None or not pipeline.prepares:
+            return encoder
+        normalize = None if pipeline.normalizer is None else pipeline.normalizer.content
+        preparation = TextPreparation(pipeline.added_tokens, normalize, pipeline.prefix)
+        return PreparedEncoder(self.spec, encoder, preparation)
 
     @property
     def _decoder(self) -> Decoder:
         if self._made_decoder is None:
-            self._made_decoder = Decoder(self.spec.vocab)
+            steps = None if self.spec.pipeline is None else self.spec.pipeline.decoder
+            self._made_decoder = (
+                Decoder(self.spec.vocab)
+                if steps is None
+                else StepDecoder(token_names(self.spec), steps)
+            )
         return self._made_decoder
 
     @property
@@ -190,6 +221,10 @@ class Tokenizer:
             InvalidOption: this tokenizer follows another algorithm.
         """
         encoder = self.encoder
+        if isinstance(encoder, PreparedEncoder):
+            encoder = encoder.inner
+        if isinstance(encoder, AbsentBytesEncoder):
+            encoder = encoder.merging
         if not isinstance(encoder, BytePairEncoder):
             raise InvalidOption(
                 f"this tokenizer follows {self.spec.algorithm.name}",
@@ -197,6 +232,15 @@ class Tokenizer:
                 "use a tokenizer that `train_bpe` made",
             )
         return encoder
+
+    @property
+    def merges_words(self) -> bool:
+        """Whether the words of its pattern are encoded by merges of bytes, just as they are."""
+        pipeline = self.spec.pipeline
+        changed = pipeline is not None and (
+            pipeline.normalizer or pipeline.prefix or (self.spec.byte_ids < 0).any()
+        )
+        return isinstance(self.spec.algorithm, ByteBpe) and not changed
 
     @property
     def algorithm(self) -> Algorithm:
@@ -269,25 +313,33 @@ class Tokenizer:
     def encode(
         self,
         text: str,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
+        *,
+        add_special_tokens: bool = False,
     ) -> list[int]:
         """Token ids of ``text``.
 
         Args:
             text: any string.
             allowed_special: special tokens recognized in the text: ``"none"``, ``"all"`` or a set.
-                At one place the longest wins.
+                At one place the longest wins. By default ``"none"`` for tokenizers made here, and
+                for an imported one what its own library does: HuggingFace's are ``"all"``.
             on_special: what happens to special tokens that are not allowed: ``"text"`` encodes
                 them as ordinary text, ``"error"`` refuses the text.
+            add_special_tokens: put around the ids what an imported tokenizer's post-processor
+                does, such as ``[CLS]`` and ``[SEP]``; nothing where there is none.
 
         Raises:
             TypeError: ``text`` is not a string.
             InvalidSpecialToken: the policy forbids what the text holds, or allows the unknown.
             InvalidOption: a policy of another name.
         """
+        if add_special_tokens:
+            return self._templated(self.encode(text, allowed_special, on_special))
         content = utf8_of(text)
-        if len(content) <= SHORT_TEXT and allowed_special == "none" and on_special == "text":
+        usual = allowed_special is None or allowed_special == self._usual
+        if usual and len(content) <= SHORT_TEXT and on_special == "text":
             return (self._encode_short or self.encoder.encode_short)(content)
         ids: list[int] = self._ids_of(content, allowed_special, on_special).tolist()
         return ids
@@ -303,7 +355,7 @@ class Tokenizer:
     def encode_to_numpy(
         self,
         text: str | bytes,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
         threads: int | None = None,
     ) -> NDArray[np.uint32]:
@@ -324,7 +376,7 @@ class Tokenizer:
     def count(
         self,
         text: str | bytes,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> int:
         """How many ids `encode` would give."""
@@ -334,8 +386,10 @@ class Tokenizer:
         self,
         texts: Iterable[str],
         threads: int | None = None,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
+        *,
+        add_special_tokens: bool = False,
     ) -> list[list[int]]:
         """Token ids of many texts, in their order, each as `encode` gives them.
 
@@ -343,14 +397,15 @@ class Tokenizer:
             texts: strings.
             threads: how many threads encode at once; by default one per available processor.
                 Batches of less than a megabyte are not worth a second one.
-            allowed_special, on_special: as for `encode`.
+            allowed_special, on_special, add_special_tokens: as for `encode`.
 
         Raises:
             InvalidOption: less than one thread.
             TypeError, InvalidSpecialToken: as `encode`; nothing is returned then.
         """
-        policy = self._policies.of(allowed_special, on_special)
-        return encode_batch(self.encoder, texts, policy, threads)
+        encoder, policy = self._asked(allowed_special, on_special)
+        encoded = encode_batch(encoder, texts, policy, threads)
+        return list(map(self._templated, encoded)) if add_special_tokens else encoded
 
     def encode_padded(
         self,
@@ -362,7 +417,7 @@ class Tokenizer:
         pad_side: Side = "right",
         cut_side: Side = "right",
         threads: int | None = None,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
         """Token ids of many texts as one array, cut and padded to the same length; see `pad`.
@@ -381,7 +436,7 @@ class Tokenizer:
     def encode_iterable(
         self,
         chunks_of_text: Iterable[str],
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> Iterator[int]:
         """Token ids of a long text that comes in pieces: the ids of the whole, in bounded memory.
@@ -397,11 +452,11 @@ class Tokenizer:
         """
         if isinstance(chunks_of_text, str | bytes):
             raise TypeError("encode_iterable takes an iterable of str, not one string")
-        policy = self._policies.of(allowed_special, on_special)
+        _, policy = self._asked(allowed_special, on_special)
         return (
             id_
             for text in cut_stream(chunks_of_text, policy, self._cutting)
-            for id_ in self._ids_of(utf8_of(text), tuple(policy.allowed), "text").tolist()
+            for id_ in self._ids_of(utf8_of(text), allowed_special, "text").tolist()
         )
 
     def encode_files(
@@ -490,7 +545,7 @@ class Tokenizer:
     def encode_with_offsets(
         self,
         text: str,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> EncodingWithOffsets:
         """Token ids of ``text``, and where in the text each of them stands.
@@ -502,11 +557,11 @@ class Tokenizer:
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        if self.words is not None:
+        encoder, policy = self._asked(allowed_special, on_special)
+        if isinstance(encoder, PlacingEncoder):
             content = utf8_of(text)
-            policy = self._policies.of(allowed_special, on_special)
             policy.refuse_forbidden(content.decode())
-            placed = _placed(self.words, content, policy)
+            placed = _placed(encoder, content, policy)
             return encoding_with_offsets(text, placed.ids, placed.places)
         ids = self._ids_of(text, allowed_special, on_special)
         lengths = self._decoder.lengths(ids)
@@ -517,7 +572,7 @@ class Tokenizer:
         self,
         text: str,
         max_tokens: int,
-        allowed_special: AllowedSpecial = "none",
+        allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> str:
         """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
@@ -533,23 +588,22 @@ class Tokenizer:
             InvalidOption: ``max_tokens`` is negative.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        policy = self._policies.of(allowed_special, on_special)
+        encoder, policy = self._asked(allowed_special, on_special)
         content = utf8_of(text)
         policy.refuse_forbidden(text)
-        recognized = tuple(policy.allowed)
-        if self.words is not None:
+        if isinstance(encoder, PlacingEncoder):
 
             def count(prefix: bytes) -> int:
-                return len(self._ids_of(prefix, recognized, "text"))
+                return len(self._ids_of(prefix, allowed_special, "text"))
 
-            placed = _placed(self.words, content, policy)
+            placed = _placed(encoder, content, policy)
             prefix = longest_prefix_of_words(content, max_tokens, placed, count)
             return beginning_of(text, len(prefix))
 
         def ends_of(part: bytes) -> NDArray[np.int64]:
-            return np.cumsum(self._decoder.lengths(self._ids_of(part, recognized, "text")))
+            return np.cumsum(self._decoder.lengths(self._ids_of(part, allowed_special, "text")))
 
-        allowed = tuple(token.encode() for token in recognized)
+        allowed = tuple(token.encode() for token in policy.allowed)
         cuts = Cuts(pairs=self.spec.pattern.cut_pairs, special_tokens=allowed)
         prefix = longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts)
         return beginning_of(text, len(prefix))
@@ -607,6 +661,8 @@ class Tokenizer:
         """
         if isinstance(self._decoder, WordDecoder) and self._decoder.spaced:
             return WordStream(self._decoder, errors)
+        if isinstance(self._decoder, StepDecoder):
+            return self._decoder.stream(errors)
         return DecodeStream(self._decoder, errors)
 
     def token_to_id(self, token: str | bytes) -> int:
@@ -696,22 +752,45 @@ class Tokenizer:
     def _ids_of(
         self,
         text: str | bytes,
-        allowed_special: AllowedSpecial,
+        allowed_special: AllowedSpecial | None,
         on_special: OnSpecial,
         threads: int | None = 1,
     ) -> NDArray[np.uint32]:
         """Token ids of a string, or of bytes, which are checked to be UTF-8."""
         unchecked = isinstance(text, bytes)
         content = text if isinstance(text, bytes) else utf8_of(text)
-        if allowed_special == "none" and on_special == "text":
-            return encode_long(self.encoder, content, self._cutting, threads, unchecked)
+        encoder, policy = self._asked(allowed_special, on_special)
+        if not policy.allowed and not policy.forbidden:
+            return encode_long(encoder, content, self._cutting, threads, unchecked)
         whole = Text.of(content)
         if unchecked:
             refuse_invalid_utf8(whole)
-        policy = self._policies.of(allowed_special, on_special)
         policy.refuse_forbidden(content.decode() if policy.forbidden else "")
-        ids, _ = self.encoder.encode(whole, *spans_between(whole, 0, whole.size, policy))
+        ids, _ = encoder.encode(whole, *spans_between(whole, 0, whole.size, policy))
         return ids.copy()  # the array it is cut from is much larger
+
+    def _templated(self, ids: list[int]) -> list[int]:
+        pipeline = self.spec.pipeline
+        return ids if pipeline is None or not pipeline.template else pipeline.template.around(ids)
+
+    def _asked(
+        self, allowed_special: AllowedSpecial | None, on_special: OnSpecial
+    ) -> tuple[Encoder, SpecialPolicy]:
+        """Who encodes, and which special tokens the text is to be cut at for it.
+
+        An imported tokenizer's encoder finds its special tokens by itself.
+        """
+        if not self.spec.finds_special:
+            return self.encoder, self._policies.of(allowed_special or "none", on_special)
+        policy = self._policies.of(
+            "all" if allowed_special is None else allowed_special, on_special
+        )
+        unsought = self._special_ids.difference(policy.allowed.values())
+        encoder = self.encoder
+        if unsought:
+            assert isinstance(encoder, FindingEncoder)
+            encoder = encoder.ignoring(unsought)
+        return encoder, replace(policy, allowed={})
 
     @cached_property
     def _policies(self) -> SpecialPolicies:
@@ -721,7 +800,7 @@ class Tokenizer:
     def _cutting(self) -> SplitPattern | None:
         """Says where ids on both sides of a cut are independent; None where they never are."""
         marked = self.words is not None and self.words.marks is not None
-        return None if marked else self.spec.pattern
+        return None if marked or self.spec.finds_special else self.spec.pattern
 
     @cached_property
     def explainer(self) -> Explainer:
@@ -739,6 +818,6 @@ class Tokenizer:
         )
 
 
-def _placed(words: WordEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
+def _placed(words: PlacingEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
     whole = Text.of(content)
     return words.placed(whole, *spans_between(whole, 0, whole.size, policy))

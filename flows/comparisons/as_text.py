@@ -60,10 +60,9 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
         ("merges", _merges(compared.diverging)),
     ]
     said.append(("patterns", _both(*compared.patterns)))
-    normalizers = [_normalizer(remarks) for remarks in compared.remarks]
-    said.append(("normalizer", _both(*normalizers)))
+    said.append(("normalizer", _both(*compared.normalizers)))
     for title, remarks in zip((compared.first, compared.second), compared.remarks, strict=True):
-        said.append(("left out", f"{title}: {'; '.join(remarks)}" if remarks else ""))
+        said.append(("note", f"{title}: {'; '.join(remarks)}" if remarks else ""))
     if compared.measured_on:
         said.append(("on", compared.measured_on))
     if compared.documents is not None:
@@ -74,11 +73,6 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
 
 def _both(first: str, second: str) -> str:
     return f"{first} in both" if first == second else f"{first} → {second}"
-
-
-def _normalizer(remarks: Sequence[str]) -> str:
-    """What is done to texts before they are cut: nothing, as yet, whatever a file says."""
-    return next((one for one in remarks if one.startswith("normalizer ")), "none")
 
 
 def comparison_markdown(compared: VersionComparison) -> str:

@@ -97,7 +97,9 @@ def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     assert record["compared"].keys() == {"champion", "small", "same"}
     assert record["compared"]["champion"]["reference"] == "news/1"
     assert {one["pattern"] for one in record["compared"].values()} == {record["pattern"]}
-    assert all(one["left_out"] == [] for one in record["compared"].values())
+    assert all(
+        (one["remarks"], one["normalizer"]) == ([], "none") for one in record["compared"].values()
+    )
     assert record["digest"] == second["digest"]
     assert [one["documents"] for one in record["sources"]] == [30, len(texts["code"])]
     assert record["training"]["junk"] == metrics["training/junk_tokens"]

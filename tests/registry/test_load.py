@@ -278,12 +278,11 @@ def test_exports_are_what_the_tokenizer_writes(news: list[str], tmp_path: Path, 
         ("./r,x.tiktoken", ByPath(Path("r,x.tiktoken"))),
         ("./r.tiktoken,pattern=gpt2", ByPath(Path("r.tiktoken"), (("pattern", "gpt2"),))),
         (
-            r"./r,without_normalizer,added_as_special,pattern=\p{L}{1,3}|,without",
+            r"./r,without_normalizer,pattern=\p{L}{1,3}|,without",
             ByPath(
                 Path("r"),
                 (
                     ("without_normalizer", True),
-                    ("added_as_special", True),
                     ("pattern", r"\p{L}{1,3}|,without"),
                 ),
             ),

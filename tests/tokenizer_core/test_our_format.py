@@ -80,8 +80,8 @@ def test_a_manifest_that_is_no_json_is_corrupt(directory: Path) -> None:
 
 
 def test_other_versions_and_other_unicode_tables_are_named(directory: Path) -> None:
-    rewrite(directory / "manifest.json", lambda m: m.update(format_version=2))
-    with pytest.raises(InvalidTokenizer, match="format version 2"):
+    rewrite(directory / "manifest.json", lambda m: m.update(format_version=3))
+    with pytest.raises(InvalidTokenizer, match="format version 3"):
         Tokenizer.load(directory)
     rewrite(directory / "manifest.json", lambda m: m.update(format_version=1))
     rewrite(directory / "manifest.json", lambda m: m["pattern"].update(digest="0" * 64))

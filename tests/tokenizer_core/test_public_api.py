@@ -32,7 +32,9 @@ def test_signatures_are_as_promised() -> None:
 
     tokenizer = tokenizer_core.Tokenizer
     assert parameters(tokenizer)[:4] == ["vocab", "merges", "special_tokens", "pattern"]
-    assert parameters(tokenizer.encode) == ["self", "text", "allowed_special", "on_special"]
+    assert parameters(tokenizer.encode) == [
+        "self", "text", "allowed_special", "on_special", "add_special_tokens",
+    ]  # fmt: skip
     assert parameters(tokenizer.encode_ordinary) == ["self", "text"]
     assert parameters(tokenizer.encode_with_offsets)[:2] == ["self", "text"]
     assert parameters(tokenizer.truncate)[:3] == ["self", "text", "max_tokens"]

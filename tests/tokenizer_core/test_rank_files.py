@@ -84,15 +84,14 @@ def test_published_ranks_are_recognised_as_a_whole(
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     ours = Published("toy", "qwen2", {"<|end|>": 300}, "NFC")
     monkeypatch.setitem(ranks_module._PUBLISHED, digest, ours)
-    with pytest.raises(InvalidTokenizer, match="normalizer NFC") as refused:
-        Tokenizer.load(path)
-    assert f"{path},without_normalizer" in refused.value.next_step
-    tokenizer = Tokenizer.load(path, without_normalizer=True)
+    tokenizer = Tokenizer.load(path)
     assert (tokenizer.pattern.name, tokenizer.special_tokens) == ("qwen2", {"<|end|>": 300})
-    assert tokenizer.spec.remarks == ("normalizer NFC left out",)
+    assert tokenizer.spec.normalizer_name == "NFC"
+    assert tokenizer.encode("e\u0301<|end|>") == [*"é<|end|>".encode()], "as by default there"
+    assert tokenizer.encode("e\u0301<|end|>", "all") == [*"é".encode(), 300]
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert Tokenizer.load(path, without_normalizer=True).digest == tokenizer.digest
-    told = {"pattern": "gpt2", "special_tokens": {"<|fin|>": 301}, "without_normalizer": True}
+    assert Tokenizer.load(path).digest == tokenizer.digest
+    told = {"pattern": "gpt2", "special_tokens": {"<|fin|>": 301}}
     assert Tokenizer.load(path, **told).special_tokens == {"<|fin|>": 301}
     rank_file(path, [*BYTES, b"ab", b"abc"])
     with pytest.raises(InvalidOption, match="how text is cut"):
@@ -135,7 +134,6 @@ def test_details_that_a_format_does_not_have_are_refused(tmp_path: Path) -> None
     for told, why in (
         ({"patern": "gpt2"}, "no detail 'patern'"),
         ({"pattern": True}, "pattern of the format tiktoken was given without a value"),
-        ({"without_normalizer": "yes"}, "was given as yes"),
     ):
         with pytest.raises(InvalidOption, match=why):
             Tokenizer.load(path, **told)

@@ -29,7 +29,7 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe
-from bpeline.tokenizer_core.vocabulary import find_merges
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec, find_merges
 from bpeline.tokenizer_core.corpus.held_out import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
@@ -78,6 +78,11 @@ for score in ("ratio", "gain"):
 algorithms.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
 tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
 Tokenizer(tokens, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()).encode(text)
+characters = {0: b"<unk>", 1: "▁".encode(), 2: b"a", 3: "▁a".encode()}
+for unknown in ("<unk>", None):
+    value = algorithms.SentencePieceBpe(unknown=unknown)
+    merged = TokenizerSpec.checked(characters, [("▁".encode(), b"a")], algorithm=value)
+    import_module(algorithms.SentencePieceBpe.__module__).coders(merged)[0].encode_whole(Text.of("▁☃▁a".encode()))
 algorithms.expand(algorithms.compress(b"ABABCABCD" * 2))
 
 kernels = {}

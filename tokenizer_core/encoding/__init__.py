@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .absent_bytes import AbsentBytesEncoder as AbsentBytesEncoder
     from .batch_encoding import encode_batch as encode_batch
     from .batch_encoding import encode_contents as encode_contents
     from .batch_encoding import in_batches as in_batches
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from .decoding import list_of as list_of
     from .decoding import refuse_other_arrays as refuse_other_arrays
     from .encoder import Encoder as Encoder
+    from .encoder import FindingEncoder as FindingEncoder
+    from .encoder import PlacedIds as PlacedIds
+    from .encoder import PlacingEncoder as PlacingEncoder
     from .encoder import TokenizerParts as TokenizerParts
     from .encoding_memory import SHORT_TEXT as SHORT_TEXT
     from .encoding_memory import WordCache as WordCache
@@ -36,7 +40,10 @@ if TYPE_CHECKING:
     from .offsets import encoding_with_offsets as encoding_with_offsets
     from .padding import Side as Side
     from .padding import pad as pad
+    from .preparation import TextPreparation as TextPreparation
+    from .prepared_encoding import PreparedEncoder as PreparedEncoder
     from .reachability import unreachable_tokens as unreachable_tokens
+    from .step_decoding import StepDecoder as StepDecoder
     from .text_stream import cut_stream as cut_stream
     from .truncation import longest_prefix as longest_prefix
 else:

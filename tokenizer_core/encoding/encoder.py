@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,47 @@ class Encoder(Protocol):
         """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""
         ids: list[int] = self.encode_whole(Text.of(content)).tolist()
         return ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedIds:
+    """Ids and where in the text they stand.
+
+    Attributes:
+        ids: uint32 ``[n]``.
+        places: int64 ``[n, 2]``: byte ranges. A mark that is not in the text has an empty one.
+        closes: bool ``[n]``: whether a word (or a special token, or a mark) ends with this id.
+    """
+
+    ids: NDArray[np.uint32]
+    places: NDArray[np.int64]
+    closes: NDArray[np.bool_]
+
+
+@runtime_checkable
+class PlacingEncoder(Protocol):
+    """An encoder whose tokens do not join to the text, and which says where they stand in it."""
+
+    def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
+        """The ids of `Encoder.encode`, and their places.
+
+        Raises:
+            InvalidOption: the text is not the one that was encoded: it is normalized before.
+        """
+        ...
+
+
+@runtime_checkable
+class FindingEncoder(Protocol):
+    """An encoder that finds added tokens by itself, as imported tokenizers do."""
+
+    def ignoring(self, special: frozenset[int]) -> Encoder:
+        """The same encoder for texts in which these special tokens are ordinary text.
+
+        Raises:
+            InvalidOption: not these alone can be ignored.
+        """
+        ...
 
 
 class TokenizerParts(Protocol):

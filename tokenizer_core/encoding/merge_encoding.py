@@ -80,6 +80,7 @@ class BytePairEncoder(Encoder):
         pattern: how spans are cut into pre-tokens.
         cache_words: how many words are remembered, rounded up to a power of two (at least 128);
             then all are forgotten and learned anew. 0: none.
+        splitter: what cuts by the pattern; it may cut further where no merge ever joins.
 
     Attributes:
         pattern, byte_ids: as given.
@@ -95,6 +96,7 @@ class BytePairEncoder(Encoder):
         results: NDArray[np.int64],
         pattern: SplitPattern,
         cache_words: int = DEFAULT_CACHE_WORDS,
+        splitter: Splitter | None = None,
     ) -> None:
         self.pattern = pattern
         self.byte_ids = byte_ids
@@ -102,7 +104,7 @@ class BytePairEncoder(Encoder):
         self.merge_ids = left, right, results
         self._words = SharedWords(cache_words)
         self._machine, self._tables = merge_tables(byte_ids, self.merge_ids)
-        self._splitter = Splitter(pattern)
+        self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
 
@@ -154,21 +156,22 @@ class BytePairEncoder(Encoder):
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        return self._encode_marked(text, self._splitter.mark_every_byte(text, spans), spans, behind)
+        return self.encode_marked(text, self._splitter.mark_every_byte(text, spans), spans, behind)
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         text = Text.of(b"".join(words))
         spans = spans_of_lengths(words)
         marks = np.zeros(text.size // 64 + 2, np.uint64)
-        return self._encode_marked(text, marks, spans, np.full(len(words), -1, np.int64))
+        return self.encode_marked(text, marks, spans, np.full(len(words), -1, np.int64))
 
-    def _encode_marked(
+    def encode_marked(
         self,
         text: Text,
         marks: NDArray[np.uint64],
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """`encode` of text that is cut already: a bitmap of where pre-tokens start."""
         room = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
         ids = np.empty(room + len(spans) + ROOM, np.uint32)
         ends = np.empty(len(spans), np.int64)
@@ -361,7 +364,10 @@ def byte_pair_encoder(
     Raises:
         InvalidOption: the cache size cannot be used.
     """
-    encoder = BytePairEncoder(spec.byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
+    byte_ids = spec.byte_ids.copy()
+    absent = byte_ids < 0
+    byte_ids[absent] = max(spec.vocab) + 1 + np.arange(absent.sum())  # never met: see AbsentBytes
+    encoder = BytePairEncoder(byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
     if spec.ignore_merges:
         encoder.take_whole(dict(tokens_not_made_by_merges(encoder, spec.ids)))
     return encoder

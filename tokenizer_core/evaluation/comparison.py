@@ -76,7 +76,8 @@ class WordChange:
 class Segmentation:
     """What became of the words of some documents, cut by the first tokenizer's pattern.
 
-    Where the patterns differ, the second tokenizer's encoding of a word is that of the word alone.
+    Where the patterns differ, the second tokenizer's encoding of a word is that of the word alone;
+    where one normalizes text, its places inside words are in proportion to what became of them.
 
     Attributes:
         words, occurrences: distinct words, and all of them.
@@ -232,7 +233,30 @@ def _boundaries(
         return np.unique(places[:, 1]), np.diff(ends, prepend=0)
     lengths = np.zeros(max(tokenizer.vocab) + 1, np.int64)
     lengths[list(tokenizer.vocab)] = list(map(len, tokenizer.vocab.values()))
-    return np.cumsum(lengths[ids]), np.diff(ends, prepend=0)
+    places = np.cumsum(lengths[ids])
+    if not tokenizer.merges_words:
+        places = _scaled(places, ends, words.offsets)
+    return places, np.diff(ends, prepend=0)
+
+
+def _scaled(
+    places: NDArray[np.int64], ends: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Where tokens end in words that were normalized before: in proportion, and in order.
+
+    Args:
+        places: int64, where tokens end if all are joined. ends: int64, tokens up to each word's
+            end. offsets: int64 ``[words + 1]``.
+    """
+    tokens = np.diff(ends, prepend=0)
+    filled = tokens > 0
+    stops = np.zeros(len(ends) + 1, np.int64)
+    stops[1:] = np.concatenate((np.zeros(1, np.int64), places))[ends]
+    word = np.repeat(np.arange(len(ends)), tokens)
+    made, given = np.maximum(np.diff(stops), 1), np.diff(offsets)
+    scaled = offsets[:-1][word] + (places - stops[:-1][word]) * given[word] // made[word]
+    words_ends: NDArray[np.int64] = offsets[1:][~filled]  # of which nothing is left
+    return np.unique(np.concatenate((scaled, words_ends)))
 
 
 def _cuts(places: NDArray[np.int64], words: WordCounts) -> int:

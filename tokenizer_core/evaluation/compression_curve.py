@@ -22,7 +22,7 @@ _FEWEST_POINTS = 4  # with which a knee can be spoken of
 def has_curve(tokenizer: Tokenizer) -> bool:
     """Whether gains tell of smaller sizes: words taken whole take no merges, words of other
     algorithms come about in other ways."""
-    return tokenizer.words is None and not tokenizer.byte_pairs.has_whole_words
+    return tokenizer.merges_words and not tokenizer.byte_pairs.has_whole_words
 
 
 def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:

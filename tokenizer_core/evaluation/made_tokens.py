@@ -31,7 +31,7 @@ class MergeTree:
         self.size = max(tokenizer.vocab) + 1
         self.is_exact = True  # each token is made of two parts in one way only, or of none
         self._levels: list[tuple[NDArray[np.int64], ...]] = []
-        if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
+        if not tokenizer.merges_words or tokenizer.byte_pairs.has_whole_words:
             return  # nothing merges on the way, or what is taken whole does not
         lengths = np.zeros(self.size, np.int64)
         for id_, token in tokenizer.vocab.items():

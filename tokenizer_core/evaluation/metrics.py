@@ -157,10 +157,9 @@ class VocabFigures:
 
 def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
     """Look at the vocab of a tokenizer; once for all texts."""
-    special = set(tokenizer.special_tokens.values())
-    ordinary = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special}
+    ordinary = tokenizer.spec.ids
     unknown = getattr(tokenizer.algorithm, "unknown", None)
-    by_bytes = tokenizer.words is None
+    by_bytes = tokenizer.merges_words
     fragments = fragment_tokens(ordinary)
     return VocabFigures(
         len(unreachable_tokens(tokenizer.encoder, ordinary)) if by_bytes else None,

@@ -93,7 +93,7 @@ class Opponent:
     Attributes:
         digest, vocab_size: which one.
         pattern: name or regex of its split pattern.
-        remarks: what its file does besides, and it does not: see `TokenizerSpec`.
+        normalizer, remarks: see `TokenizerSpec`.
         slices: what it measured, by slice.
         changes: from it to the tokenizer evaluated, by slice.
     """
@@ -101,6 +101,7 @@ class Opponent:
     digest: str
     vocab_size: int
     pattern: str
+    normalizer: str
     remarks: tuple[str, ...]
     slices: Mapping[str, Measurement]
     changes: Mapping[str, Change]
@@ -181,6 +182,7 @@ def evaluate_texts(
             other.digest,
             other.vocab_size,
             other.pattern.name or other.pattern.regex,
+            other.spec.normalizer_name,
             other.spec.remarks,
             slices[label],
             {part.name: changes[part.texts][label] for part in parts},

@@ -60,7 +60,7 @@ def token_use(
             their tokens can be made in several ways.
     """
     size = max(tokenizer.vocab) + 1
-    if tokenizer.words is not None or tokenizer.byte_pairs.has_whole_words:
+    if not tokenizer.merges_words or tokenizer.byte_pairs.has_whole_words:
         left = (tokens or MadeTokens.of(tokenizer, words)).totals(words.counts)
         return TokenUse(left, left, np.zeros(size), np.zeros(0, np.int64), words.total_bytes)
     first, second, results = tokenizer.merge_ids

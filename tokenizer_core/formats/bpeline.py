@@ -35,11 +35,12 @@ from bpeline.tokenizer_core.formats.printable import (
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text, utf8_of
-from bpeline.tokenizer_core.vocabulary import BYTE_BPE, TokenizerSpec, shown
+from bpeline.tokenizer_core.vocabulary import BYTE_BPE, Pipeline, TokenizerSpec, shown
 
 left_out = nothing_left_out
 FORMAT = "bpeline"
-FORMAT_VERSION = 1
+# The second has a pipeline, which readers of the first would not heed.
+FORMAT_VERSION, WITHOUT_PIPELINE = 2, 1
 VOCAB = "vocab.json"
 MERGES = "merges.txt"
 
@@ -87,7 +88,7 @@ def save(
         InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    over_bytes = tokenizer.spec.algorithm == BYTE_BPE
+    over_bytes, pipeline = tokenizer.spec.algorithm == BYTE_BPE, tokenizer.spec.pipeline
     files = {
         VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
         MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
@@ -96,7 +97,7 @@ def save(
     texts = [*GOLDEN_TEXTS, *specials, *samples]
     manifest = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": WITHOUT_PIPELINE if pipeline is None else FORMAT_VERSION,
         "digest": tokenizer.spec.digest,
         "vocab_size": tokenizer.spec.vocab_size,
         "pattern": tokenizer.spec.pattern.as_record(),
@@ -108,6 +109,8 @@ def save(
     }
     if not over_bytes:
         manifest["algorithm"] = tokenizer.spec.algorithm.described()
+    if pipeline is not None:
+        manifest["pipeline"] = pipeline.described()
     content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     for name, file_content in files.items():
         DURABLE.write(path / name, file_content)
@@ -137,13 +140,17 @@ def load(path: Path) -> TokenizerSpec:
         ) from error
     specials = manifest["special_tokens"]
     algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
+    described = manifest.get("pipeline")
+    pipeline = None if described is None else Pipeline.of_description(described)
     # The parsed JSON ends here, and its memory serves what follows.
     named = json_of(contents.pop(VOCAB), path / VOCAB)
     merges: Sequence[tuple[bytes, bytes]]
     if algorithm == BYTE_BPE:
-        vocab = read_vocab(named, specials, path / VOCAB)
+        found_whole = {*specials, *(() if pipeline is None else _added_in(pipeline, named))}
+        vocab = read_vocab(named, found_whole, path / VOCAB)
         text = merges_text(contents.pop(MERGES), path / MERGES)
-        merges = read_merges_txt(text, vocab, path / MERGES)
+        ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)
+        merges = read_merges_txt(text, ordinary, path / MERGES)
     else:
         vocab = read_plain_vocab(named, path / VOCAB)
         merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
@@ -155,10 +162,17 @@ def load(path: Path) -> TokenizerSpec:
         pattern,
         algorithm=algorithm,
         ignore_merges=manifest["ignore_merges"],
+        pipeline=pipeline,
     )
     if spec.digest != manifest["digest"]:
         _corrupt(path, f"the tokenizer does not have the digest that {MANIFEST} gives")
     return spec
+
+
+def _added_in(pipeline: Pipeline, named: Any) -> list[str]:
+    """Added tokens that stand in a vocab as they are."""
+    listed = named if isinstance(named, dict) else {}
+    return [one.content for one in pipeline.added_tokens if listed.get(one.content) == one.id]
 
 
 def verify(tokenizer: TokenizerParts, path: Path) -> None:

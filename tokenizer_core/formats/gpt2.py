@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.formats.printable import (
     vocab_json,
 )
 from bpeline.tokenizer_core.formats.ranks import (
-    normalizer_left_out,
+    pipeline_of,
     published_as,
     refuse_unnamed_pattern,
 )
@@ -63,7 +63,6 @@ def load(
     *,
     pattern: SplitPattern | str | None = None,
     special_tokens: Collection[str] | None = None,
-    without_normalizer: bool = False,
 ) -> TokenizerSpec:
     """Read a directory with vocab.json and merges.txt.
 
@@ -75,8 +74,6 @@ def load(
         pattern: the split pattern.
         special_tokens: names in vocab.json that are special tokens. By default those that no merge
             makes and that are no single byte: GPT-2's ``<|endoftext|>``.
-        without_normalizer: leave out the normalization that goes with a published vocabulary (NFC
-            with Qwen's): the ids are right for texts in this form. Otherwise it is refused.
 
     Raises:
         MissingSource: a file is missing. InvalidTokenizer: they make no sense.
@@ -99,8 +96,8 @@ def load(
     published = published_as({id_: token for id_, token in vocab.items() if id_ not in taken})
     if pattern is None:
         pattern = published.pattern if published else _pattern_of_class(path)
-    remarks = normalizer_left_out(published, path, without_normalizer)
-    return TokenizerSpec.checked(vocab, merges, specials, pattern, remarks=remarks)
+    pipeline = pipeline_of(published)
+    return TokenizerSpec.checked(vocab, merges, specials, pattern, pipeline=pipeline)
 
 
 def _pattern_of_class(path: Path) -> str:

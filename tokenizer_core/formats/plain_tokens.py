@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -91,22 +91,17 @@ def pattern_left_out(tokenizer: TokenizerParts) -> str:
 
 
 def refuse_other_algorithms(tokenizer: TokenizerParts, accepted: str, kind: type) -> None:
-    """Raise `InvalidOption` when a format cannot hold a tokenizer's algorithm."""
+    """Raise `InvalidOption` when a format cannot hold a tokenizer's algorithm, or its pipeline."""
+    pipeline = tokenizer.spec.pipeline
+    if pipeline is not None and (lost := pipeline.lost_without):
+        raise InvalidOption(
+            f"this tokenizer was imported with {lost}, which this format does not hold",
+            "the formats hf, transformers and bpeline hold all of it",
+            "save it as 'hf' or 'bpeline'",
+        )
     if not isinstance(tokenizer.spec.algorithm, kind):
         raise InvalidOption(
             f"this tokenizer follows {tokenizer.spec.algorithm.name}",
             f"this format holds {accepted}",
             "save it as 'bpeline', which keeps every tokenizer",
         )
-
-
-def refuse_normalizer(path: Path, form: str) -> NoReturn:
-    """Refuse a normalization to a Unicode form, and say how to do without."""
-    refuse(
-        path,
-        f"goes with the normalizer {form}, which changes texts before they are cut",
-        "texts encoded as they are",
-        f"normalize texts yourself (unicodedata.normalize({form!r}, text)) and leave it out: "
-        "Tokenizer.load(PATH, without_normalizer=True), and wherever a command takes a tokenizer: "
-        f"{path},without_normalizer",
-    )

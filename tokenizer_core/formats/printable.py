@@ -67,7 +67,7 @@ def named_vocab(tokenizer: TokenizerParts) -> dict[str, int]:
         InvalidTokenizer: a special token reads like an ordinary one.
     """
     ids = sorted(tokenizer.spec.vocab)
-    special_names = {id_: token for token, id_ in tokenizer.spec.special_tokens.items()}
+    special_names = {id_: token for token, id_ in tokenizer.spec.found_whole.items()}
     names = printable_tokens(tokenizer.spec.vocab[id_] for id_ in ids)
     named = {special_names.get(id_, name): id_ for id_, name in zip(ids, names, strict=True)}
     if len(named) != len(ids):

@@ -18,9 +18,9 @@ import numpy as np
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import derive_merges
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.formats.plain_tokens import refuse_normalizer
+from bpeline.tokenizer_core.normalization import Normalizer
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS
-from bpeline.tokenizer_core.vocabulary import MergeList
+from bpeline.tokenizer_core.vocabulary import MergeList, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,11 @@ def refuse_unnamed_pattern(path: Path) -> NoReturn:
     )
 
 
-def normalizer_left_out(
-    published: Published | None, path: Path, without_normalizer: bool
-) -> tuple[str, ...]:
-    """What to say of a published vocabulary whose texts are normalized first, once that is wanted.
-
-    Raises:
-        InvalidTokenizer: they are, and it was not asked to leave that out.
-    """
+def pipeline_of(published: Published | None) -> Pipeline | None:
+    """What the publishers of a vocabulary do to texts before they are cut; None for nothing."""
     if published is None or not published.normalizer:
-        return ()
-    if not without_normalizer:
-        refuse_normalizer(path, published.normalizer)
-    return (f"normalizer {published.normalizer} left out",)
+        return None
+    return Pipeline(normalizer=Normalizer.of_description({"type": published.normalizer}))
 
 
 def merges_of_ranks(vocab: Mapping[int, bytes], path: Path) -> tuple[MergeList, bool]:

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
 from bpeline.tokenizer_core.formats.ranks import (
     merges_of_ranks,
-    normalizer_left_out,
+    pipeline_of,
     published_as,
     refuse_unnamed_pattern,
 )
@@ -123,20 +123,18 @@ def load(
     *,
     pattern: SplitPattern | str | None = None,
     special_tokens: Mapping[str, int] | None = None,
-    without_normalizer: bool = False,
 ) -> TokenizerSpec:
     """Read a rank file; merges are derived from the order of the ranks.
 
     The file names neither split pattern nor special tokens. Those of published vocabularies are
-    known (`formats.ranks`); of all others the pattern is asked for, never assumed.
+    known (`formats.ranks`), and so is that Qwen's normalize texts; of all others the pattern is
+    asked for, never assumed.
 
     Args:
         path: the file.
         pattern: the split pattern; by default that of the published vocabulary.
         special_tokens: token → id; by default those of the published vocabulary, else none. GPT-OSS
             uses the ranks of o200k_base with other special tokens: name them.
-        without_normalizer: leave out the normalization that goes with a published vocabulary (NFC
-            with Qwen's): the ids are right for texts in this form. Otherwise it is refused.
 
     Raises:
         MissingSource: no such file.
@@ -150,7 +148,6 @@ def load(
         if published is None:
             refuse_unnamed_pattern(path)
         pattern = published.pattern
-    remarks = normalizer_left_out(published, path, without_normalizer)
     if special_tokens is None:
         special_tokens = published.special_tokens if published else {}
     specials = dict(special_tokens)
@@ -158,8 +155,9 @@ def load(
         if id_ in vocab:
             refuse(path, f"holds the id {id_} of the special token {special!r} already")
         vocab[id_] = special.encode()
+    pipeline = pipeline_of(published)
     return TokenizerSpec.checked(
-        vocab, merges, specials, pattern, ignore_merges=some_unmade, remarks=remarks
+        vocab, merges, specials, pattern, ignore_merges=some_unmade, pipeline=pipeline
     )
 
 

@@ -53,21 +53,10 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     DURABLE.write(path / CONFIG, json_text(config, indent=2))
 
 
-def load(
-    path: Path,
-    *,
-    without_template: bool = False,
-    without_normalizer: bool = False,
-    added_as_special: bool = False,
-) -> TokenizerSpec:
+def load(path: Path) -> TokenizerSpec:
     """Read the tokenizer.json of such a directory; `huggingface.load` says what is understood.
 
     Raises:
         MissingSource, InvalidTokenizer, InvalidPattern: as there.
     """
-    return huggingface.load(
-        path / TOKENIZER,
-        without_template=without_template,
-        without_normalizer=without_normalizer,
-        added_as_special=added_as_special,
-    )
+    return huggingface.load(path / TOKENIZER)

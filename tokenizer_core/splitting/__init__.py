@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cuts import Cuts as Cuts
     from .cuts import SpacesFirst as SpacesFirst
+    from .pre_tokenizers import pattern_of_pre_tokenizer as pattern_of_pre_tokenizer
     from .pretokenization import MASK_KERNELS as MASK_KERNELS
     from .pretokenization import MarkShort as MarkShort
+    from .pretokenization import ShortText as ShortText
     from .pretokenization import Splitter as Splitter
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
     from .pretokenization import mark_pre_tokens as mark_pre_tokens

@@ -12,7 +12,12 @@ from typing import Any, NoReturn
 import regex as regex_package
 
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, SegmenterUnavailable
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    InvalidPattern,
+    PatternExceedsLimit,
+    SegmenterUnavailable,
+)
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
 from bpeline.tokenizer_core.splitting.named_patterns import (
     DROPPING_PATTERNS,
@@ -367,7 +372,7 @@ def _refuse_what_is_not_meant(pattern: str) -> None:
         )
     size = size_written_out(pattern)
     if size is None or size > MOST_WRITTEN_OUT:
-        raise InvalidPattern(
+        raise PatternExceedsLimit(
             f"the split pattern {pattern[:200]!r} is too large when its repetitions are written out"
             if size is not None
             else f"the split pattern {pattern[:200]!r} has comments in free spacing",

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .added_tokens import AddedToken as AddedToken
+    from .added_tokens import AddedTokenMatcher as AddedTokenMatcher
     from .algorithm import BYTE_BPE as BYTE_BPE
     from .algorithm import Algorithm as Algorithm
     from .algorithm import ByteBpe as ByteBpe
     from .algorithm import Sentences as Sentences
+    from .decoder_steps import DecoderSteps as DecoderSteps
     from .merge_list import Merge as Merge
     from .merge_list import MergeIds as MergeIds
     from .merge_list import MergeList as MergeList
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from .numbering import token_bytes as token_bytes
     from .numbering import validate_tie_break as validate_tie_break
     from .numbering import vocab_from_merges as vocab_from_merges
+    from .piece_prefix import PiecePrefix as PiecePrefix
+    from .pipeline import Pipeline as Pipeline
     from .special_tokens import SpecialPolicies as SpecialPolicies
     from .special_tokens import SpecialPolicy as SpecialPolicy
     from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
@@ -30,7 +35,9 @@ if TYPE_CHECKING:
     from .special_tokens import refuse_clashes as refuse_clashes
     from .special_tokens import spans_between as spans_between
     from .special_tokens import validate_special_tokens as validate_special_tokens
+    from .text_template import TextTemplate as TextTemplate
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
+    from .tokenizer_spec import token_names as token_names
     from .vocab_rules import MAX_ID as MAX_ID
     from .vocab_rules import MAX_TOKEN_BYTES as MAX_TOKEN_BYTES
     from .vocab_rules import check_tokens as check_tokens

@@ -28,11 +28,20 @@ class Algorithm:
         name: as it is stored and asked for.
         default_pattern: the split pattern where none is named.
         has_merges: whether a tokenizer of it has merges in order of rank.
+        finds_special: whether its encoder finds special tokens in texts by itself.
+        may_ignore_merges: whether it can take a pre-token of the vocab as one token.
     """
 
     name: ClassVar[str]
     default_pattern: ClassVar[str] = "whitespace"
     has_merges: ClassVar[bool] = False
+    finds_special: ClassVar[bool] = False
+    may_ignore_merges: ClassVar[bool] = False
+
+    @property
+    def normalizer_name(self) -> str:
+        """What the algorithm itself does to texts before they are cut, for people."""
+        return "none"
 
     @property
     def sentence_kind(self) -> Sentences:

@@ -19,6 +19,8 @@ from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary.algorithm import BYTE_BPE, Algorithm, ByteBpe
 from bpeline.tokenizer_core.vocabulary.merge_list import Merge, MergeIds, MergeList
+from bpeline.tokenizer_core.vocabulary.numbering import to_printable
+from bpeline.tokenizer_core.vocabulary.pipeline import Pipeline
 from bpeline.tokenizer_core.vocabulary.vocab_rules import check_tokens, check_vocab, merge_ids
 
 
@@ -38,8 +40,10 @@ class TokenizerSpec:
         ids: token → id, special tokens left out.
         merge_ids: int64 ``[n_merges]`` three times: ids of left and right parts and of results.
         byte_ids: int64 ``[256]``: the id of each byte; empty where symbols are characters.
-        remarks: what the file it was read from does besides, and it does not; for people, no part
-            of the digest, and not kept in files.
+        remarks: what people should know of how it was read; no part of the digest, and not kept
+            in files.
+        pipeline: what is done around the model where the tokenizer was imported; None where
+            special tokens are found when they are allowed, and nothing else is done.
     """
 
     vocab: Mapping[int, bytes]
@@ -52,6 +56,7 @@ class TokenizerSpec:
     merge_ids: MergeIds
     byte_ids: NDArray[np.int64]
     remarks: tuple[str, ...] = ()
+    pipeline: Pipeline | None = None
 
     @classmethod
     def checked(
@@ -64,12 +69,13 @@ class TokenizerSpec:
         algorithm: Algorithm = BYTE_BPE,
         ignore_merges: bool = False,
         remarks: Iterable[str] = (),
+        pipeline: Pipeline | None = None,
     ) -> TokenizerSpec:
         """The value of these parts, once they are known to fit together.
 
         Args:
             vocab, merges, special_tokens, pattern, algorithm, ignore_merges: see `Tokenizer`.
-            remarks: see the attributes.
+            remarks, pipeline: see the attributes.
 
         Raises:
             InvalidTokenizer: vocab, merges and special tokens contradict each other, or the
@@ -79,18 +85,50 @@ class TokenizerSpec:
                 to another algorithm.
         """
         parsed = SplitPattern.parse(pattern or algorithm.default_pattern)
+        kept: dict[int, bytes] = {} if pipeline is None else {**vocab, **pipeline.shown}
+        ordinary = vocab if pipeline is None else _without_added(kept, merges, pipeline)
+        # Those of an imported tokenizer may be what ours are not: a single character, or hidden.
+        added = {} if pipeline is None else pipeline.special_tokens
+        checked_specials = () if added else special_tokens
         if isinstance(algorithm, ByteBpe):
-            specials, ids, byte_ids, numbers = check_vocab(vocab, merges, special_tokens)
-            kept = dict(vocab)
+            may_lack = pipeline is not None
+            specials, ids, byte_ids, numbers = check_vocab(
+                ordinary, merges, checked_specials, may_lack_bytes=may_lack
+            )
             pairs: Sequence[Merge] = MergeList(kept, *numbers)
         else:
             _refuse_foreign_parts(algorithm, merges, ignore_merges)
-            ids, specials = check_tokens(vocab, special_tokens)
-            kept, pairs = dict(vocab), [(left, right) for left, right in merges]
+            ids, specials = check_tokens(ordinary, checked_specials)
+            pairs = [(left, right) for left, right in merges]
             numbers, byte_ids = merge_ids(ids, pairs), np.empty(0, np.int64)
+        if pipeline is None:
+            kept.update(vocab)
+        specials = added or specials
         view = MappingProxyType(kept)
         parts = view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids
-        return cls(*parts, tuple(remarks))
+        return cls(*parts, tuple(remarks), pipeline)
+
+    @property
+    def normalizer_name(self) -> str:
+        """What is done to texts before they are cut, for people: ``none``, ``NFC`` …"""
+        normalizer = None if self.pipeline is None else self.pipeline.normalizer
+        return self.algorithm.normalizer_name if normalizer is None else normalizer.name
+
+    @property
+    def finds_special(self) -> bool:
+        """Whether special tokens are found in every text unless a call says otherwise.
+
+        So it is with imported tokenizers whose own libraries do this.
+        """
+        pipeline = self.pipeline
+        return self.algorithm.finds_special or bool(pipeline and pipeline.added_tokens)
+
+    @property
+    def found_whole(self) -> dict[str, int]:
+        """Special and added tokens that are no ordinary tokens besides: token → id."""
+        added = () if self.pipeline is None else self.pipeline.added_tokens
+        others = {t.content: t.id for t in added if self.ids.get(t.content.encode()) != t.id}
+        return {**self.special_tokens, **others}
 
     @property
     def vocab_size(self) -> int:
@@ -116,16 +154,45 @@ class TokenizerSpec:
         }
         if self.algorithm != BYTE_BPE:
             head["algorithm"] = self.algorithm.described()
+        if self.pipeline is not None and (behaviour := self.pipeline.behaviour):
+            head["pipeline"] = behaviour
         lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
         left, right, _ = (part.astype("<i8") for part in self.merge_ids)
         return digest_of_bytes(canonical_json(head), ids, lengths, b"".join(tokens), left, right)
+
+
+def token_names(spec: TokenizerSpec) -> dict[int, str]:
+    """Tokens as HuggingFace shows them: bytes as printable characters, added tokens as they are."""
+    whole = {id_: spec.vocab[id_].decode() for id_ in spec.found_whole.values()}
+    if isinstance(spec.algorithm, ByteBpe):
+        named = {id_: to_printable(token) for id_, token in spec.vocab.items()}
+    else:
+        named = {id_: token.decode() for id_, token in spec.vocab.items()}
+    return named | whole
+
+
+def _without_added(
+    vocab: dict[int, bytes], merges: Sequence[Merge], pipeline: Pipeline
+) -> dict[int, bytes]:
+    """Ordinary tokens: of the added ones those that are bytes or that merges make.
+
+    An added token may have the text of an ordinary one, and another id: GPT-NeoX has runs of
+    spaces twice.
+    """
+    added = {token.id for token in pipeline.added_tokens if len(token.content.encode()) > 1}
+    if isinstance(merges, MergeList):
+        added.difference_update(merges.results.tolist())
+    elif merges:
+        made = {left + right for left, right in merges}
+        added = {id_ for id_ in added if vocab.get(id_) not in made}
+    return {id_: token for id_, token in vocab.items() if id_ not in added}
 
 
 def _refuse_foreign_parts(
     algorithm: Algorithm, merges: Sequence[Merge], ignore_merges: bool
 ) -> None:
     """Refuse what only other algorithms have."""
-    if ignore_merges:
+    if ignore_merges and not algorithm.may_ignore_merges:
         raise InvalidOption(
             f"ignore_merges was asked for with {algorithm.name}",
             "it is a flag of byte-level BPE",

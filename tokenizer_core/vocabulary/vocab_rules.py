@@ -27,12 +27,19 @@ def check_vocab(
     vocab: Mapping[int, bytes],
     merges: Sequence[tuple[bytes, bytes]],
     special_tokens: Mapping[str, int] | Sequence[str],
+    *,
+    may_lack_bytes: bool = False,
 ) -> tuple[dict[str, int], dict[bytes, int], NDArray[np.int64], MergeIds]:
     """Check that a vocab, merges and special tokens fit together.
 
+    Args:
+        may_lack_bytes: whether some bytes need not be tokens, as with imported tokenizers, which
+            leave them out of texts.
+
     Returns:
         Token → id of special tokens; token → id of all others; int64 ``[256]``: the id of each
-        byte; int64 ``[n_merges]`` three times: ids of left and right parts and of results.
+        byte, −1 for those that are no tokens; int64 ``[n_merges]`` three times: ids of left and
+        right parts and of results.
 
     Raises:
         InvalidTokenizer: ids that are no whole numbers in 0 … 2²⁴ − 1; empty, too long or repeated
@@ -41,8 +48,8 @@ def check_vocab(
         InvalidSpecialToken: empty or duplicate special tokens.
     """
     ids, specials = check_tokens(vocab, special_tokens)
-    byte_ids = _byte_ids(ids)
-    if isinstance(merges, MergeList) and merges.vocab is vocab:
+    byte_ids = _byte_ids(ids, may_lack_bytes)
+    if isinstance(merges, MergeList) and (may_lack_bytes or merges.vocab is vocab):
         numbers = merges.left, merges.right, merges.results
         if np.isin(numbers, list(specials.values())).any():
             _refuse_merge(ids, merges)
@@ -142,16 +149,16 @@ def _special_ids(
     return specials
 
 
-def _byte_ids(ids: Mapping[bytes, int]) -> NDArray[np.int64]:
+def _byte_ids(ids: Mapping[bytes, int], may_lack: bool) -> NDArray[np.int64]:
     missing = [byte for byte in range(256) if bytes([byte]) not in ids]
-    if missing:
+    if missing and not may_lack:
         some = ", ".join(f"0x{byte:02x}" for byte in missing[:5])
         _refuse(
             f"the vocab lacks {len(missing)} of the 256 single bytes: {some}"
             + (", …" if len(missing) > 5 else ""),
             "a byte-level vocab holds all of them, so that every text can be encoded",
         )
-    return np.array([ids[bytes([byte])] for byte in range(256)], np.int64)
+    return np.array([ids.get(bytes([byte]), -1) for byte in range(256)], np.int64)
 
 
 def merge_ids(ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]) -> MergeIds:
@@ -209,7 +216,7 @@ def _check_order(
     left, right, results = numbers
     highest = max(int(part.max(initial=0)) for part in (*numbers, byte_ids))
     made = np.zeros(highest + 1, np.bool_)
-    made[results] = made[byte_ids] = True
+    made[results] = made[byte_ids[byte_ids >= 0]] = True
     unmade = np.flatnonzero(~(made[left] & made[right]))
     if len(unmade):
         rank = int(unmade[0])

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .word_decoder import WordStream as WordStream
     from .word_decoder import without_ends as without_ends
     from .word_encoder import NumberedWords as NumberedWords
-    from .word_encoder import PlacedIds as PlacedIds
     from .word_encoder import WordEncoder as WordEncoder
     from .word_encoder import longest_prefix_of_words as longest_prefix_of_words
     from .word_encoder import number_marked as number_marked

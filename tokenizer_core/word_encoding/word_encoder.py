@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import FULL, empty_entries
-from bpeline.tokenizer_core.encoding import Encoder
+from bpeline.tokenizer_core.encoding import Encoder, PlacedIds
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.number_words import (
     POSITION,
@@ -78,21 +78,6 @@ def number_marked(
         move_words(smaller, table, HASH_KEY)
     seen, words = int(state[PRE_TOKENS]), int(state[WORDS])
     return NumberedWords(numbers[:seen], begins[:seen], ends, places[:words], lengths[:words])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedIds:
-    """Ids and where in the text they stand.
-
-    Attributes:
-        ids: uint32 ``[n]``.
-        places: int64 ``[n, 2]``: byte ranges. A mark that is not in the text has an empty one.
-        closes: bool ``[n]``: whether a word (or a special token, or a mark) ends with this id.
-    """
-
-    ids: NDArray[np.uint32]
-    places: NDArray[np.int64]
-    closes: NDArray[np.bool_]
 
 
 class WordEncoder(Encoder):

@@ -1,12 +1,12 @@
 """WordPiece as parts of HuggingFace's tokenizer.json.
 
-Neither a normalizer (lower-casing, stripping of accents) nor BERT's own pre-tokenizer is known
-here: such a tokenizer.json is refused by name. Of the characters that Unicode gained lately each
+Of the characters that Unicode gained lately each
 library has its own opinion, so words with such may be cut differently.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats import add_names, read_plain_vocab
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.vocabulary import Pipeline, TokenizerSpec
 
 _PRE_TOKENIZERS = {"whitespace": "WhitespaceSplit", "wordpunct": "Whitespace"}
 _SUPPORTED = f"WordPiece behind {' or '.join(_PRE_TOKENIZERS.values())} is supported"
@@ -29,16 +30,17 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
     """
     algorithm = tokenizer.spec.algorithm
     assert isinstance(algorithm, WordPiece)
-    name = tokenizer.spec.pattern.name
-    if name not in _PRE_TOKENIZERS:
+    name, pipeline = tokenizer.spec.pattern.name, tokenizer.spec.pipeline
+    found = None if pipeline is None else pipeline.pre_tokenizer
+    if found is None and name not in _PRE_TOKENIZERS:
         raise InvalidTokenizer(
             f"words are cut by the split pattern {name or tokenizer.spec.pattern.regex!r}",
             f"in this format WordPiece has the pattern {' or '.join(_PRE_TOKENIZERS)}",
             "save it as 'bpeline'",
         )
     return {
-        "pre_tokenizer": {"type": _PRE_TOKENIZERS[name]},
-        "decoder": {"type": "WordPiece", "prefix": algorithm.continuation, "cleanup": False},
+        "pre_tokenizer": found or {"type": _PRE_TOKENIZERS[name or ""]},
+        "decoder": _decoder(algorithm),
         "model": {
             "type": "WordPiece",
             "unk_token": algorithm.unknown,
@@ -50,23 +52,17 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
 
 
 def from_huggingface(
-    document: dict[str, Any], specials: dict[str, int], path: Path
+    model: dict[str, Any], pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
     """The tokenizer of a tokenizer.json whose model is WordPiece.
 
     Args:
-        document: the JSON, its other parts checked.
-        specials: its added tokens.
+        model: the JSON of the model.
+        pattern, pipeline: what the other parts are.
 
     Raises:
         InvalidTokenizer: malformed, or a part that would change ids and is not supported.
     """
-    split = document.get("pre_tokenizer")
-    kind = split.get("type") if isinstance(split, dict) else None
-    patterns = {name: pattern for pattern, name in _PRE_TOKENIZERS.items()}
-    if kind not in patterns:
-        refuse(path, f"has the pre_tokenizer {kind}", _SUPPORTED)
-    model = document["model"]
     known = {"type", "vocab", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"}
     if unknown := sorted(model.keys() - known):
         refuse(path, f"sets {unknown[0]!r} of the model, which is not understood", _SUPPORTED)
@@ -78,7 +74,16 @@ def from_huggingface(
     types = list(map(type, (algorithm.continuation, algorithm.unknown)))
     if types != [str, str] or type(algorithm.max_word_characters) is not int:
         refuse(path, "has a model with properties of another type", _SUPPORTED)
-    named = model.get("vocab")
-    add_names(named, specials, path)
+    named = model["vocab"]
+    add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     vocab = read_plain_vocab(named, path)
-    return TokenizerSpec.checked(vocab, [], specials, patterns[kind], algorithm=algorithm)
+    decoder = pipeline.decoder and pipeline.decoder.described()
+    if decoder == _decoder(algorithm):  # which joins tokens as ours does
+        pipeline = replace(pipeline, decoder=None)
+    return TokenizerSpec.checked(
+        vocab, [], pipeline.special_tokens, pattern, algorithm=algorithm, pipeline=pipeline
+    )
+
+
+def _decoder(algorithm: WordPiece) -> dict[str, Any]:
+    return {"type": "WordPiece", "prefix": algorithm.continuation, "cleanup": False}

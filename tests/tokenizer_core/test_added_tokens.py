@@ -1,0 +1,99 @@
+"""Added tokens as values, and the cuts at them; what `tokenizers` does is in test_preparation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken as TheirToken
+from tokenizers import Tokenizer, models
+
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import AddedToken, AddedTokenMatcher
+
+MASK = {
+    "id": 7, "content": "<mask>", "single_word": False, "lstrip": True, "rstrip": False,
+    "normalized": False, "special": True,
+}  # fmt: skip
+
+
+def test_a_description_is_read_as_it_was_written() -> None:
+    mask = AddedToken(7, "<mask>", special=True, lstrip=True)
+    assert AddedToken.of_description(MASK) == mask
+    assert mask.described() == MASK
+
+
+def test_tokenizers_reads_a_description() -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[U]": 0}, unk_token="[U]"))
+    tokenizer.add_tokens([TheirToken("a", lstrip=True), TheirToken("b", special=True)])
+    ours = [
+        AddedToken(1, "a", lstrip=True, normalized=True),
+        AddedToken(2, "b", special=True),
+    ]
+    assert tokenizer.get_added_tokens_decoder() == {
+        one.id: TheirToken(**{k: v for k, v in one.described().items() if k != "id"})
+        for one in ours
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"id": -1}, "'<mask>' has the id -1"),
+        ({"id": True}, "has the id True"),
+        ({"content": ""}, "has the content ''"),
+        ({"content": None}, "has the content 'None'"),
+        ({"content": "a\ud800"}, "lone surrogate"),
+        ({"special": 1}, "has no flag 'special'"),
+        ({"rstrip": None}, "has no flag 'rstrip'"),
+        ({"fuzzy": True}, "has the flag 'fuzzy'"),
+    ],
+)
+def test_other_descriptions_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidTokenizer) as caught:
+        AddedToken.of_description({**MASK, **change})
+    assert complaint in caught.value.happened
+    assert caught.value.accepted
+    assert caught.value.next_step
+
+
+def test_what_is_no_object_is_refused() -> None:
+    with pytest.raises(InvalidTokenizer, match="an added token is '<mask>'"):
+        AddedToken.of_description("<mask>")
+
+
+def cut(
+    content: str, *tokens: AddedToken, begin: int = 0, unsought: frozenset[int] = frozenset()
+) -> list[Any]:
+    text = Text.of(content.encode())
+    matcher = AddedTokenMatcher(tokens, [token.content.encode() for token in tokens])
+    spans, behind = matcher.cut(text, begin, text.size, unsought)
+    pieces = [text.bytes(*span).decode() for span in spans.tolist()]
+    return [part for pair in zip(pieces, behind.tolist(), strict=True) for part in pair][:-1]
+
+
+def test_pieces_and_ids_take_turns() -> None:
+    mask = AddedToken(7, "<m>", special=True, lstrip=True, rstrip=True)
+    word = AddedToken(8, "é", single_word=True)
+    assert cut("a <m> <m> b", mask) == ["a", 7, "", 7, "b"]
+    assert cut("é éé é", word) == ["", 8, " éé ", 8, ""]
+    assert cut("a <m>é", mask, word) == ["a", 7, "", 8, ""]
+    assert cut("", mask) == [""]
+
+
+def test_nothing_before_the_beginning_is_seen() -> None:
+    assert cut("a <m>", AddedToken(7, "<m>", lstrip=True), begin=2) == ["", 7, ""]
+    assert cut("ab", AddedToken(7, "b", single_word=True), begin=1) == ["", 7, ""]
+
+
+def test_what_is_not_sought_covers_its_characters() -> None:
+    tokens = AddedToken(1, "<a>", special=True), AddedToken(2, "a>")
+    assert cut("<a>a>", *tokens, unsought=frozenset({1, 99})) == ["<a>", 2, ""]
+    assert cut("<a>a>", *tokens, unsought=frozenset({1, 2})) == ["<a>a>"]
+
+
+def test_white_space_is_taken_once() -> None:
+    """A match that is left with nothing is none."""
+    tokens = AddedToken(1, "<m>", rstrip=True), AddedToken(2, " ", lstrip=True)
+    assert cut("<m> x", *tokens) == ["", 1, "", -1, "x"]

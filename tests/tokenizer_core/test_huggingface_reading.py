@@ -1,0 +1,376 @@
+"""tokenizer.json: every trait is read exactly, here or by the library; what neither reads is named.
+
+Ids with special tokens found, ignored and put around texts, and decoded text, are the library's.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from huggingface_peers import (
+    NASTY,
+    assert_as_library,
+    peer_of,
+    saved_peer,
+    small_peer,
+)
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from bpeline.tokenizer_core.algorithms.foreign import libraries
+from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+TEMPLATE = processors.TemplateProcessing(
+    single="<|end|> $A", pair="<|end|> $A $B", special_tokens=[("<|end|>", 262)]
+)
+READ: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
+    "a model without type": (lambda d: d["model"].pop("type"), ()),
+    "merges as strings, a version first": (
+        lambda d: d["model"].update(
+            merges=["#version: 0.2", *(" ".join(pair) for pair in d["model"]["merges"])]
+        ),
+        (),
+    ),
+    "empty prefixes": (
+        lambda d: d["model"].update(continuing_subword_prefix="", end_of_word_suffix=""), ()
+    ),
+    "a token without text": (
+        lambda d: d["model"]["vocab"].update({"": 400, "<|end|>": 262}),
+        ("a token without text left out",),
+    ),
+    "a token that no merge makes": (
+        lambda d: d["model"]["vocab"].update({"zzz": 401, "<|end|>": 262}), ()
+    ),
+    "ids with gaps": (
+        lambda d: d["model"]["vocab"].update({"zzz": 90_000, "<|end|>": 262}), ()
+    ),
+    "an added token that is ordinary too": (
+        lambda d: d["model"]["vocab"].update({"<|end|>": d["added_tokens"][0]["id"]}), ()
+    ),
+    "empty steps": (
+        lambda d: d.update(
+            normalizer={"type": "Sequence", "normalizers": []},
+            pre_tokenizer={"type": "Sequence", "pretokenizers": [d["pre_tokenizer"]]},
+            post_processor={"type": "Sequence", "processors": []},
+        ),
+        (),
+    ),
+    "template": (
+        lambda d: d.update(post_processor=json.loads(TEMPLATE.__getstate__())),
+        (),
+    ),
+    "Roberta in a Sequence": (
+        lambda d: d.update(
+            post_processor={
+                "type": "Sequence",
+                "processors": [
+                    {"type": "RobertaProcessing", "sep": ["a", 1], "cls": ["b", 2],
+                     "trim_offsets": True, "add_prefix_space": False}
+                ],
+            }
+        ),
+        (),
+    ),
+    "truncation and padding": (
+        lambda d: d.update(
+            truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
+                        "stride": 0},
+            padding={"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None,
+                     "pad_id": 0, "pad_type_id": 0, "pad_token": "!"},
+        ),
+        (),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trait", READ)
+def test_traits_are_read_exactly(trait: str, tmp_path: Path) -> None:
+    change, remarks = READ[trait]
+    ours = assert_as_library(saved_peer(small_peer(), tmp_path / "tokenizer.json", change))
+    assert ours.spec.remarks == remarks
+    assert ours.algorithm.name == "byte-bpe"
+    assert Tokenizer.load(tmp_path).spec.remarks == remarks, "as a folder of transformers"
+
+
+@pytest.mark.parametrize("individual", [True, False])
+def test_digits_before_a_byte_level_are_one_pattern(
+    individual: bool, tmp_path: Path, fuzz_texts: list[str]
+) -> None:
+    peer = small_peer()
+    digits = pre_tokenizers.Digits(individual_digits=individual)
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    peer.pre_tokenizer = pre_tokenizers.Sequence([digits, level])
+    texts = (*NASTY, *fuzz_texts[:3_000])
+    ours = assert_as_library(saved_peer(peer, tmp_path / "tokenizer.json"), texts)
+    assert ours.pattern.name == ("starcoder" if individual else None)
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_merges_in_any_order_are_those_of_huggingface(number: int, tmp_path: Path) -> None:
+    """Parts that later merges make, tokens that several make, and parts that none makes."""
+    chance = random.Random(number)
+    tokens = ["a", "b", "c"]
+    merges: dict[tuple[str, str], None] = {}
+    while len(merges) < 25:
+        left, right = chance.choices(tokens, k=2)
+        merges[left, right] = None
+        tokens.append(left + right)
+    for token in chance.sample(tokens, 6):
+        for cut in range(1, len(token)):
+            merges[token[:cut], token[cut:]] = None
+    shuffled = chance.sample(list(merges), len(merges))
+    parts = tuple(part for pair in shuffled for part in pair)
+    whole = chance.random() < 0.5
+    peer = peer_of(shuffled, parts, ignore_merges=whole)
+    peer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"[a-z]+|[^a-z]+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    texts = ["".join(chance.choices("abc", k=chance.randint(1, 14))) for _ in range(400)]
+    texts += ["".join(chance.choices("abc", k=chance.randint(65, 400))) for _ in range(30)]
+    assert_as_library(saved_peer(peer, tmp_path / "tokenizer.json"), (*texts, *tokens))
+
+
+def test_the_id_of_an_added_token_is_indeed_not_that_of_the_file(tmp_path: Path) -> None:
+    path = saved_peer(
+        small_peer(), tmp_path / "x.json", lambda d: d["added_tokens"][0].update(id=700)
+    )
+    assert tokenizers.Tokenizer.from_file(str(path)).encode("<|end|>").ids == [262]
+
+
+def added(*tokens: str, **flags: bool) -> Callable[[Any], object]:
+    return lambda peer: peer.add_tokens([AddedToken(token, **flags) for token in tokens])
+
+
+def set_part(name: str, part: Any) -> Callable[[Any], object]:
+    return lambda peer: setattr(peer, name, part)
+
+
+def in_order(*steps: Any) -> Any:
+    return pre_tokenizers.Sequence(list(steps))
+
+
+def level(**flags: bool) -> Any:
+    return pre_tokenizers.ByteLevel(**{"add_prefix_space": False, "use_regex": False, **flags})
+
+
+def split(pattern: str, behavior: str = "isolated", invert: bool = False) -> Any:
+    return pre_tokenizers.Split(Regex(pattern), behavior, invert)
+
+
+# What is encoded here, with byte-level BPE.
+ENCODED_HERE: dict[str, Callable[[Any], object]] = {
+    "NFC": set_part("normalizer", normalizers.NFC()),
+    "NFKC after lower-casing": set_part(
+        "normalizer", normalizers.Sequence([normalizers.Lowercase(), normalizers.NFKC()])
+    ),
+    "Strip and StripAccents": set_part(
+        "normalizer",
+        normalizers.Sequence(
+            [normalizers.NFD(), normalizers.StripAccents(), normalizers.Strip()]
+        ),
+    ),
+    "Replace": set_part("normalizer", normalizers.Replace("the", "THE ")),
+    "Prepend": set_part("normalizer", normalizers.Prepend("the ")),
+    "an added token": added("<think>", "x y"),
+    "a normalized added token": lambda p: (
+        set_part("normalizer", normalizers.Lowercase())(p), added("THE", normalized=True)(p)
+    ),
+    "lstrip": added("<m>", lstrip=True),
+    "rstrip": added("<m>", rstrip=True),
+    "both strips": added("<m>", lstrip=True, rstrip=True),
+    "single_word": added("the", "12", single_word=True),
+    "special with flags": lambda p: p.add_special_tokens(
+        [AddedToken("<m>", lstrip=True), AddedToken("<s>", rstrip=True)]
+    ),
+    "an added token that merges make": added("the"),
+    "an added token of the text of an ordinary one": added("  ", " the"),
+    "normalized and others that overlap": lambda p: p.add_special_tokens(
+        [AddedToken("<s>a", normalized=True), AddedToken("a</s>", normalized=False)]
+    ),
+    "a space before each piece": set_part("pre_tokenizer", level(add_prefix_space=True)),
+    "a space before, and gpt2": set_part(
+        "pre_tokenizer", level(add_prefix_space=True, use_regex=True)
+    ),
+    "no decoder": lambda p: setattr(p, "decoder", None),
+    "a decoder in steps": set_part(
+        "decoder", decoders.Sequence([decoders.ByteLevel(), decoders.Strip("t", 1, 0)])
+    ),
+    "Bert's processor": set_part(
+        "post_processor", processors.BertProcessing(("<|end|>", 262), ("the", 257))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trait", ENCODED_HERE)
+def test_what_stands_around_byte_level_bpe_is_done_here(
+    trait: str, tmp_path: Path, fuzz_texts: list[str]
+) -> None:
+    peer = small_peer()
+    ENCODED_HERE[trait](peer)
+    path = saved_peer(peer, tmp_path / "tokenizer.json")
+    ours = assert_as_library(path, (*NASTY, *fuzz_texts[:300]))
+    assert ours.algorithm.name == "byte-bpe"
+    assert_kept(ours, tmp_path)
+
+
+def assert_kept(ours: Tokenizer, tmp_path: Path) -> None:
+    """Saved in our own format and as tokenizer.json, it is the same tokenizer."""
+    ours.save(tmp_path / "kept")
+    kept = Tokenizer.load(tmp_path / "kept")
+    assert kept.digest == ours.digest
+    assert kept.encode_batch(NASTY) == ours.encode_batch(NASTY)
+    ours.save(tmp_path / "again.json", "hf")
+    again = assert_as_library(tmp_path / "again.json")
+    assert again.digest == ours.digest
+
+
+def sentencepiece_like() -> Any:
+    """BPE over characters as in Llama 2: bytes for unknown ones, ▁ for spaces."""
+    peer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    peer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, special_tokens=["<unk>", "<s>", "</s>", *bytes_], show_progress=False
+    )
+    peer.train_from_iterator(["the cat sat on the mat, naïve 12 the then there"] * 3, trainer)
+    peer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return peer
+
+
+def without_bytes_added(document: Any) -> None:
+    kept = [one for one in document["added_tokens"] if not one["content"].startswith("<0x")]
+    document["added_tokens"] = kept
+
+
+SENTENCEPIECE: dict[str, Callable[[Any], object]] = {
+    "as Llama 2": lambda _: None,
+    "Metaspace": lambda p: (
+        setattr(p, "normalizer", normalizers.Sequence([])),
+        setattr(p, "pre_tokenizer", pre_tokenizers.Metaspace("▁", "first", split=False)),
+    ),
+    "Metaspace that cuts": lambda p: (
+        setattr(p, "normalizer", normalizers.Sequence([])),
+        setattr(p, "pre_tokenizer", pre_tokenizers.Metaspace()),
+        setattr(p, "decoder", decoders.Metaspace()),
+    ),
+}
+
+
+@pytest.mark.parametrize("trait", SENTENCEPIECE)
+def test_bpe_over_characters_is_encoded_here(
+    trait: str, tmp_path: Path, fuzz_texts: list[str]
+) -> None:
+    peer = sentencepiece_like()
+    SENTENCEPIECE[trait](peer)
+    path = saved_peer(peer, tmp_path / "tokenizer.json", without_bytes_added)
+    ours = assert_as_library(path, (*NASTY, *fuzz_texts[:300]))
+    assert ours.algorithm.name == "sentencepiece-bpe"
+    assert_kept(ours, tmp_path)
+
+
+# What has no encoder here, by what the remark says of it.
+BY_LIBRARY: dict[str, Callable[[Any], object]] = {
+    "the model Unigram": lambda p: setattr(
+        p, "model", models.Unigram([("a", -1.0), ("the", -2.0), (" ", -3.0)], 0)
+    ),
+    "the model WordLevel": lambda p: setattr(p, "model", models.WordLevel({"the": 1, "a": 0}, "a")),
+    "dropout": lambda p: setattr(p.model, "dropout", 1.0),
+    "end_of_word_suffix": lambda p: setattr(p.model, "end_of_word_suffix", "</w>"),
+    "UnicodeScripts": set_part("pre_tokenizer", in_order(pre_tokenizers.UnicodeScripts(), level())),
+    "a mark before what another step has cut": set_part(
+        "pre_tokenizer", in_order(split(r"\d"), level(add_prefix_space=True))
+    ),
+}
+
+
+@pytest.mark.parametrize("trait", BY_LIBRARY)
+def test_what_has_no_encoder_here_is_run_by_the_library(trait: str, tmp_path: Path) -> None:
+    peer = small_peer()
+    BY_LIBRARY[trait](peer)
+    path = saved_peer(peer, tmp_path / "tokenizer.json")
+    ours = assert_as_library(path)
+    assert ours.algorithm.name == "foreign"
+    why, who = ours.spec.remarks[:2]
+    assert trait in why
+    assert who == f"encoded by tokenizers {tokenizers.__version__}"
+    assert_kept(ours, tmp_path)
+
+
+def test_without_the_library_it_is_refused_by_name_and_told_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = small_peer()
+    BY_LIBRARY["the model Unigram"](peer)
+    path = saved_peer(peer, tmp_path / "tokenizer.json")
+
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    libraries._installed.cache_clear()
+    monkeypatch.setattr(libraries, "version", version)
+    with pytest.raises(InvalidTokenizer, match="the model Unigram") as refused:
+        Tokenizer.load(path)
+    assert "pip install 'bpeline[foreign]'" in refused.value.next_step
+
+
+MALFORMED: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a part of the future": (lambda d: d.update(normalizer={"type": "Future"}), "Future"),
+    "a flag of the future": (lambda d: d["pre_tokenizer"].update(type="Future"), "Future"),
+    "no merges": (lambda d: d["model"].pop("merges"), "without vocab or merges"),
+    "merges that are none": (lambda d: d["model"].update(merges={"a": 1}), "merges"),
+    "a merge of one": (lambda d: d["model"].update(merges=[["a"]]), "no pairs"),
+    "a merge of a number": (lambda d: d["model"].update(merges=[["a", 5]]), "merge of 5"),
+    "a merge of the unknown": (lambda d: d["model"].update(merges=[["a", "no"]]), "'no'"),
+    "a vocab that is a list": (lambda d: d["model"].update(vocab=[1]), "no vocab"),
+    "an id that is none": (lambda d: d["model"]["vocab"].update(a=1.5), "1.5"),
+    "an added token without text": (lambda d: d["added_tokens"].append(5), "added token"),
+    "an added token without id": (lambda d: d["added_tokens"][0].update(id="1"), "id"),
+    "dropout that is true": (lambda d: d["model"].update(dropout=True), "dropout"),
+    "a template of nothing": (lambda d: d.update(post_processor={"type": "Other"}), "Other"),
+    "a regex that is none": (
+        lambda d: d.update(
+            pre_tokenizer={
+                "type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False
+            }
+        ),
+        r"\(|regex",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_what_nobody_reads_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+    change, message = MALFORMED[kind]
+    path = saved_peer(small_peer(), tmp_path / "tokenizer.json", change)
+    with pytest.raises((InvalidTokenizer, InvalidPattern), match=message) as refused:
+        Tokenizer.load(path)
+    assert str(path) in str(refused.value)
+    assert refused.value.accepted

@@ -1,0 +1,148 @@
+"""A tokenizer run by its original library, as a value, and its encoder and decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.algorithms.foreign.libraries import (
+    TOKENIZERS,
+    ForeignLibrary,
+    library_of,
+)
+from bpeline.tokenizer_core.encoding import (
+    Decoder,
+    Encoder,
+    OnInvalid,
+    PlacedIds,
+    check_errors,
+    list_of,
+    spans_of_lengths,
+)
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec
+
+# What words are where the library says nothing of any: for figures that people read.
+WORDS = r"\s*\S+|\s+"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign(Algorithm):
+    """Whatever a library of somebody else's makes of a file, behind the interface of all others.
+
+    Every text is handed to the library whole; its words are not remembered, and `SplitPattern` says
+    only what people take for words. Special tokens are found in every text, as there.
+
+    Attributes:
+        library: ``tokenizers`` or ``sentencepiece``.
+        content: the file: of a tokenizer.json its text, of a .model its bytes in base64.
+    """
+
+    name: ClassVar[str] = "foreign"
+    default_pattern: ClassVar[str] = WORDS
+    finds_special: ClassVar[bool] = True
+    library: str = TOKENIZERS
+    content: str = ""
+
+    @property
+    def normalizer_name(self) -> str:
+        return f"as {self.library} does"
+
+
+KIND = Foreign
+
+
+def coders(spec: TokenizerSpec) -> tuple[ForeignEncoder, ForeignDecoder]:
+    """The encoder and the decoder.
+
+    Raises:
+        InvalidOption: the library is not installed.
+        LibraryFailed: it does not read the file.
+    """
+    algorithm = spec.algorithm
+    assert isinstance(algorithm, Foreign)
+    library = library_of(algorithm.library, algorithm.content)
+    specials = frozenset(spec.special_tokens.values())
+    return ForeignEncoder(library, specials), ForeignDecoder(spec, library)
+
+
+class ForeignEncoder(Encoder):
+    """Hands spans of text to a library.
+
+    Args:
+        specials: ids of the special tokens.
+        found: whether they are found in texts.
+    """
+
+    def __init__(
+        self, library: ForeignLibrary, specials: frozenset[int], found: bool = True
+    ) -> None:
+        self.library = library
+        self._specials = specials
+        self._special = found
+
+    def ignoring(self, special: frozenset[int]) -> ForeignEncoder:
+        if special != self._specials:
+            raise InvalidOption(
+                "some special tokens are to be found in the text, and others not",
+                f"{self.library.name} finds all of them or none",
+                "type allowed_special='all' or allowed_special='none'",
+            )
+        return ForeignEncoder(self.library, self._specials, found=False)
+
+    def encode(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        parts: list[NDArray[np.uint32]] = []
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            ids = self.library.encode(text.bytes(begin, end).decode(), self._special)
+            closing = [id_] if id_ >= 0 else []
+            parts.append(np.array([*ids, *closing], np.uint32))
+        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        return np.concatenate(parts) if parts else np.empty(0, np.uint32), ends
+
+    def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of words, each a text of its own."""
+        spans = spans_of_lengths(words)
+        return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
+
+    def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
+        """The ids of `encode`, and where they stand; an id behind a span has no place."""
+        ids: list[int] = []
+        places: list[tuple[int, int]] = []
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            content = text.bytes(begin, end).decode()
+            found, edges = self.library.encode_with_edges(content, self._special)
+            sizes = np.frombuffer(content.encode("utf-32-le"), np.uint32)
+            widths = 1 + (sizes > 0x7F).astype(np.int64) + (sizes > 0x7FF) + (sizes > 0xFFFF)
+            at = np.concatenate((np.zeros(1, np.int64), np.cumsum(widths))) + begin
+            ids += found
+            places += [(int(at[first]), int(at[last])) for first, last in edges]
+            if id_ >= 0:
+                ids.append(id_)
+                places.append((end, end))
+        return PlacedIds(
+            np.array(ids, np.uint32),
+            np.array(places, np.int64).reshape(-1, 2),
+            np.ones(len(ids), np.bool_),
+        )
+
+
+class ForeignDecoder(Decoder):
+    """Lets a library write the text of ids."""
+
+    def __init__(self, spec: TokenizerSpec, library: ForeignLibrary) -> None:
+        super().__init__(spec.vocab)
+        self._library = library
+
+    def text(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid) -> str:
+        check_errors(errors)
+        return self._library.decode(self.known(list_of(ids)))
+
+    def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        return self.text(ids, "replace").encode()

@@ -1,0 +1,248 @@
+"""Texts to ids by merges over characters, on the encoder of byte pairs; knows no files.
+
+A whole text may be one pre-token. It is cut wherever no merge joins the two characters that meet,
+which changes no id, so that most of it are words that have been met before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.kernels.character_pairs import (
+    fill_pair_filter,
+    keep_known,
+    mark_unjoined,
+)
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.kernels.written_symbols import (
+    write_symbols,
+)
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.symbols import Symbols
+from bpeline.tokenizer_core.encoding import (
+    BytePairEncoder,
+    Encoder,
+    spans_of_lengths,
+    tokens_not_made_by_merges,
+)
+from bpeline.tokenizer_core.errors import InvalidTokenizer, UnknownToken
+from bpeline.tokenizer_core.splitting import MarkShort, ShortText, SplitPattern, Splitter
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
+
+_BITS_PER_PAIR = 32  # of the filter: one pair in so many is taken for another
+_POINTS = 0x110000
+
+Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
+
+
+WHOLE_TEXT = r"[\s\S]+"  # the split pattern of those that cut nothing
+
+
+class CharacterSplitter(Splitter):
+    """Cuts by a pattern, and between characters that no merge joins.
+
+    Args:
+        pattern: how text is cut into pre-tokens.
+        pairs: int64 ``[n, 2]``: code points of characters that merges join; None: cut no further.
+    """
+
+    def __init__(self, pattern: SplitPattern, pairs: NDArray[np.int64] | None) -> None:
+        super().__init__(pattern)
+        self._cuts_further = pairs is not None
+        joined = np.empty((0, 2), np.int64) if pairs is None else pairs
+        left, right = np.ascontiguousarray(joined.T)
+        bits = max(10, (_BITS_PER_PAIR * len(left)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._joined = np.zeros(1 << (bits - 6), np.uint64)
+        fill_pair_filter(left, right, self._shift, self._joined)
+
+    def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
+        if self.pattern.regex == WHOLE_TEXT:
+            marks = np.zeros(text.size // 64 + 2, np.uint64)
+        else:
+            marks = super().mark_every_byte(text, spans)
+        self.mark_further(text, spans, marks)
+        return marks
+
+    def mark_further(self, text: Text, spans: NDArray[np.int64], marks: NDArray[np.uint64]) -> None:
+        """Add the places between characters that no merge joins.
+
+        Raises:
+            IndexError: a span lies outside of the text.
+        """
+        if self._cuts_further and not mark_unjoined(
+            text.data, text.size, spans, self._joined, self._shift, marks
+        ):
+            raise IndexError(f"a span lies outside of the text of {text.size} bytes")
+
+    def marking_short_texts(self) -> MarkShort:
+        mark = None if self.pattern.regex == WHOLE_TEXT else super().marking_short_texts()
+        further, joined, shift = self._cuts_further, self._joined, self._shift
+
+        def mark_short(buffers: ShortText, size: int) -> NDArray[np.uint64]:
+            if mark is None:
+                buffers.clear_marks(size)
+                marks = buffers.marks
+            else:
+                marks = mark(buffers, size)
+            if further:
+                mark_unjoined(buffers.text, size, buffers.span, joined, shift, marks)
+            return marks
+
+        return mark_short
+
+
+class SentencePieceEncoder(Encoder):
+    """Merges over characters.
+
+    Args:
+        symbols: of the vocab.
+        spec: for its pattern, and whether it takes words whole.
+        fused: whether several unknown characters in a row are one token.
+    """
+
+    def __init__(self, symbols: Symbols, spec: TokenizerSpec, fused: bool) -> None:
+        self.pattern = spec.pattern
+        self._symbols = symbols
+        self._fused = fused and symbols.rest == "unknown"
+        # A word that is taken whole must be seen whole.
+        pairs = None if spec.ignore_merges else symbols.pairs
+        self._by_pattern = Splitter(spec.pattern)
+        self._splitter = CharacterSplitter(spec.pattern, pairs)
+        self._within_words = CharacterSplitter(SplitPattern(WHOLE_TEXT), pairs)
+        self._merging = BytePairEncoder(
+            symbols.byte_ids, *symbols.merges, spec.pattern, splitter=self._splitter
+        )
+        self._known = _bitmap_of(symbols.known) if symbols.rest == "nothing" else None
+        self._edges = np.array([0, *accumulate(map(len, symbols.written))], np.int64)
+        self._tokens = np.array([*chain.from_iterable(symbols.written), 0], np.uint32)
+        self._most = max(map(len, symbols.written), default=1)
+        if spec.ignore_merges:
+            self._take_whole(spec)
+
+    def _take_whole(self, spec: TokenizerSpec) -> None:
+        known = self._symbols.known
+        strange = (token for token in spec.ids if not known.issuperset(token.decode()))
+        if self._known is not None and (token := next(strange, None)) is not None:
+            raise InvalidTokenizer(
+                f"the token {shown(token.decode())} holds characters that are no tokens",
+                "with ignore_merges and without an unknown token, all characters are tokens",
+                "name an unknown token: SentencePieceBpe(unknown=...)",
+            )
+        self._merging.take_whole(dict(tokens_not_made_by_merges(self._merging, spec.ids)))
+
+    def encode(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> Encoded:
+        if self.pattern.drops_gaps:
+            return self._encode_words_of(text, spans, behind)
+        ids, ends = self._merged(text, spans, behind, self._splitter)
+        if not self._has_others(ids):
+            return ids, ends
+        if self._fused and self.pattern.regex != WHOLE_TEXT:
+            return self._encode_words_of(text, spans, behind)
+        return self._written(ids, ends)
+
+    def _encode_words_of(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> Encoded:
+        """`encode` with a span for each word: of a pattern that drops text, or to fuse in words."""
+        starts, dropped = self._by_pattern.mark(text, spans)
+        begins = np.flatnonzero(_bits_of(starts))
+        of_span = np.searchsorted(spans[:, 0], begins, side="right") - 1
+        stops = np.minimum(np.append(begins[1:], text.size), spans[of_span, 1])
+        if dropped.size:
+            kept = ~_bits_of(dropped)[begins]
+            begins, stops, of_span = begins[kept], stops[kept], of_span[kept]
+        # Behind the words of each span an empty one that carries the span's id.
+        lasts = np.cumsum(np.bincount(of_span, minlength=len(spans)) + 1) - 1
+        words = np.empty((len(begins) + len(spans), 2), np.int64)
+        ids_behind = np.full(len(words), -1, np.int64)
+        is_word = np.ones(len(words), np.bool_)
+        is_word[lasts] = False
+        words[is_word, 0], words[is_word, 1] = begins, stops
+        words[lasts] = spans[:, 1:]
+        ids_behind[lasts] = behind
+        ids, ends = self._written(*self._merged(text, words, ids_behind, self._within_words))
+        return ids, ends[lasts]
+
+    def encode_words(self, words: Sequence[bytes]) -> Encoded:
+        text = Text.of(b"".join(words))
+        spans = spans_of_lengths(words)
+        nothing = np.full(len(words), -1, np.int64)
+        return self._written(*self._merged(text, spans, nothing, self._within_words))
+
+    def encode_short(self, content: bytes) -> list[int]:
+        if self._known is not None or self.pattern.drops_gaps:
+            return super().encode_short(content)
+        ids = self._merging.encode_short(content)
+        first, written = self._symbols.first, self._symbols.written
+        if not ids or max(ids) < first:
+            return ids
+        if self._symbols.rest != "bytes":
+            return super().encode_short(content)
+        parts = ((id_,) if id_ < first else written[id_ - first] for id_ in ids)
+        return list(chain.from_iterable(parts))
+
+    def _merged(
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        splitter: CharacterSplitter,
+    ) -> Encoded:
+        """Symbols of spans."""
+        if self._known is None:
+            marks = splitter.mark_every_byte(text, spans)
+        else:
+            text, spans, marks = self._only_known(text, spans, splitter)
+        return self._merging.encode_marked(text, marks, spans, behind)
+
+    def _only_known(
+        self, text: Text, spans: NDArray[np.int64], splitter: CharacterSplitter
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.uint64]]:
+        """Spans without the characters that are no tokens, and where they are cut."""
+        assert self._known is not None
+        marks = Splitter(splitter.pattern).mark_every_byte(text, spans)
+        size = int((spans[:, 1] - spans[:, 0]).sum())
+        kept = Text.of(bytes(size))
+        kept_spans, kept_marks = np.empty_like(spans), np.zeros(size // 64 + 2, np.uint64)
+        spans = np.ascontiguousarray(spans)
+        left = keep_known(text.data, spans, marks, self._known, kept.data, kept_spans, kept_marks)
+        kept = Text(kept.data, int(left))
+        splitter.mark_further(kept, kept_spans, kept_marks)
+        return kept, kept_spans, kept_marks
+
+    def _has_others(self, ids: NDArray[np.uint32]) -> bool:
+        return bool(ids.size) and int(ids.max()) >= self._symbols.first
+
+    def _written(self, symbols: NDArray[np.uint32], ends: NDArray[np.int64]) -> Encoded:
+        """Symbols with tokens in place of those that are none."""
+        if not self._has_others(symbols):
+            return symbols, ends
+        if self._symbols.rest == "error":
+            raise UnknownToken(
+                "the text holds characters that are no tokens, and the vocab lacks the token that "
+                "would stand for them",
+                "texts of known characters",
+                "load a tokenizer whose unknown token is in its vocab",
+            )
+        others = int((symbols >= self._symbols.first).sum())
+        ids = np.empty(len(symbols) + others * (self._most - 1), np.uint32)
+        ends_of_ids = np.empty(len(ends), np.int64)
+        count = write_symbols(
+            symbols, ends, self._symbols.first, self._edges, self._tokens, self._fused,
+            ids, ends_of_ids,
+        )  # fmt: skip
+        return ids[:count], ends_of_ids
+
+
+def _bitmap_of(characters: frozenset[str]) -> NDArray[np.uint64]:
+    known = np.zeros(_POINTS, np.bool_)
+    known[[ord(character) for character in characters]] = True
+    return np.packbits(known, bitorder="little").view(np.uint64)
+
+
+def _bits_of(bitmap: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return np.unpackbits(bitmap.view(np.uint8), bitorder="little").view(np.bool_)

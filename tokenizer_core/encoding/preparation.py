@@ -1,0 +1,181 @@
+"""What happens to a text before it is cut into pre-tokens; knows no pattern and no model.
+
+In HuggingFace's order: added tokens are found in the text as it is given; each piece between them
+is normalized; the added tokens that are sought in normalized text are found in each such piece;
+each piece that is left gets its prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import AddedToken, AddedTokenMatcher, PiecePrefix, shown
+
+Normalize = Callable[[bytes], bytes]
+
+_LONGEST_CHARACTER = 4  # bytes
+_PROBE = b"a"
+
+
+class TextPreparation:
+    """Added tokens, a normalizer and a prefix, made ready for any number of texts and threads.
+
+    Args:
+        added_tokens: what is found in texts.
+        normalize: UTF-8 to UTF-8; None: texts stay as they are.
+        prefix: what is put in front of pieces; None: nothing.
+
+    Raises:
+        InvalidTokenizer: two added tokens with the same content or id; or the normalizer leaves
+            nothing of one, or makes two the same (``tokenizers`` then finds one at random).
+    """
+
+    __slots__ = ("_late", "_normalize", "_prefix", "_raw", "contents")
+
+    def __init__(
+        self,
+        added_tokens: Sequence[AddedToken],
+        normalize: Normalize | None = None,
+        prefix: PiecePrefix | None = None,
+    ) -> None:
+        self._normalize = normalize
+        self._prefix = prefix
+        #: id → the bytes as which each added token is found: what tokenizers shows of it, too.
+        self.contents = {token.id: self._sought(token) for token in added_tokens}
+        if len(self.contents) < len(added_tokens):
+            _refuse("two added tokens have the same id", "give each an id of its own")
+        self._raw = self._matcher([token for token in added_tokens if not token.normalized])
+        self._late = self._matcher([token for token in added_tokens if token.normalized])
+
+    def prepare(
+        self, text: Text, unsought: Collection[int] = frozenset()
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
+        """A text as an `Encoder` takes it.
+
+        Args:
+            text: valid UTF-8.
+            unsought: ids of added tokens that are ordinary text in this one (tokenizers can switch
+                off those that are special, by ``encode_special_tokens``).
+
+        Returns:
+            a text, the same one where nothing in it changes; spans, int64 ``[n, 2]``: its pieces
+            (some may be empty); and int64 ``[n]``: the id of the added token behind each piece,
+            or −1.
+        """
+        given = text
+        spans, behind = self._raw.cut(text, 0, text.size, unsought)
+        if self._normalize is not None:
+            text, spans = _replaced(text, spans, self._normalized(text, spans))
+        if self._late.tokens:
+            spans, behind = self._cut_again(text, spans, behind, unsought)
+        if self._prefix is not None:
+            text, spans = _replaced(text, spans, self._prefixed(given, text, spans))
+        return text, spans, behind
+
+    def _sought(self, token: AddedToken) -> bytes:
+        content = token.content.encode()
+        if not token.normalized or self._normalize is None:
+            return content
+        return self._normalize(content)
+
+    def _matcher(self, tokens: list[AddedToken]) -> AddedTokenMatcher:
+        found: dict[bytes, AddedToken] = {}
+        for token in tokens:
+            content = self.contents[token.id]
+            if not content:
+                _refuse(
+                    f"the normalizer leaves nothing of the added token {shown(token.content)}",
+                    "remove it from added_tokens, or set its normalized to false",
+                )
+            other = found.setdefault(content, token)
+            if other is not token:
+                _refuse(
+                    f"the added tokens {shown(other.content)} and {shown(token.content)} are the "
+                    "same once they are normalized, and tokenizers finds one at random",
+                    "remove one from added_tokens, or set normalized of one to false",
+                )
+        return AddedTokenMatcher(tokens, list(found))
+
+    def _normalized(self, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
+        """What becomes of each piece; None where it stays."""
+        assert self._normalize is not None
+        pieces: list[bytes | None] = []
+        for begin, end in spans.tolist():
+            given = text.bytes(begin, end)
+            made = self._normalize(given) if given else given
+            pieces.append(None if made == given else made)
+        return pieces
+
+    def _cut_again(
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        unsought: Collection[int],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        all_spans, all_behind = [], []
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            inner, inner_behind = self._late.cut(text, begin, end, unsought)
+            inner_behind[-1] = id_
+            all_spans.append(inner)
+            all_behind.append(inner_behind)
+        return np.concatenate(all_spans), np.concatenate(all_behind)
+
+    def _prefixed(self, given: Text, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
+        """What becomes of each piece; None where it stays."""
+        assert self._prefix is not None
+        mark = self._prefix.text.encode()
+        pieces: list[bytes | None] = []
+        for number, (begin, end) in enumerate(spans.tolist()):
+            piece = made = text.bytes(begin, end)
+            if self._prefix.replaces_spaces:
+                made = piece.replace(b" ", mark)
+            if (
+                piece
+                and not made.startswith(mark)
+                and (
+                    self._prefix.scheme == "always"
+                    or (
+                        self._prefix.scheme == "first"
+                        and number == 0
+                        and self._begins_as_given(given)
+                    )
+                )
+            ):
+                made = mark + made
+            pieces.append(None if made == piece else made)
+        return pieces
+
+    def _begins_as_given(self, given: Text) -> bool:
+        """Whether the normalized text begins with what its first character became.
+
+        Where that is dropped, tokenizers does not take the text for the beginning.
+        """
+        if self._normalize is None:
+            return True
+        first = given.bytes(0, _LONGEST_CHARACTER).decode(errors="ignore")[0].encode()
+        return self._normalize(first + _PROBE) != self._normalize(_PROBE)
+
+
+def _replaced(
+    text: Text, spans: NDArray[np.int64], pieces: list[bytes | None]
+) -> tuple[Text, NDArray[np.int64]]:
+    """A text of pieces alone, where one is not None; else the text that was given."""
+    if all(piece is None for piece in pieces):
+        return text, spans
+    parts = [
+        text.bytes(begin, end) if piece is None else piece
+        for piece, (begin, end) in zip(pieces, spans.tolist(), strict=True)
+    ]
+    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    return Text.of(b"".join(parts)), np.stack((begins, ends), axis=1)
+
+
+def _refuse(happened: str, next_step: str) -> None:
+    raise InvalidTokenizer(happened, "every added token has an id and a text of its own", next_step)

@@ -1,0 +1,123 @@
+"""Texts prepared as an imported tokenizer prescribes, and encoded; knows no algorithm.
+
+Added tokens are found, what lies between them is normalized and given its prefix: see
+`TextPreparation`. Each span is a text of its own for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.encoding.encoder import Encoder, PlacedIds
+from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from bpeline.tokenizer_core.encoding.preparation import TextPreparation
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+
+
+class PreparedEncoder(Encoder):
+    """An encoder of texts that are prepared first.
+
+    Args:
+        spec: of the tokenizer.
+        inner: encodes what is prepared.
+        preparation: of texts.
+        unsought: ids of special tokens that are ordinary text.
+    """
+
+    def __init__(
+        self,
+        spec: TokenizerSpec,
+        inner: Encoder,
+        preparation: TextPreparation,
+        unsought: frozenset[int] = frozenset(),
+    ) -> None:
+        self.inner = inner
+        self._spec = spec
+        self._preparation = preparation
+        self._unsought = unsought
+
+    def ignoring(self, special: frozenset[int]) -> PreparedEncoder:
+        return PreparedEncoder(self._spec, self.inner, self._preparation, special)
+
+    def encode(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        prepared, all_spans, all_behind, last = self._prepared(text, spans, behind)
+        ids, ends = self.inner.encode(prepared, all_spans, all_behind)
+        return ids, ends[last]
+
+    def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of words, each prepared as a text of its own, and cut again where that cuts."""
+        spans = spans_of_lengths(words)
+        return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
+
+    def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
+        """The ids of `encode`, and where they stand.
+
+        Raises:
+            InvalidOption: the text changes when it is prepared, so that places in it are others'.
+        """
+        prepared, all_spans, all_behind, _ = self._prepared(text, spans, behind)
+        if prepared.size != text.size or not np.array_equal(prepared.data, text.data):
+            raise InvalidOption(
+                "the text is normalized before it is encoded, so ids have no places in it",
+                "texts that are already as the normalizer leaves them",
+                "give the normalized text, or do without places: tokenizer.encode(text)",
+            )
+        ids, ends = self.inner.encode(prepared, all_spans, all_behind)
+        lengths = _lengths(self._spec)[ids]
+        # An id behind a span stands for what lies between it and the next one.
+        last = ends[all_behind >= 0] - 1
+        following = np.append(all_spans[1:, 0], all_spans[-1:, 1])
+        lengths[last] = (following - all_spans[:, 1])[all_behind >= 0]
+        stops = np.cumsum(lengths) + (all_spans[0, 0] if len(all_spans) else 0)
+        places = np.stack((stops - lengths, stops), axis=1)
+        return PlacedIds(ids, places, np.ones(len(ids), np.bool_))
+
+    def _prepared(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """A text, its spans, the id behind each, and which is the last of each span given."""
+        if len(spans) == 1 and spans[0].tolist() == [0, text.size]:
+            prepared, cut, ids = self._preparation.prepare(text, self._unsought)
+            cut, ids = _closed(cut, ids, int(behind[0]))
+            return prepared, cut, ids, np.array([len(cut) - 1])
+        contents: list[bytes] = []
+        parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        size = 0
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            piece = Text.of(text.bytes(begin, end))
+            prepared, cut, ids = self._preparation.prepare(piece, self._unsought)
+            parts.append(_closed(cut + size, ids, id_))
+            contents.append(prepared.bytes())
+            size += prepared.size
+        if not parts:
+            return text, spans, behind, np.empty(0, np.int64)
+        last = np.cumsum([len(cut) for cut, _ in parts]) - 1
+        all_spans, all_behind = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Text.of(b"".join(contents)), all_spans, all_behind, last
+
+
+def _closed(
+    spans: NDArray[np.int64], behind: NDArray[np.int64], id_: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The spans of a text with an id behind them all, −1 for none."""
+    if len(spans) and behind[-1] < 0:
+        behind = behind.copy()
+        behind[-1] = id_
+        return spans, behind
+    if id_ < 0 and len(spans):
+        return spans, behind
+    at = spans[-1, 1] if len(spans) else 0
+    return np.append(spans, [[at, at]], axis=0), np.append(behind, id_)
+
+
+def _lengths(spec: TokenizerSpec) -> NDArray[np.int64]:
+    lengths = np.zeros(max(spec.vocab) + 1, np.int64)
+    lengths[list(spec.vocab)] = list(map(len, spec.vocab.values()))
+    return lengths

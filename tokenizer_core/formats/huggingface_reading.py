@@ -1,0 +1,298 @@
+"""A tokenizer.json as a `TokenizerSpec`, part by part; what has no encoder here is refused by name.
+
+Ids and decoded text are those of ``tokenizers`` on every text. Nothing is put around a text unless
+that is asked for; truncation and padding are carried along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bpeline.tokenizer_core.bounded_files import refuse
+from bpeline.tokenizer_core.companions import of_huggingface_model
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.formats.plain_tokens import require_names
+from bpeline.tokenizer_core.formats.printable import (
+    merges_text,
+    read_merges,
+    read_merges_txt,
+    read_vocab,
+    tokens_of_printable,
+)
+from bpeline.tokenizer_core.normalization import Normalizer
+from bpeline.tokenizer_core.splitting import pattern_of_pre_tokenizer
+from bpeline.tokenizer_core.vocabulary import (
+    AddedToken,
+    DecoderSteps,
+    MergeList,
+    PiecePrefix,
+    Pipeline,
+    TextTemplate,
+    TokenizerSpec,
+    shown,
+)
+
+_PARTS = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+          "post_processor", "decoder", "model")  # fmt: skip
+_SINGLE_BYTES = frozenset(bytes([byte]) for byte in range(256))
+_CARRIED = ("pre_tokenizer", "truncation", "padding")
+_SUPPORTED = "byte-level BPE, BPE of SentencePiece's kind and WordPiece have encoders here"
+
+
+def spec_of(document: Any, path: Path) -> TokenizerSpec:
+    """The spec of a tokenizer.json.
+
+    Args:
+        document: its JSON.
+        path: where it lies, for messages.
+
+    Raises:
+        InvalidTokenizer: malformed, or a part that has no encoder here.
+        InvalidPattern: a split regex that ``regex`` does not read as Oniguruma does.
+    """
+    if not isinstance(document, dict):
+        refuse(path, "is not a tokenizer.json", "an object with a model")
+    for part in document:
+        if part not in _PARTS and document[part] is not None:
+            refuse(path, f"has the part {part!r}", _SUPPORTED)
+    try:
+        return _spec_of(document, path)
+    except InvalidTokenizer as error:
+        if str(path) in error.happened:
+            raise
+        raise InvalidTokenizer(
+            f"{path} cannot be read: {error.happened}", error.accepted, error.next_step
+        ) from error
+
+
+def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
+    added = _added_tokens(document.get("added_tokens"), path)
+    model: Any = document.get("model")
+    kind = _model_type(model)
+    if kind not in ("BPE", "WordPiece"):
+        refuse(path, f"has the model {kind}", _SUPPORTED)
+    require_names(model.get("vocab"), path)
+    _refuse_moved(added, model["vocab"], path)
+    prefix, pre_tokenizer = _prefix(document.get("pre_tokenizer"), path)
+    pipeline = Pipeline(
+        added_tokens=added,
+        normalizer=_given(document, "normalizer", Normalizer.of_description),
+        prefix=prefix,
+        template=_given(document, "post_processor", TextTemplate.of_description),
+        carried={part: document[part] for part in _CARRIED if document.get(part)},
+    )
+    if kind == "BPE" and _is_byte_level(pre_tokenizer):
+        return _byte_bpe(document, pre_tokenizer, pipeline, path)
+    pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
+    companion = of_huggingface_model(kind)
+    assert companion is not None
+    pattern = pattern_of_pre_tokenizer(pre_tokenizer)
+    read: TokenizerSpec = companion.part("huggingface_model").from_huggingface(
+        model, pattern, pipeline, path
+    )
+    return read
+
+
+def _byte_bpe(
+    document: dict[str, Any], pre_tokenizer: Any, pipeline: Pipeline, path: Path
+) -> TokenizerSpec:
+    decoder = document.get("decoder")
+    if _type_of(decoder) != "ByteLevel":
+        pipeline = replace(pipeline, decoder=DecoderSteps.of_description(decoder))
+    model = _read_model(document["model"], path)
+    named = model["vocab"]
+    added = {token.content: token.id for token in pipeline.added_tokens}
+    _refuse_printable(added, path)
+    remarks = []
+    if named.pop("", None) is not None:  # which Whisper has
+        remarks.append("a token without text left out")
+    ordinary = pipeline.without_twins(read_vocab(named, added.keys() & named.keys(), path))
+    merges = _that_can_happen(_read_merges(model["merges"], ordinary, path))
+    _refuse_unknown(ordinary, model, path)
+    vocab = ordinary | {id_: content.encode() for content, id_ in added.items()}
+    return TokenizerSpec.checked(
+        vocab,
+        merges,
+        pipeline.special_tokens,
+        pattern_of_pre_tokenizer(pre_tokenizer),
+        ignore_merges=bool(model.get("ignore_merges", False)),
+        remarks=remarks,
+        pipeline=pipeline,
+    )
+
+
+def _given(document: Mapping[str, Any], part: str, read: Any) -> Any:
+    return None if document.get(part) is None else read(document[part])
+
+
+def _is_byte_level(pre_tokenizer: Any) -> bool:
+    steps = in_sequence(pre_tokenizer)
+    return bool(steps) and _type_of(steps[-1]) == "ByteLevel"
+
+
+def _prefix(pre_tokenizer: Any, path: Path) -> tuple[PiecePrefix | None, Any]:
+    """What a pre-tokenizer puts before pieces, and the pre-tokenizer without that."""
+    steps = in_sequence(pre_tokenizer)
+    for number, step in enumerate(steps):
+        kind = _type_of(step)
+        if kind == "Metaspace":
+            prefix: PiecePrefix | None = _metaspace_prefix(step, path)
+        elif kind == "ByteLevel" and step.get("add_prefix_space", True) is not False:
+            prefix = PiecePrefix(" ", "always", replaces_spaces=False)
+        else:
+            continue
+        if number or (kind == "ByteLevel" and len(steps) > 1):
+            refuse(path, f"has a {kind} that puts a mark before what another step has cut",
+                   f"{kind} as the first step")  # fmt: skip
+        if kind == "ByteLevel":
+            return prefix, {**step, "add_prefix_space": False}
+        return prefix, pre_tokenizer
+    return None, pre_tokenizer
+
+
+def _metaspace_prefix(step: dict[str, Any], path: Path) -> PiecePrefix:
+    """Of a Metaspace; older files say whether there is a prefix, and not where."""
+    known = {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}
+    _only(step, known, path)
+    mark = step.get("replacement")
+    older = "always" if step.get("add_prefix_space", True) is True else "never"
+    scheme = step.get("prepend_scheme", older)
+    if not isinstance(mark, str) or len(mark) != 1 or scheme not in ("always", "first", "never"):
+        refuse(path, f"has the Metaspace {shown(step)}", "one character, and a known scheme")
+    return PiecePrefix(mark, scheme, replaces_spaces=True)
+
+
+def in_sequence(part: Any) -> list[Any]:
+    """The steps of a pre-tokenizer: those of a Sequence, also of one in another; else the part."""
+    if part is None:
+        return []
+    if _type_of(part) != "Sequence" or not isinstance(part.get("pretokenizers"), list):
+        return [part]
+    return [step for inner in part["pretokenizers"] for step in in_sequence(inner)]
+
+
+def _added_tokens(part: Any, path: Path) -> tuple[AddedToken, ...]:
+    listed = [] if part is None else part
+    if not isinstance(listed, list):
+        refuse(path, "has added tokens that are no list")
+    added = tuple(AddedToken.of_description(token) for token in listed)
+    seen = set[str]()
+    for token in added:
+        if token.content in seen:
+            refuse(path, f"has the added token {token.content!r} twice")
+        seen.add(token.content)
+    return added
+
+
+def _model_type(part: Any) -> str:
+    """The type of a model; older files do not name it, and what is in it tells."""
+    if not isinstance(part, dict) or "type" in part or "vocab" not in part:
+        return _type_of(part)
+    if "merges" in part:
+        return "BPE"
+    if isinstance(part["vocab"], list):
+        return "Unigram"
+    return "WordPiece" if "max_input_chars_per_word" in part else "WordLevel"
+
+
+def _refuse_printable(added: Mapping[str, int], path: Path) -> None:
+    """Refuse added tokens that decode to other bytes than their text's: as printable characters."""
+    for content in added:
+        if not content.isascii() and tokens_of_printable([content]) is not None:
+            refuse(
+                path,
+                f"has the added token {shown(content)}, which ByteLevel decodes as other bytes",
+                "added tokens in ASCII, or with a character that stands for no byte",
+            )
+
+
+def _refuse_unknown(vocab: Mapping[int, bytes], model: dict[str, Any], path: Path) -> None:
+    """Refuse an unknown token for bytes that are none; without one they are left out."""
+    if model.get("unk_token") is not None and len({*vocab.values()} & _SINGLE_BYTES) < 256:
+        refuse(path, "has an unknown token, and some bytes are no tokens",
+               "a token for each of the 256 bytes, or no unknown token")  # fmt: skip
+
+
+def _that_can_happen(merges: MergeList) -> MergeList:
+    """Without merges of a part that is no byte and that no merge makes: they never fire."""
+    while True:
+        single = [id_ for id_, token in merges.vocab.items() if len(token) == 1]
+        made = np.concatenate((np.array(single, np.int64), merges.results))
+        kept = np.isin(merges.left, made) & np.isin(merges.right, made)
+        if kept.all():
+            return merges
+        columns = merges.left[kept], merges.right[kept], merges.results[kept]
+        merges = MergeList(merges.vocab, *columns)
+
+
+def _read_model(part: Any, path: Path) -> dict[str, Any]:
+    if _model_type(part) != "BPE":
+        refuse(
+            path, f"has the model {_model_type(part)}", "the models BPE and WordPiece are supported"
+        )
+    accepted: dict[str, tuple[Any, ...]] = {
+        "dropout": (None, 0.0),
+        "continuing_subword_prefix": (None, ""),
+        "end_of_word_suffix": (None, ""),
+        "ignore_merges": (None, False, True),
+    }
+    # Without effect: nothing is unknown when every byte is a token, which is required.
+    model = _only(
+        part, {*accepted, "vocab", "merges", "unk_token", "byte_fallback", "fuse_unk"}, path
+    )
+    for flag, values in accepted.items():
+        if model.get(flag) not in values:
+            refuse(path, f"sets {flag} of the model to {model[flag]!r}", f"accepted: {values[0]}")
+    if "vocab" not in model or "merges" not in model:
+        refuse(path, "has a model without vocab or merges", _SUPPORTED)
+    return model
+
+
+def _refuse_moved(added: tuple[AddedToken, ...], named: Any, path: Path) -> None:
+    """Refuse added tokens to which ``tokenizers`` gives another id than the file says.
+
+    A token of the vocab keeps its id; any other one follows the highest id of an added token or,
+    if that is higher, the number of tokens in the vocab.
+    """
+    highest = -1
+    for token, id_ in ((one.content, one.id) for one in added):
+        given = named.get(token, max(highest + 1, len(named)))
+        if given != id_:
+            refuse(
+                path,
+                f"gives {shown(token)} two ids: {shown(id_)} among the added tokens, and "
+                f"{shown(given)} as tokenizers reads it",
+                "the id in the vocab, or those that follow the tokens of the vocab in order",
+            )
+        highest = max(highest, id_)
+
+
+def _read_merges(merges: Any, vocab: dict[int, bytes], path: Path) -> MergeList:
+    """Merges as pairs, or as ``"a b"`` in older files, where a version may stand first."""
+    if isinstance(merges, list) and merges and isinstance(merges[0], str):
+        merges = [one for one in merges if not str(one).startswith("#version")]
+    kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
+    if kinds == {str}:
+        content = "\n".join(merges).encode("utf-8", "surrogatepass")
+        return read_merges_txt(merges_text(content, path), vocab, path)
+    if kinds - {list} or set(map(len, merges)) - {2}:
+        refuse(path, "has merges that are no pairs")
+    return read_merges(list(chain.from_iterable(merges)), vocab, path)
+
+
+def _type_of(part: Any) -> str:
+    return str(part.get("type", "without type"))[:40] if isinstance(part, dict) else "none"
+
+
+def _only(part: dict[str, Any], known: set[str], path: Path) -> dict[str, Any]:
+    """``part`` itself, once every key in it is known."""
+    unknown = sorted(part.keys() - known - {"type"})
+    if unknown:
+        refuse(path, f"sets {unknown[0]!r} of {_type_of(part)}, which is not understood")
+    return part

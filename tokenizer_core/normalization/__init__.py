@@ -1,0 +1,12 @@
+"""Normalizers: what happens to a text before it is cut, as other libraries' files say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .normalizers import Normalizer as Normalizer
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

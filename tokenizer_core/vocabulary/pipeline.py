@@ -1,0 +1,137 @@
+"""What an imported tokenizer does around its model, as one value; does none of it.
+
+HuggingFace calls the whole a pipeline: normalizer, pre-tokenizer, model, post-processor, decoder.
+The pre-tokenizer's cuts are the split pattern and the model is the algorithm; the rest is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.normalization import Normalizer
+from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken
+from bpeline.tokenizer_core.vocabulary.decoder_steps import DecoderSteps
+from bpeline.tokenizer_core.vocabulary.piece_prefix import PiecePrefix
+from bpeline.tokenizer_core.vocabulary.text_template import TextTemplate
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The steps before and behind a model.
+
+    Attributes:
+        added_tokens: found in every text; those that are special unless a call says otherwise.
+        normalizer: of what lies between added tokens.
+        prefix: of each piece that is left then.
+        template: ids around one text, where they are asked for.
+        decoder: how tokens become text; None where their bytes are joined.
+        carried: parts of a tokenizer.json as they were found, for exports: its pre-tokenizer, which
+            the split pattern follows, and truncation and padding, which are never applied.
+    """
+
+    added_tokens: tuple[AddedToken, ...] = ()
+    normalizer: Normalizer | None = None
+    prefix: PiecePrefix | None = None
+    template: TextTemplate | None = None
+    decoder: DecoderSteps | None = None
+    carried: Mapping[str, Any] | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The value as JSON, which `of_description` reads, without parts that are not there."""
+        parts = {
+            "added_tokens": [token.described() for token in self.added_tokens],
+            "normalizer": self.normalizer and self.normalizer.described(),
+            "prefix": self.prefix and self.prefix.described(),
+            "template": self.template and self.template.described(),
+            "decoder": self.decoder and [self.decoder.described()],
+            "carried": self.carried,
+        }
+        return {name: part for name, part in parts.items() if part}
+
+    @property
+    def shown(self) -> dict[int, bytes]:
+        """What added tokens that are normalized before they are sought look like in text: by id."""
+        if self.normalizer is None:
+            return {}
+        content = self.normalizer.content
+        return {
+            one.id: content(one.content.encode()) for one in self.added_tokens if one.normalized
+        }
+
+    def without_twins(self, vocab: Mapping[int, bytes]) -> dict[int, bytes]:
+        """A vocab without the added tokens whose text is also that of an ordinary token.
+
+        Merges make the ordinary one.
+        """
+        added = {token.id for token in self.added_tokens}
+        others = {token for id_, token in vocab.items() if id_ not in added}
+        return {id_: t for id_, t in vocab.items() if id_ not in added or t not in others}
+
+    @property
+    def behaviour(self) -> dict[str, Any]:
+        """What of it decides ids or text beyond special tokens that a call allows; {} for nothing.
+
+        What is carried decides nothing.
+        """
+        described = self.described()
+        described.pop("carried", None)
+        if not self.normalizer and all(map(_is_plain, self.added_tokens)):
+            described.pop("added_tokens", None)
+        return described
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """The added tokens that are special: token → id."""
+        return {token.content: token.id for token in self.added_tokens if token.special}
+
+    @property
+    def pre_tokenizer(self) -> Any:
+        """As HuggingFace's JSON; None where the file had none, or was another."""
+        return (self.carried or {}).get("pre_tokenizer")
+
+    @property
+    def lost_without(self) -> str:
+        """What of it changes ids or text, for a reader who knows special tokens alone; or ""."""
+        parts = {
+            "a normalizer": self.normalizer,
+            "a prefix of texts": self.prefix,
+            "a decoder of its own": self.decoder,
+            "added tokens that are found in every text": not all(map(_is_plain, self.added_tokens)),
+        }
+        return ", ".join(name for name, part in parts.items() if part)
+
+    @property
+    def prepares(self) -> bool:
+        """Whether anything is done to texts before they are cut."""
+        return bool(self.added_tokens or self.normalizer or self.prefix)
+
+    @classmethod
+    def of_description(cls, given: Any) -> Pipeline:
+        """The value of JSON that `described` gave.
+
+        Raises:
+            InvalidTokenizer: anything else.
+        """
+        known = {"added_tokens", "normalizer", "prefix", "template", "decoder", "carried"}
+        if not isinstance(given, Mapping) or given.keys() - known:
+            raise InvalidTokenizer(
+                f"the pipeline is described as {str(given)[:80]}",
+                f"its parts are {', '.join(sorted(known))}",
+                "upgrade bpeline, or export the tokenizer again",
+            )
+        return cls(
+            tuple(AddedToken.of_description(token) for token in given.get("added_tokens", ())),
+            Normalizer.of_description(given["normalizer"]) if "normalizer" in given else None,
+            PiecePrefix.of_description(given["prefix"]) if "prefix" in given else None,
+            TextTemplate.of_description(given["template"]) if "template" in given else None,
+            DecoderSteps.of_description(given["decoder"][0]) if "decoder" in given else None,
+            given.get("carried"),
+        )
+
+
+def _is_plain(token: AddedToken) -> bool:
+    """Whether it is what our own special tokens are; without a normalizer all are sought alike."""
+    return token.special and not (token.single_word or token.lstrip or token.rstrip)
