@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tokenizers import AddedToken as TheirToken
 from tokenizers import Tokenizer, models
@@ -68,7 +69,8 @@ def cut(
 ) -> list[Any]:
     text = Text.of(content.encode())
     matcher = AddedTokenMatcher(tokens, [token.content.encode() for token in tokens])
-    spans, behind = matcher.cut(text, begin, text.size, unsought)
+    whole = np.array([[begin, text.size]]), np.array([-1])
+    spans, behind = matcher.cut(text, *whole, unsought)
     pieces = [text.bytes(*span).decode() for span in spans.tolist()]
     return [part for pair in zip(pieces, behind.tolist(), strict=True) for part in pair][:-1]
 
@@ -85,6 +87,21 @@ def test_pieces_and_ids_take_turns() -> None:
 def test_nothing_before_the_beginning_is_seen() -> None:
     assert cut("a <m>", AddedToken(7, "<m>", lstrip=True), begin=2) == ["", 7, ""]
     assert cut("ab", AddedToken(7, "b", single_word=True), begin=1) == ["", 7, ""]
+
+
+def test_many_spans_are_cut_at_once() -> None:
+    """Each by itself, empty ones and such that hold nothing among them."""
+    text = Text.of(b"a <m> <m>c<m>")
+    mask = AddedToken(7, "<m>", lstrip=True, rstrip=True)
+    matcher = AddedTokenMatcher([mask], [b"<m>"])
+    spans, behind = matcher.cut(
+        text,
+        np.array([[0, 1], [1, 6], [6, 6], [6, 12], [9, 10], [10, 13]]),
+        np.array([-1, 3, 4, -1, 5, -1]),
+    )
+    pieces = [text.bytes(*span) for span in spans.tolist()]
+    assert pieces == [b"a", b"", b"", b"", b"", b"c<m", b"c", b"", b""]
+    assert behind.tolist() == [-1, 7, 3, 4, 7, -1, 5, 7, -1]
 
 
 def test_what_is_not_sought_covers_its_characters() -> None:

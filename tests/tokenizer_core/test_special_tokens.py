@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import regex
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary.special_tokens import (
+    SpecialTokenMatcher,
     find_special_tokens,
     validate_special_tokens,
 )
@@ -69,6 +72,7 @@ def test_the_longest_wins_at_one_place_and_the_leftmost_wins_over_the_longest() 
     assert found(b"abcd", [b"ab", b"abc"]) == [[0, 3, 1]]
     assert found(b"abcd", [b"abc", b"ab"]) == [[0, 3, 0]]
     assert found(b"abcde", [b"ab", b"bcde"]) == [[0, 2, 0]]
+    assert found(b"abab", [b"b", b"ab", b"ab"]) == [[0, 2, 1], [2, 4, 1]]
 
 
 def test_a_token_that_overlaps_itself_is_found_again_behind_itself() -> None:
@@ -116,6 +120,42 @@ def test_tempting_random_texts_agree_with_regex() -> None:
         total += len(expected)
         assert found(content, tokens) == expected, (content, tokens)
     assert total > 10_000
+
+
+@pytest.mark.slow
+def test_many_tokens_that_begin_differently_agree_with_regex() -> None:
+    generator = random.Random(6)
+    letters = "abcdé漢 ".encode()
+    total = 0
+    for _ in range(200):
+        many = generator.randint(20, 300)
+        lengths = generator.choices([1, 2, 3, 4, 9], [1, 4, 20, 20, 20], k=many)
+        tokens = list({bytes(generator.choices(letters, k=length)) for length in lengths})
+        parts = [*tokens, *(letters[k : k + 1] for k in range(len(letters)))]
+        content = b"".join(generator.choices(parts, k=generator.randint(0, 60)))
+        expected = found_by_regex(content, tokens)
+        total += len(expected)
+        assert found(content, tokens) == expected, (content, tokens)
+    assert total > 2000
+
+
+@pytest.mark.parametrize("many", [3, 200])
+def test_ranges_are_searched_one_by_one(many: int) -> None:
+    """As `find` searches each, however many are found before the memory for them is full."""
+    generator = random.Random(many)
+    tokens = list({bytes(generator.choices(b"abcdefghijklmnop", k=3)) for _ in range(many)})
+    content = b"".join(generator.choices([*tokens, b"a", b"op"], k=1500))
+    text = Text.of(content)
+    matcher = SpecialTokenMatcher(tokens)
+    edges = sorted(generator.choices(range(len(content)), k=80))
+    spans = np.array([*pairwise([0, 0, *edges, len(content)]), (5, 99)], np.int64)
+    rows, counts = matcher.find_in_spans(text, spans)
+    each = [matcher.find(text, *span).tolist() for span in spans.tolist()]
+    assert counts.tolist() == [len(one) for one in each]
+    assert rows.tolist() == [row for one in each for row in one]
+    assert len(rows) > 64  # what fits at first
+    rows, counts = matcher.find_in_spans(text, spans[:0])
+    assert (rows.shape, counts.shape) == ((0, 3), (0,))
 
 
 @settings(deadline=None)  # the first example may compile

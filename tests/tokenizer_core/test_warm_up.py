@@ -22,14 +22,16 @@ from bpeline.tokenizer_core import algorithms
 from bpeline.tokenizer_core.corpus import LeftOut
 from bpeline.tokenizer_core.counting import WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordTable
-from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordCache, derive_merges
+from bpeline.tokenizer_core.encoding import (
+    SHORT_TEXT, TextPreparation, WordCache, derive_merges
+)
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec, find_merges
+from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, find_merges
 from bpeline.tokenizer_core.corpus.held_out import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
@@ -43,6 +45,7 @@ hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2
 places = np.empty(1 << DIGIT_BITS, np.int64)
 sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, places)
 LeftOut.of([bytes(range(64))]).spans_in(text)
+TextPreparation([AddedToken(0, "word")]).prepare(text)
 
 counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
 for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):

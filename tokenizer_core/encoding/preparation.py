@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.vocabulary import AddedToken, AddedTokenMatcher, Pie
 
 Normalize = Callable[[bytes], bytes]
 
+_NO_ID_BEHIND = np.full(1, -1, np.int64)
 _LONGEST_CHARACTER = 4  # bytes
 _PROBE = b"a"
 
@@ -68,11 +69,11 @@ class TextPreparation:
             or −1.
         """
         given = text
-        spans, behind = self._raw.cut(text, 0, text.size, unsought)
+        whole = np.array([[0, text.size]], np.int64)
+        spans, behind = self._raw.cut(text, whole, _NO_ID_BEHIND, unsought)
         if self._normalize is not None:
             text, spans = _replaced(text, spans, self._normalized(text, spans))
-        if self._late.tokens:
-            spans, behind = self._cut_again(text, spans, behind, unsought)
+        spans, behind = self._late.cut(text, spans, behind, unsought)
         if self._prefix is not None:
             text, spans = _replaced(text, spans, self._prefixed(given, text, spans))
         return text, spans, behind
@@ -110,21 +111,6 @@ class TextPreparation:
             made = self._normalize(given) if given else given
             pieces.append(None if made == given else made)
         return pieces
-
-    def _cut_again(
-        self,
-        text: Text,
-        spans: NDArray[np.int64],
-        behind: NDArray[np.int64],
-        unsought: Collection[int],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        all_spans, all_behind = [], []
-        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
-            inner, inner_behind = self._late.cut(text, begin, end, unsought)
-            inner_behind[-1] = id_
-            all_spans.append(inner)
-            all_behind.append(inner_behind)
-        return np.concatenate(all_spans), np.concatenate(all_behind)
 
     def _prefixed(self, given: Text, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
         """What becomes of each piece; None where it stays."""

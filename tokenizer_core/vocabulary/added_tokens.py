@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import count
 from typing import Any, NoReturn
 
 import numpy as np
@@ -105,68 +104,83 @@ class AddedTokenMatcher:
         self._flagged = np.array(flagged, np.bool_)
 
     def cut(
-        self, text: Text, begin: int, end: int, unsought: Collection[int] = ()
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        unsought: Collection[int] = (),
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Cut [begin, end) at added tokens: leftmost first, the longest at one place.
+        """Cut spans at added tokens: leftmost first, the longest at one place.
 
         What is not accepted (switched off, or no single word) still covers its characters: neither
         a shorter token nor one that begins inside of it is found there.
 
         Args:
-            text: valid UTF-8; of what lies outside of [begin, end) nothing is seen.
+            text: valid UTF-8.
+            spans: int64 ``[n, 2]``: half-open byte ranges, each by itself: of what lies outside of
+                it nothing is seen.
+            behind: int64 ``[n]``: the id behind each span, or −1.
             unsought: ids of tokens that are ordinary text.
 
         Returns:
-            spans, int64 ``[n, 2]``: the text before each token and after the last one (some may be
-            empty); and int64 ``[n]``: the id of the token behind each span, or −1.
+            spans, int64 ``[m, 2]``: of each span that was given, the text before each token and
+            after the last one (some may be empty); and int64 ``[m]``: the id behind each, or −1.
         """
         off = [self._index_of[id_] for id_ in unsought if id_ in self._index_of]
-        if begin >= end or len(off) == len(self.tokens):
-            return _one_span(begin, end)
-        found = self._matcher.find(text, begin, end)
+        if len(off) == len(self.tokens):
+            return spans, behind
+        found, counts = self._matcher.find_in_spans(text, spans)
         if not len(found):
-            return _one_span(begin, end)
-        starts, stops, indexes = found.T
+            return spans, behind
+        of_span = np.repeat(np.arange(len(spans)), counts)
+        indexes = found[:, 2]
+        accepted = np.ones(len(found), np.bool_)
         if off:
             sought = np.ones(len(self.tokens), np.bool_)
             sought[off] = False
             accepted = sought[indexes]
-        else:
-            accepted = np.ones(len(found), np.bool_)
         if self._flagged[indexes].any():
-            self._heed_flags(text, (begin, end), found, accepted)
-        starts, stops, indexes = starts[accepted], stops[accepted], indexes[accepted]
-        spans = np.empty((len(starts) + 1, 2), np.int64)
-        spans[0, 0] = begin
-        spans[1:, 0] = stops
-        spans[:-1, 1] = starts
-        spans[-1, 1] = end
-        behind = np.full(len(spans), _NO_ID, np.int64)
+            self._heed_flags(text, spans, of_span, found, accepted)
+        of_span, (starts, stops, indexes) = of_span[accepted], found[accepted].T
+        ends = np.cumsum(np.bincount(of_span, minlength=len(spans))) + np.arange(len(spans))
+        before = np.arange(len(starts)) + of_span  # the piece before each token
+        pieces = np.empty((len(starts) + len(spans), 2), np.int64)
+        ids = np.empty(len(pieces), np.int64)
+        pieces[np.concatenate(([0], ends[:-1] + 1)), 0] = spans[:, 0]
+        pieces[ends, 1] = spans[:, 1]
+        pieces[before, 1] = starts
+        pieces[before + 1, 0] = stops
         # One whose characters all belong to the one before (as its white space) is no token.
-        behind[:-1] = np.where(starts < stops, self._ids[indexes], _NO_ID)
-        np.maximum(spans[:, 0], spans[:, 1], out=spans[:, 1])
-        return spans, behind
+        ids[before] = np.where(starts < stops, self._ids[indexes], _NO_ID)
+        ids[ends] = behind
+        np.maximum(pieces[:, 0], pieces[:, 1], out=pieces[:, 1])
+        return pieces, ids
 
     def _heed_flags(
         self,
         text: Text,
-        within: tuple[int, int],
+        spans: NDArray[np.int64],
+        of_span: NDArray[np.int64],
         found: NDArray[np.int64],
         accepted: NDArray[np.bool_],
     ) -> None:
         """Widen what takes its white space, and take back what is no single word.
 
         Args:
-            within: where the text begins and ends.
+            spans: as of `cut`.
+            of_span: int64 ``[n]``: in which of them each stands.
             found: as of `SpecialTokenMatcher.find`; changed.
             accepted: changed.
         """
-        begin, end = within
         content = text.data.data
-        left = begin  # where the token before ends, with its white space
-        for row, start, stop, index, is_sought in zip(
-            count(), *found.T.tolist(), accepted.tolist(), strict=False
+        left = 0  # where the token before ends, with its white space
+        now = -1
+        columns = of_span, *spans[of_span].T, *found.T, accepted
+        for row, (span, begin, end, start, stop, index, is_sought) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
         ):
+            if span != now:
+                now, left = span, begin
             if not is_sought:
                 continue
             token = self.tokens[index]
@@ -191,10 +205,6 @@ def _ends_with_word(content: memoryview) -> bool:
 
 def _begins_with_word(content: memoryview) -> bool:
     return _WORD.match(bytes(content).decode(errors="ignore")) is not None
-
-
-def _one_span(begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.array([[begin, end]], np.int64), np.array([_NO_ID], np.int64)
 
 
 def _refuse(happened: str) -> NoReturn:

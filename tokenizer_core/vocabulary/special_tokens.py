@@ -10,11 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.kernels.scanning.find_specials import find_specials
+from bpeline.tokenizer_core.kernels.scanning.find_specials import (
+    find_specials,
+    find_specials_in_spans,
+)
 from bpeline.tokenizer_core.text import Text
 
 _FEW_AT_ONCE, _MOST_AT_ONCE = 64, 1 << 16  # occurrences
 _KEPT_POLICIES = 32
+_MOST_COMPARED = 32  # first two bytes, beyond which a table of all is quicker than comparing
 
 
 def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
@@ -81,17 +85,26 @@ class SpecialTokenMatcher:
         tokens: non-empty byte strings.
     """
 
-    __slots__ = ("_index", "_offsets", "_openings", "_sought")
+    __slots__ = ("_index", "_tables")
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
-        longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
-        in_order = [tokens[index] for index in longest_first]
-        first_two = {(token[0], token[1] if len(token) > 1 else -1) for token in in_order}
-        self._index = np.array(longest_first, np.int64)
+        index_of = {token: index for index, token in reversed([*enumerate(tokens)])}
+        in_order = sorted(index_of)
+        openings = np.array(
+            sorted({(token[0], token[1] if len(token) > 1 else -1) for token in in_order}), np.int16
+        ).reshape(-1, 2)
+        begins_like_one = np.zeros((256, 256), np.bool_)  # by the second byte, then the first
+        for first, second in openings.tolist():
+            begins_like_one[slice(None) if second < 0 else second, first] = True
+        pairs = np.packbits(begins_like_one, bitorder="little").view(np.uint64)
+        first_bytes = np.array([token[0] for token in in_order], np.int64)
+        firsts = np.searchsorted(first_bytes, np.arange(257)).astype(np.int64)
         # bytes of a frozen array would be read-only, and kernels are compiled for writable arrays
-        self._sought = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
-        self._offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
-        self._openings = np.array(sorted(first_two), np.int16).reshape(-1, 2)
+        sought = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
+        offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
+        few = openings[: len(openings) if len(openings) <= _MOST_COMPARED else 0]
+        self._index = np.array([index_of[token] for token in in_order], np.int64)
+        self._tables = few, pairs, firsts, sought, offsets
 
     def find(self, text: Text, begin: int, end: int) -> NDArray[np.int64]:
         """Where the tokens stand in [begin, end): leftmost first, the longest at one place.
@@ -105,11 +118,37 @@ class SpecialTokenMatcher:
         capacity = _FEW_AT_ONCE
         while begin < end and len(self._index):
             found = np.empty((capacity, 3), np.int64)
-            count, begin = find_specials(
-                text.data, begin, end, self._openings, self._sought, self._offsets, found
+            count, begin = find_specials(text.data, begin, end, *self._tables, found)
+            parts.append(found[:count])
+            capacity = min(capacity * 8, _MOST_AT_ONCE)
+        return self._with_indexes(parts)
+
+    def find_in_spans(
+        self, text: Text, spans: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What `find` finds in each of many ranges, one after the other.
+
+        Args:
+            spans: int64 ``[n, 2]``.
+
+        Returns:
+            int64 of shape [m, 3], as of `find`; and int64 ``[n]``: how many stand in each range.
+        """
+        spans = np.require(spans, np.int64, ["C", "W"])
+        counts = np.zeros(len(spans), np.int64)
+        parts = []
+        capacity = _FEW_AT_ONCE
+        span, position = 0, int(spans[0, 0]) if len(spans) else 0
+        while span < len(spans) and len(self._index):
+            found = np.empty((capacity, 3), np.int64)
+            count, span, position = find_specials_in_spans(
+                text.data, spans, *self._tables, found, counts, span, position
             )
             parts.append(found[:count])
             capacity = min(capacity * 8, _MOST_AT_ONCE)
+        return self._with_indexes(parts), counts
+
+    def _with_indexes(self, parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         if not parts:
             return np.empty((0, 3), np.int64)
         occurrences = parts[0] if len(parts) == 1 else np.concatenate(parts)

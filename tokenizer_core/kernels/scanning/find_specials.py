@@ -16,7 +16,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     of_two,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I16Rows, I64Rows, I64s, U8s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I16Rows, I64Rows, I64s, U8s, U64s
 
 _VECTOR = ir.VectorType(ir.IntType(8), BLOCK)
 _LANES = ir.VectorType(ir.IntType(32), BLOCK)
@@ -51,47 +51,86 @@ def _candidates(address: I64, openings: I16Rows) -> U64:
 
 
 @kernel
-def _longest_at(base: I64, position: I64, end: I64, sought: U8s, offsets: I64s) -> I64:
-    """Index of the first of ``sought`` that stands at ``position``, or -1."""
-    for i in range(offsets.shape[0] - 1):
-        begin = offsets[i]
-        length = offsets[i + 1] - begin
-        if position + length <= end:
-            k = np.int64(0)
-            while k < length and load_u8(base + position + k) == sought[begin + k]:
-                k += 1
-            if k == length:
-                return np.int64(i)
-    return np.int64(-1)
+def _begins_like_one(address: I64, pairs: U64s) -> bool:
+    pair = np.int64(load_u8(address)) | np.int64(load_u8(address + 1)) << 8
+    return (pairs[pair >> 6] >> np.uint64(pair & 63)) & _1 != _0
 
 
-@entry_kernel
-def find_specials(
-    text: U8s, begin: I64, end: I64, openings: I16Rows, sought: U8s, offsets: I64s, found: I64Rows
-) -> tuple[I64, I64]:
-    """Find strings from the left, without overlap, the first given that fits at each place.
+@kernel
+def _first_from(low: I64, high: I64, depth: I64, least: I64, sought: U8s, offsets: I64s) -> I64:
+    """The first of the strings from ``low`` on whose byte at ``depth`` is at least ``least``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if sought[offsets[middle] + depth] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
-    Args:
-        text: uint8 with `PADDING` readable bytes behind ``end``.
-        openings: int16 [p, 2], the distinct first two bytes; the second is -1 for one-byte strings.
-        sought: uint8, the strings one behind the other, longest first.
-        offsets: int64 [n + 1], where they begin.
-        found: int64 [capacity, 3], receives begin, end and index of each occurrence.
 
-    Returns:
-        How many were found, and where to go on when ``found`` was too small (else ``end``).
+@kernel
+def _longest_at(
+    base: I64, position: I64, end: I64, firsts: I64s, sought: U8s, offsets: I64s
+) -> I64:
+    """Index of the longest of ``sought`` that stands at ``position``, or -1.
+
+    Byte by byte fewer strings are left: they are sorted, so these are neighbours, and what is
+    shorter stands before what it begins.
     """
-    base = text.ctypes.data
-    count = np.int64(0)
+    byte = np.int64(load_u8(base + position))
+    low, high = firsts[byte], firsts[byte + 1]
+    longest = np.int64(-1)
+    depth = np.int64(1)
+    while low < high:
+        if offsets[low + 1] - offsets[low] == depth:
+            longest = low
+            low += 1
+        if low == high or position + depth >= end:
+            break
+        byte = np.int64(load_u8(base + position + depth))
+        if sought[offsets[low] + depth] != byte:
+            low = _first_from(low, high, depth, byte, sought, offsets)
+        if low < high and sought[offsets[high - 1] + depth] != byte:
+            high = _first_from(low, high, depth, byte + 1, sought, offsets)
+        depth += 1
+    return longest
+
+
+@kernel
+def _find(
+    base: I64,
+    begin: I64,
+    end: I64,
+    openings: I16Rows,
+    pairs: U64s,
+    firsts: I64s,
+    sought: U8s,
+    offsets: I64s,
+    found: I64Rows,
+    count: I64,
+) -> tuple[I64, I64]:
+    """Find strings in one range; see `find_specials`. ``count`` were found before."""
     position = np.int64(begin)
+    few = openings.shape[0] > 0
     while position < end:
-        candidates = _candidates(base + position, openings)
-        block = position
-        position += 64
+        if few:
+            candidates = _candidates(base + position, openings)
+            block = position
+            position += 64
+        else:
+            while position < end and not _begins_like_one(base + position, pairs):
+                position += 1
+            if position >= end:
+                break
+            candidates = _1
+            block = position
+            position += 1
         while candidates:
             place = block + trailing_zeros(candidates)
             candidates &= candidates - _1
-            index = _longest_at(base, place, end, sought, offsets)
+            if place >= end:
+                break
+            index = _longest_at(base, place, end, firsts, sought, offsets)
             if index >= 0:
                 if count == found.shape[0]:
                     return count, place
@@ -102,3 +141,76 @@ def find_specials(
                 count += 1
                 break
     return count, np.int64(end)
+
+
+@entry_kernel
+def find_specials(
+    text: U8s,
+    begin: I64,
+    end: I64,
+    openings: I16Rows,
+    pairs: U64s,
+    firsts: I64s,
+    sought: U8s,
+    offsets: I64s,
+    found: I64Rows,
+) -> tuple[I64, I64]:
+    """Find strings from the left, without overlap, the longest that fits at each place.
+
+    Args:
+        text: uint8 with `PADDING` readable bytes behind ``end``.
+        openings: int16 [p, 2], the distinct first two bytes; the second is -1 for one-byte strings.
+            None where there are too many to compare all of them.
+        pairs: uint64 [1024], which two bytes some string begins with, the second times 256.
+        firsts: int64 [257], for each byte the first string that begins with it or a greater one.
+        sought: uint8, the strings one behind the other, sorted.
+        offsets: int64 [n + 1], where they begin.
+        found: int64 [capacity, 3], receives begin, end and index of each occurrence.
+
+    Returns:
+        How many were found, and where to go on when ``found`` was too small (else ``end``).
+    """
+    base = text.ctypes.data
+    tables = openings, pairs, firsts, sought, offsets
+    return _find(base, begin, end, *tables, found, 0)
+
+
+@entry_kernel
+def find_specials_in_spans(
+    text: U8s,
+    spans: I64Rows,
+    openings: I16Rows,
+    pairs: U64s,
+    firsts: I64s,
+    sought: U8s,
+    offsets: I64s,
+    found: I64Rows,
+    counts: I64s,
+    span: I64,
+    position: I64,
+) -> tuple[I64, I64, I64]:
+    """Find strings in each of many ranges by itself.
+
+    Args:
+        text, openings, pairs, firsts, sought, offsets, found: as of `find_specials`.
+        spans: int64 [n, 2], the ranges.
+        counts: int64 [n], to which the number of strings in each range is added.
+        span, position: where to begin: 0 and the begin of the first range, or what was returned.
+
+    Returns:
+        How many were found, and in which range (the number of ranges: in none) and where to go on.
+    """
+    base = text.ctypes.data
+    tables = openings, pairs, firsts, sought, offsets
+    count = np.int64(0)
+    while span < spans.shape[0]:
+        before = count
+        end = spans[span, 1]
+        count, position = _find(base, position, end, *tables, found, count)
+        counts[span] += count - before
+        if position < end:
+            break
+        span += 1
+        if span < spans.shape[0]:
+            position = spans[span, 0]
+    return count, np.int64(span), np.int64(position)
