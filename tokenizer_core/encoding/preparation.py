@@ -7,7 +7,7 @@ each piece that is left gets its prefix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class TextPreparation:
         self._late = self._matcher([token for token in added_tokens if token.normalized])
 
     def prepare(
-        self, text: Text, unsought: Collection[int] = frozenset()
+        self, text: Text, unsought: frozenset[int] = frozenset()
     ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
         """A text as an `Encoder` takes it.
 
@@ -140,7 +140,8 @@ class TextPreparation:
     def _begins_as_given(self, given: Text) -> bool:
         """Whether the normalized text begins with what its first character became.
 
-        Where that is dropped, tokenizers does not take the text for the beginning.
+        Where that is dropped, tokenizers does not take the text for the beginning. (Where an added
+        token is exactly what a normalizer put before the text, it takes what follows for it, too.)
         """
         if self._normalize is None:
             return True
@@ -158,6 +159,8 @@ def _replaced(
         text.bytes(begin, end) if piece is None else piece
         for piece, (begin, end) in zip(pieces, spans.tolist(), strict=True)
     ]
+    if len(parts) == 1:
+        return Text.of(parts[0]), np.array([[0, len(parts[0])]], np.int64)
     ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
     begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
     return Text.of(b"".join(parts)), np.stack((begins, ends), axis=1)

@@ -6,7 +6,7 @@ which of several that overlap is found, is what HuggingFace's ``tokenizers`` doe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
@@ -30,6 +30,7 @@ _SPACE_BEHIND = regex.compile(_SPACE)
 _SPACE_BEFORE = regex.compile(b"(?r)" + _SPACE)
 
 _NO_ID = -1
+_KEPT_CHOICES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,14 @@ class AddedTokenMatcher:
         contents: as what each is sought; not empty.
     """
 
-    __slots__ = ("_flagged", "_ids", "_index_of", "_matcher", "tokens")
+    __slots__ = ("_flagged", "_ids", "_matcher", "_sought", "tokens")
 
     def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[bytes]) -> None:
         #: What is found.
         self.tokens = tuple(tokens)
         self._matcher = SpecialTokenMatcher(contents)
         self._ids = np.array([token.id for token in tokens], np.int64)
-        self._index_of = {token.id: index for index, token in enumerate(tokens)}
+        self._sought = dict[frozenset[int], NDArray[np.bool_]]()
         flagged = [token.single_word or token.lstrip or token.rstrip for token in tokens]
         self._flagged = np.array(flagged, np.bool_)
 
@@ -108,7 +109,7 @@ class AddedTokenMatcher:
         text: Text,
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
-        unsought: Collection[int] = (),
+        unsought: frozenset[int] = frozenset(),
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Cut spans at added tokens: leftmost first, the longest at one place.
 
@@ -126,35 +127,47 @@ class AddedTokenMatcher:
             spans, int64 ``[m, 2]``: of each span that was given, the text before each token and
             after the last one (some may be empty); and int64 ``[m]``: the id behind each, or −1.
         """
-        off = [self._index_of[id_] for id_ in unsought if id_ in self._index_of]
-        if len(off) == len(self.tokens):
+        sought = self._sought_but(unsought)
+        if sought is None:
             return spans, behind
         found, counts = self._matcher.find_in_spans(text, spans)
         if not len(found):
             return spans, behind
         of_span = np.repeat(np.arange(len(spans)), counts)
         indexes = found[:, 2]
-        accepted = np.ones(len(found), np.bool_)
-        if off:
-            sought = np.ones(len(self.tokens), np.bool_)
-            sought[off] = False
-            accepted = sought[indexes]
+        accepted = sought[indexes]
         if self._flagged[indexes].any():
             self._heed_flags(text, spans, of_span, found, accepted)
-        of_span, (starts, stops, indexes) = of_span[accepted], found[accepted].T
-        ends = np.cumsum(np.bincount(of_span, minlength=len(spans))) + np.arange(len(spans))
-        before = np.arange(len(starts)) + of_span  # the piece before each token
-        pieces = np.empty((len(starts) + len(spans), 2), np.int64)
-        ids = np.empty(len(pieces), np.int64)
-        pieces[np.concatenate(([0], ends[:-1] + 1)), 0] = spans[:, 0]
-        pieces[ends, 1] = spans[:, 1]
-        pieces[before, 1] = starts
-        pieces[before + 1, 0] = stops
+        if not accepted.all():
+            found, of_span = found[accepted], of_span[accepted]
+        starts, stops, indexes = found.T
         # One whose characters all belong to the one before (as its white space) is no token.
-        ids[before] = np.where(starts < stops, self._ids[indexes], _NO_ID)
-        ids[ends] = behind
+        ids = np.where(starts < stops, self._ids[indexes], _NO_ID)
+        pieces = np.empty((len(starts) + len(spans), 2), np.int64)
+        after_each = np.empty(len(pieces), np.int64)
+        if len(spans) == 1:  # as of most short texts
+            pieces[0, 0], pieces[-1, 1] = spans[0]
+            pieces[:-1, 1], pieces[1:, 0] = starts, stops
+            after_each[:-1], after_each[-1] = ids, behind[0]
+        else:
+            before = np.arange(len(starts)) + of_span
+            last = np.cumsum(np.bincount(of_span, minlength=len(spans))) + np.arange(len(spans))
+            first = np.concatenate(([0], last[:-1] + 1))
+            pieces[first, 0], pieces[last, 1] = spans.T
+            pieces[before, 1], pieces[before + 1, 0] = starts, stops
+            after_each[before], after_each[last] = ids, behind
         np.maximum(pieces[:, 0], pieces[:, 1], out=pieces[:, 1])
-        return pieces, ids
+        return pieces, after_each
+
+    def _sought_but(self, unsought: frozenset[int]) -> NDArray[np.bool_] | None:
+        """Which tokens are sought, bool ``[n]``; None where none is."""
+        kept = self._sought.get(unsought)
+        if kept is None:
+            kept = np.array([token.id not in unsought for token in self.tokens], np.bool_)
+            if len(self._sought) >= _KEPT_CHOICES:
+                self._sought.clear()  # so many sets are made for single texts
+            self._sought[unsought] = kept
+        return kept if kept.any() else None
 
     def _heed_flags(
         self,
