@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -244,12 +246,66 @@ def test_tokens_that_are_not_text_are_refused() -> None:
 
 @pytest.mark.parametrize("unknown", ["<unk>", "", None])
 def test_the_value_is_read_from_its_description(unknown: str | None) -> None:
-    value = SentencePieceBpe(False, unknown, False)
+    value = SentencePieceBpe(False, unknown, False, True, (3, 4), ("<sep>",))
     described = {key: kept for key, kept in value.described().items() if key != "name"}
     assert SentencePieceBpe.of_description(described) == value
     assert SentencePieceBpe.of_description(described | {"unknown": 3}) is None
     assert SentencePieceBpe.of_description(described | {"fuse_unknown": 1}) is None
+    assert SentencePieceBpe.of_description(described | {"ties": ["3"]}) is None
+    assert SentencePieceBpe.of_description(described | {"user_defined": "<sep>"}) is None
+    assert SentencePieceBpe.of_description(json.loads(json.dumps(described))) == value
     assert SentencePieceBpe.of_description(described | {"more": 1}) is None
+
+
+def merged_by_score(text: str, scores: dict[str, float]) -> list[str]:
+    """The neighbours whose text has the greatest score first, leftmost of equals."""
+    symbols = list(text)
+    while True:
+        joined = [scores.get(left + right, -math.inf) for left, right in pairwise(symbols)]
+        best = max(joined, default=-math.inf)
+        if best == -math.inf:
+            return symbols
+        at = joined.index(best)
+        symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tokens_have_ranks_and_some_have_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    tokens = list("▁abcé")
+    while len(tokens) < 60:
+        token = chance.choice(tokens) + chance.choice(tokens)
+        if token not in tokens and len(token) < 8:
+            tokens.append(token)
+    scores = {token: float(-chance.randrange(12)) for token in tokens if len(token) > 1}
+    ranked = sorted(scores, key=lambda token: -scores[token])
+    merges = [
+        (token[:at], token[at:])
+        for token in ranked
+        for at in range(1, len(token))
+        if token[:at] in tokens and token[at:] in tokens
+    ]
+    ties = [i for i in range(1, len(ranked)) if scores[ranked[i]] == scores[ranked[i - 1]]]
+    value = SentencePieceBpe(byte_fallback=False, by_piece=True, ties=tuple(ties))
+    encoder, _ = coders(spec_of(tokens, merges, value))
+    for size in [*range(1, 60), 100, 200, 500]:
+        text = "".join(chance.choice("▁aabbcé") for _ in range(size))
+        expected = [tokens.index(token) for token in merged_by_score(text, scores)]
+        assert encoder.encode_short(text.encode()) == expected
+
+
+def test_user_defined_tokens_are_found_first_and_never_merge() -> None:
+    tokens = ["a", "b", "ab", "abab", "<sep>", "aba"]
+    merges = [("a", "b"), ("ab", "ab")]
+    value = SentencePieceBpe(False, None, user_defined=("<sep>", "aba"))
+    encoder, _ = coders(spec_of(tokens, merges, value))
+    assert encoder.encode_short(b"abab<sep>bab<sep>") == [5, 1, 4, 1, 2, 4]
+    text = Text.of(b"aabb<sep>aba")
+    ids, ends = encoder.encode(text, np.array([[1, 9], [9, 9], [9, 12]]), np.array([3, 0, -1]))
+    assert (ids.tolist(), ends.tolist()) == ([2, 1, 4, 3, 0, 5], [4, 5, 6])
+    assert encoder.encode(text, np.empty((0, 2), np.int64), np.empty(0, np.int64))[0].size == 0
+    with pytest.raises(InvalidTokenizer, match="lacks the user-defined"):
+        coders(spec_of(tokens, merges, SentencePieceBpe(False, None, user_defined=("<x>",))))
 
 
 def test_text_is_not_cut_where_no_pattern_is_named() -> None:

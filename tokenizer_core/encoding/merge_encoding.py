@@ -43,6 +43,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import NO_MERGE, add_ga
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     derive_merges as derive_merges_by_kernel,
 )
+from bpeline.tokenizer_core.kernels.encoding.symbol_tables import fill_symbol_table
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     BYTES,
     MAX_NODES,
@@ -81,6 +82,8 @@ class BytePairEncoder(Encoder):
         cache_words: how many words are remembered, rounded up to a power of two (at least 128);
             then all are forgotten and learned anew. 0: none.
         splitter: what cuts by the pattern; it may cut further where no merge ever joins.
+        ranks: int64 ``[n_merges]``, ascending, where some merges have the same rank: of these the
+            leftmost is next.
 
     Attributes:
         pattern, byte_ids: as given.
@@ -97,13 +100,14 @@ class BytePairEncoder(Encoder):
         pattern: SplitPattern,
         cache_words: int = DEFAULT_CACHE_WORDS,
         splitter: Splitter | None = None,
+        ranks: NDArray[np.int64] | None = None,
     ) -> None:
         self.pattern = pattern
         self.byte_ids = byte_ids
         self.merges = len(results)
         self.merge_ids = left, right, results
         self._words = SharedWords(cache_words)
-        self._machine, self._tables = merge_tables(byte_ids, self.merge_ids)
+        self._machine, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
         self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
@@ -269,23 +273,24 @@ def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> M
 
 
 def merge_tables(
-    byte_ids: NDArray[np.int64], merges: MergeIds
+    byte_ids: NDArray[np.int64], merges: MergeIds, ranks: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], dict[int, NDArray[Any]]]:
     """What threads read while they encode.
 
     Args:
         byte_ids: int64 ``[256]``: the id of each byte.
         merges: pairs are distinct, parts are made before they are used.
+        ranks: see `BytePairEncoder`.
 
     Returns:
         int64 ``[MACHINE]``, with the addresses of the tables; and the tables, to be kept with it.
     """
     machine = np.zeros(MACHINE, np.int64)
     machine[[KEY_LOW, KEY_HIGH]] = HASH_KEY.view(np.int64)
-    tables = _token_tables(byte_ids, merges, machine)
+    tables = _token_tables(byte_ids, merges, machine) if ranks is None else None
     if tables is None:
         ids = byte_ids.astype(np.uint32)
-        machine[SHIFT], pairs = pair_table(merges)
+        machine[SHIFT], pairs = pair_table(merges, ranks)
         tables = {BYTE_IDS: ids, PAIRS: pairs}
     for place, table in tables.items():
         machine[place] = table.ctypes.data
@@ -335,10 +340,15 @@ def _token_tables(
     return {PAIRS: pairs, SPLITS: splits, INFOS: infos, ROOTS: roots, TRIE: trie}
 
 
-def pair_table(merges: MergeIds) -> tuple[np.uint64, NDArray[np.uint64]]:
+def pair_table(
+    merges: MergeIds, ranks: NDArray[np.int64] | None = None
+) -> tuple[np.uint64, NDArray[np.uint64]]:
     """The shift and the slots of `merge_word`'s table of merges."""
     shift, pairs = empty_pair_table(len(merges[2]))
-    fill_pair_table(*merges, shift, pairs)
+    if ranks is None:
+        fill_pair_table(*merges, shift, pairs)
+    else:
+        fill_symbol_table(merges[0], merges[1], ranks, merges[2], shift, pairs)
     return shift, pairs
 
 

@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.errors import InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.splitting import MarkShort, ShortText, SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
+from bpeline.tokenizer_core.vocabulary import SpecialTokenMatcher, TokenizerSpec, shown
 
 _BITS_PER_PAIR = 32  # of the filter: one pair in so many is taken for another
 _POINTS = 0x110000
@@ -102,9 +102,16 @@ class SentencePieceEncoder(Encoder):
         symbols: of the vocab.
         spec: for its pattern, and whether it takes words whole.
         fused: whether several unknown characters in a row are one token.
+        user_defined: tokens of the vocab that are found before all else.
     """
 
-    def __init__(self, symbols: Symbols, spec: TokenizerSpec, fused: bool) -> None:
+    def __init__(
+        self,
+        symbols: Symbols,
+        spec: TokenizerSpec,
+        fused: bool,
+        user_defined: Sequence[str] = (),
+    ) -> None:
         self.pattern = spec.pattern
         self._symbols = symbols
         self._fused = fused and symbols.rest == "unknown"
@@ -114,8 +121,22 @@ class SentencePieceEncoder(Encoder):
         self._splitter = CharacterSplitter(spec.pattern, pairs)
         self._within_words = CharacterSplitter(SplitPattern(WHOLE_TEXT), pairs)
         self._merging = BytePairEncoder(
-            symbols.byte_ids, *symbols.merges, spec.pattern, splitter=self._splitter
+            symbols.byte_ids,
+            *symbols.merges,
+            spec.pattern,
+            splitter=self._splitter,
+            ranks=symbols.ranks,
         )
+        contents = [token.encode() for token in user_defined]
+        self._matcher = SpecialTokenMatcher(contents) if contents else None
+        ids = {token: id_ for id_, token in spec.vocab.items()}
+        if missing := [token for token in user_defined if token.encode() not in ids]:
+            raise InvalidTokenizer(
+                f"the vocab lacks the user-defined token {shown(missing[0])}",
+                "each user-defined token is a token of the vocab",
+                "add it to the vocab, or leave it out: SentencePieceBpe(user_defined=...)",
+            )
+        self._matched = np.array([ids[content] for content in contents], np.int64)
         self._known = _bitmap_of(symbols.known) if symbols.rest == "nothing" else None
         self._edges = np.array([0, *accumulate(map(len, symbols.written))], np.int64)
         self._tokens = np.array([*chain.from_iterable(symbols.written), 0], np.uint32)
@@ -135,6 +156,38 @@ class SentencePieceEncoder(Encoder):
         self._merging.take_whole(dict(tokens_not_made_by_merges(self._merging, spec.ids)))
 
     def encode(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> Encoded:
+        if self._matcher is not None:
+            spans, behind, lasts = self._cut_at_matches(self._matcher, text, spans, behind)
+            ids, ends = self._encode_between(text, spans, behind)
+            return ids, ends[lasts]
+        return self._encode_between(text, spans, behind)
+
+    def _cut_at_matches(
+        self,
+        matcher: SpecialTokenMatcher,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Spans between user-defined tokens, the id behind each, and which end the spans given."""
+        parts, ids, lasts = [], [], []
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            found = matcher.find(text, begin, end)
+            edges = np.concatenate(([begin], found[:, :2].reshape(-1), [end]))
+            parts.append(edges.reshape(-1, 2))
+            ids.append(np.append(self._matched[found[:, 2]], id_))
+            lasts.append(len(found) + 1)
+        if not parts:
+            return spans, behind, np.empty(0, np.int64)
+        return (
+            np.ascontiguousarray(np.concatenate(parts)),
+            np.concatenate(ids),
+            np.cumsum(lasts) - 1,
+        )
+
+    def _encode_between(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> Encoded:
         if self.pattern.drops_gaps:
             return self._encode_words_of(text, spans, behind)
         ids, ends = self._merged(text, spans, behind, self._splitter)
@@ -174,7 +227,7 @@ class SentencePieceEncoder(Encoder):
         return self._written(*self._merged(text, spans, nothing, self._within_words))
 
     def encode_short(self, content: bytes) -> list[int]:
-        if self._known is not None or self.pattern.drops_gaps:
+        if self._known is not None or self._matcher is not None or self.pattern.drops_gaps:
             return super().encode_short(content)
         ids = self._merging.encode_short(content)
         first, written = self._symbols.first, self._symbols.written

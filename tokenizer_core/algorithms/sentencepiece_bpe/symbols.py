@@ -9,7 +9,8 @@ symbols that stand for no token, or for tokens of bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NoReturn
 
 import numpy as np
@@ -35,6 +36,8 @@ class Symbols:
         pairs: int64 ``[n, 2]``: code points of characters that some merge joins.
         known: the characters that are tokens.
         rest: what becomes of other characters: ``bytes``, ``unknown``, ``nothing`` or ``error``.
+        assembling: how many merges put characters together from bytes: the first ones.
+        ranks: int64, the rank of each merge; None: their number.
     """
 
     byte_ids: NDArray[np.int64]
@@ -44,6 +47,17 @@ class Symbols:
     pairs: NDArray[np.int64]
     known: frozenset[str]
     rest: str
+    assembling: int
+    ranks: NDArray[np.int64] | None = None
+
+
+def ranked_by_piece(symbols: Symbols, spec: TokenizerSpec, ties: frozenset[int]) -> Symbols:
+    """The same, where all merges that make one token have one rank: see `SentencePieceBpe`."""
+    tokens = dict.fromkeys(spec.merge_ids[2].tolist())
+    ranks = dict(zip(tokens, accumulate(i not in ties for i in range(len(tokens))), strict=True))
+    made = symbols.merges[2][symbols.assembling :].tolist()
+    of_merges = np.array([ranks[id_] for id_ in made], np.int64) + symbols.assembling
+    return replace(symbols, ranks=np.concatenate((np.arange(symbols.assembling), of_merges)))
 
 
 def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) -> Symbols:
@@ -57,6 +71,8 @@ def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) ->
     """
     texts = _texts(spec.vocab)
     ids = {text: id_ for id_, text in texts.items()}
+    # An added token may be shown by the text of an ordinary one.
+    ids |= {token.decode(): id_ for token, id_ in spec.ids.items()}
     characters = {text: id_ for text, id_ in ids.items() if len(text) == 1}
     bytes_ = [ids.get(f"<0x{byte:02X}>") for byte in range(BYTES)] if byte_fallback else []
     by_bytes = all(id_ is not None for id_ in bytes_) if bytes_ else False
@@ -115,6 +131,7 @@ def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) ->
         np.array(sorted(joined), np.int64).reshape(-1, 2),
         frozenset(characters),
         rest,
+        len(assembling),
     )
 
 

@@ -120,7 +120,7 @@ def merge_short(
         at = np.int64(0)
         for i in range(count - 1):
             merge = load_u64(merges + 8 * i)
-            if merge < best:
+            if merge >> RANK_SHIFT < best >> RANK_SHIFT:
                 best = merge
                 at = np.int64(i)
         if best == NO_MERGE:
