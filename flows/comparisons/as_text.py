@@ -16,6 +16,7 @@ from bpeline.registry.comparison import MetricPair, VersionComparison
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
     FEWEST_RESAMPLED,
+    SPEEDS,
     DivergingMerge,
     DocumentComparison,
     Segmentation,
@@ -29,7 +30,7 @@ SLICE_TITLES = (
 )  # fmt: skip
 _TOKENS_SHOWN = 12
 # What says nothing about the tokenizer, only about the run that made it.
-_NOT_COMPARED = ("seconds/", "evaluated/encode_mb_per_second")
+_NOT_COMPARED = ("seconds/", *SPEEDS)
 
 
 def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:

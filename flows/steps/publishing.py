@@ -247,7 +247,7 @@ def _tags(
 ) -> dict[str, str]:
     """What was compared with, so that a list of runs tells; and which files are tables."""
     tags = {f"compared_with.{label}": said for label, said in evaluated.references.items()}
-    # Of every figure only `evaluated/encode_mb_per_second` depends on it, beside the seconds.
+    # Of all figures only the `SPEEDS` depend on it, beside the seconds.
     tags["speed_of"] = f"one thread, {platform.machine()} of {thread_count(None)} processors"
     if evaluated.made is not None:
         tags[MEASURED_ON] = str(evaluated.made)

@@ -23,7 +23,7 @@ from bpeline.registry.loading import load_version
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     SHOWN_PER_SLICE,
-    SPEED,
+    SPEEDS,
     EvaluationText,
     Measurement,
     Slice,
@@ -185,7 +185,7 @@ def measurements_of(
 
 def _without_speed(one: Measurement) -> Measurement:
     """What depends on tokenizer and text alone: how fast this machine was is no part of it."""
-    metrics = {name: value for name, value in one.metrics.items() if name != SPEED}
+    metrics = {name: value for name, value in one.metrics.items() if name not in SPEEDS}
     return replace(one, metrics=metrics)
 
 

@@ -28,9 +28,10 @@ from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.shards import SmallShards
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
+from bpeline.tokenizer_core.evaluation import SPEEDS
 
 CHUNK = 8 << 10
-TIMES = ("provenance", "created_at", "evaluated/encode_mb_per_second", "seal")  # seals see them
+TIMES = ("provenance", "created_at", *SPEEDS, "seal")  # seals see them
 SETTINGS: dict[str, Any] = {"vocab_size": 600, "special_tokens": ["<|end|>"], "held_out": 0.2}
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .metric_names import ROBUSTNESS_FIGURES as ROBUSTNESS_FIGURES
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
     from .metric_names import SHOWN_ROBUSTNESS as SHOWN_ROBUSTNESS
-    from .metric_names import SPEED as SPEED
+    from .metric_names import SPEEDS as SPEEDS
     from .metric_names import depends_on_text as depends_on_text
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS

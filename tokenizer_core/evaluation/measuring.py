@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from itertools import pairwise
+from operator import ne
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +62,11 @@ class Measured:
         document_tokens: int64 ``[documents]``.
         words: the distinct pre-tokens of the tokenizer's own pattern.
         roundtrip_failures: documents d with decode(encode(d)) ≠ d.
-        seconds: of encoding, one thread, ids as NumPy arrays; the first part is encoded twice and
+        encode_seconds: one thread, ids as NumPy arrays; the first part is encoded twice and
             its second time counts, so caches are warm. Of the processor, so that other work beside
             it does not count; where processes of their own match the pattern, of the clock.
+        decode_seconds: of the same ids back to bytes, one document after another, as warm; of the
+            processor.
     """
 
     text: TextSize
@@ -70,7 +74,8 @@ class Measured:
     document_tokens: NDArray[np.int64]
     words: WordCounts
     roundtrip_failures: int
-    seconds: float
+    encode_seconds: float
+    decode_seconds: float
 
     @property
     def tokens(self) -> int:
@@ -121,7 +126,8 @@ def added(parts: Sequence[Measured]) -> Measured:
         np.concatenate([part.document_tokens for part in parts]),
         words.result(),
         sum(part.roundtrip_failures for part in parts),
-        sum(part.seconds for part in parts),
+        sum(part.encode_seconds for part in parts),
+        sum(part.decode_seconds for part in parts),
     )
 
 
@@ -133,24 +139,28 @@ class _Sum:
         self.occurrences = np.zeros(max(tokenizer.vocab) + 1, np.int64)
         self.tokens: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         self.failures = 0
-        self.seconds = 0.0
+        self.encode_seconds = self.decode_seconds = 0.0
         self._clock = time.thread_time if tokenizer.pattern.has_kernel else time.perf_counter
 
     def add(self, part: list[bytes]) -> None:
         encoder, decode = self.tokenizer.encoder, self.tokenizer.decode_bytes
-        if len(self.tokens) == 1:
+        first = len(self.tokens) == 1
+        if first:
             encode_contents(encoder, part, _ORDINARY)
         begun = self._clock()
         ids, edges = encode_contents(encoder, part, _ORDINARY)
-        self.seconds += self._clock() - begun
+        self.encode_seconds += self._clock() - begun
         self.occurrences += np.bincount(ids, minlength=len(self.occurrences))
         self.tokens.append(np.diff(edges))
-        ends = edges.tolist()
-        self.failures += sum(
-            decode(ids[ends[place] : ends[place + 1]]) != document
-            for place, document in enumerate(part)
-        )
+        each = [ids[begin:end] for begin, end in pairwise(edges.tolist())]
+        if first:
+            list(map(decode, each))
+        begun = time.thread_time()
+        decoded = list(map(decode, each))
+        self.decode_seconds += time.thread_time() - begun
+        self.failures += sum(map(ne, decoded, part))
 
     def result(self, text: TextSize, words: WordCounts) -> Measured:
         tokens = np.concatenate(self.tokens)
-        return Measured(text, self.occurrences, tokens, words, self.failures, self.seconds)
+        seconds = self.encode_seconds, self.decode_seconds
+        return Measured(text, self.occurrences, tokens, words, self.failures, *seconds)

@@ -22,7 +22,8 @@ FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
-SPEED = "evaluated/encode_mb_per_second"
+ENCODE_SPEED, DECODE_SPEED = "evaluated/encode_mb_per_second", "evaluated/decode_mb_per_second"
+SPEEDS = (ENCODE_SPEED, DECODE_SPEED)  # of the machine, too: nothing else about a version is
 MERGE_GAIN = "compression/merge_gain_per_million"
 
 # Attributes of `CompressionReport`, where the formulas are.
@@ -59,7 +60,8 @@ NAMES = {
     "unknown_rate": "vocabulary/unknown_rate",
     "byte_rate": "vocabulary/byte_rate",
     "roundtrip_failures": "evaluated/roundtrip_failures",
-    "encode_mb_per_second": SPEED,
+    "encode_mb_per_second": ENCODE_SPEED,
+    "decode_mb_per_second": DECODE_SPEED,
     "bytes": "evaluated/bytes",
     "chars": "evaluated/chars",
     "words": "evaluated/words",

@@ -69,6 +69,7 @@ class CompressionReport:
             tokens of V; the mean over T is bytes_per_token.
         encode_mb_per_second: 10⁶ bytes per second, of one thread's processor time, caches warm,
             ids as NumPy arrays.
+        decode_mb_per_second: the same of decoding them, document by document.
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
             training had stopped there (the size itself alone for one with ``ignore_merges``
             whose merges do not make every token, and for other algorithms).
@@ -100,6 +101,7 @@ class CompressionReport:
     p99_token_bytes: float
     longest_token_bytes: int
     encode_mb_per_second: float
+    decode_mb_per_second: float
     curve: Curve
     merge_gain: Curve
     bytes: int
@@ -223,7 +225,8 @@ def report(
         median_token_bytes=float(np.median(lengths)),
         p99_token_bytes=float(np.quantile(lengths, 0.99)),
         longest_token_bytes=int(lengths.max()),
-        encode_mb_per_second=size / 1e6 / max(measured.seconds, 1e-9),
+        encode_mb_per_second=size / 1e6 / max(measured.encode_seconds, 1e-9),
+        decode_mb_per_second=size / 1e6 / max(measured.decode_seconds, 1e-9),
         curve=curve,
         merge_gain=merge_gain,
         bytes=size,
