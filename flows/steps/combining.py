@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
@@ -25,7 +25,7 @@ from bpeline.registry.word_counts import (
     key_of_sources,
 )
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.counting import weights_at
+from bpeline.tokenizer_core.counting import CopiedSections, weights_at
 from bpeline.tokenizer_core.errors import EmptyCorpus
 
 
@@ -40,6 +40,7 @@ class CountedWords:
         seen: sums over them.
         sources: of each named source; empty where sources were not named.
         shards_of: the keys of each of these, by its name.
+        copied: what of the held-out sections of distinct chunks is copies.
     """
 
     table: TableHandle
@@ -48,6 +49,7 @@ class CountedWords:
     seen: ShardStatistics
     sources: tuple[SourceStatistics, ...] = ()
     shards_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    copied: CopiedSections = field(default_factory=CopiedSections)
 
     @property
     def outcome(self) -> str:
@@ -68,7 +70,8 @@ def combine_counts(
     """
     workspace, catalogue = registry.workspace, registry.catalogue
     words = add_up(corpus, request, workspace)
-    table = words.table
+    copied = WordCountStore(workspace).copied_sections(words.shards)
+    words, table = replace(words, copied=copied), words.table
     keep_corpus_record(workspace, corpus.readings, corpus.sources)
     if words.sources:
         keep_statistics(workspace, table.key, as_json(words.sources))

@@ -9,7 +9,7 @@ from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import COUNT_WORDS, progress, raise_if_stopped, step
 from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan, file_parcels
-from bpeline.flows.wording import counted
+from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import (
@@ -22,6 +22,7 @@ from bpeline.registry.word_counts import (
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read_documents
 from bpeline.tokenizer_core.counting import (
+    CopiedSections,
     Copies,
     FileDocuments,
     compile_counting,
@@ -79,6 +80,12 @@ class CountedCorpus:
         return sum(chunk.end - chunk.begin for chunk in self.chunks)
 
     @property
+    def copied_bytes(self) -> int:
+        """Text of chunks that are exact copies of others."""
+        first = {chunk.digest: chunk.end - chunk.begin for chunk in self.chunks}
+        return self.corpus_bytes - sum(first.values())
+
+    @property
     def copies_remark(self) -> str:
         """What share of the text stands in exact copies; empty when there are none.
 
@@ -87,13 +94,12 @@ class CountedCorpus:
         """
         if self.copies is not None:
             return _left_out_remark(self.copies)
-        chunks = self.chunks
-        first = {chunk.digest: chunk.end - chunk.begin for chunk in chunks}
-        copied = self.corpus_bytes - sum(first.values())
+        chunks, copied = self.chunks, self.copied_bytes
         if not copied:
             return ""
+        distinct = len({chunk.digest for chunk in chunks})
         return (
-            f"{counted(len(chunks) - len(first), 'chunk')} of {len(chunks):,} are exact copies of "
+            f"{counted(len(chunks) - distinct, 'chunk')} of {len(chunks):,} are exact copies of "
             f"others: {copied:,} bytes, {copied / self.corpus_bytes:.1%} of the text, are counted "
             f"more than once (whole chunks are compared, not documents; --deduplicate compares "
             f"documents, and counts each once)"
@@ -183,6 +189,18 @@ def _left_out_remark(copies: Copies) -> str:
         f"{counted(copies.documents, 'document')} of {copies.of_documents:,} are exact copies of "
         f"earlier ones and were left out: {copies.text_bytes:,} bytes, "
         f"{copies.text_bytes / copies.of_bytes:.1%} of the text"
+    )
+
+
+def sections_remark(copied: CopiedSections) -> str:
+    """What share of the text stands in copies that no chunk is alone; empty without such."""
+    if not copied.copies:
+        return ""
+    return (
+        f"{counted(copied.copies, 'section')} of {copied.sections:,} that were held out, chosen by "
+        f"their content, are exact copies of others of them: about {copied.share:.1%} of the text "
+        f"(told by {megabytes(copied.bytes)}) is counted more than once; --deduplicate counts each "
+        "document once"
     )
 
 

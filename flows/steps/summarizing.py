@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
-from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
 from bpeline.flows.steps.learning import Learned
@@ -36,6 +36,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     if seen.replaced_utf8:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
     if copies := corpus.copies_remark:
+        run.note(copies)
+    if corpus.copies is None and (copies := sections_remark(words.copied)):
         run.note(copies)
     if learned.stopped_early:
         run.note(
@@ -73,7 +75,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             "corpus/words": float(words.table.total),
             "corpus/pruned_distinct_words": float(learned.pruned.words),
             "corpus/pruned_words": float(learned.pruned.occurrences),
-            **_copies_left_out(corpus),
+            **_copies(corpus, words),
         },
         curve=evaluated.report.curve,
         curves=curves_of(evaluated),
@@ -83,11 +85,14 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     )
 
 
-def _copies_left_out(corpus: CountedCorpus) -> dict[str, float]:
-    """How much `--deduplicate` left out; nothing where it was not asked for."""
+def _copies(corpus: CountedCorpus, words: CountedWords) -> dict[str, float]:
+    """How much `--deduplicate` left out; where it was not asked for, how much it would find."""
     copies = corpus.copies
     if copies is None:
-        return {}
+        found = {"corpus/copied_chunks_share": corpus.copied_bytes / corpus.corpus_bytes}
+        if words.copied.sections:
+            found["corpus/copied_sections_share"] = words.copied.share
+        return found
     return {
         "corpus/copied_documents": float(copies.documents),
         "corpus/copied_bytes": float(copies.text_bytes),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,18 +27,20 @@ from bpeline.flows.running import (
 )  # fmt: skip
 from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of, special_remark
 from bpeline.flows.steps.combining import table_of
-from bpeline.flows.steps.counting import CountedCorpus
+from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluation_setup import left_out_for
 from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
 from bpeline.registry.opening import open_registry
-from bpeline.registry.word_counts import TableHandle, WordCountStore
+from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, SourceFile, find_source_files
+from bpeline.tokenizer_core.errors import CorruptFile
 
 Why = Literal["new", "grown", "changed", "to find copies"]
+_SOON_READ = 64 << 20  # bytes of held-out text that a plan looks at
 _TEXT_IN_COMPRESSED = 3.5  # bytes of text in one of a compressed file, roughly
 
 
@@ -192,6 +195,7 @@ class _Planner:
             max(file.bytes, file.new_bytes) for file in unread
         )
         copies = CountedCorpus(tuple(known.values()), 0, 0).copies_remark
+        sections = "" if unread else self._copied_sections(known, text)
         merges = 0 if table is None else self._merges_in(table)
         version = None if table is None else self._version(table)
         steps = [
@@ -220,6 +224,7 @@ class _Planner:
                         self.request.pattern_remark,
                         special_remark(files, self.reading),
                         copies,
+                        sections,
                         self._held(),
                     ),
                 )
@@ -388,6 +393,20 @@ class _Planner:
         if run is None:
             return ""
         return f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"
+
+    def _copied_sections(self, known: Mapping[str, FileReading], text: int) -> str:
+        """What the training would say of copies, where it is known and soon read."""
+        reading = self.reading
+        if reading.deduplicated or not 0 < reading.held_out * text <= _SOON_READ:
+            return ""
+        keys = [
+            shard_key(chunk.digest, one.reading_digest)
+            for one in known.values()
+            for chunk in one.chunks
+        ]
+        with suppress(CorruptFile):
+            return sections_remark(WordCountStore(self.workspace).copied_sections(keys))
+        return ""
 
     def _held(self) -> str:
         holder = self.workspace.lock_holder() if self.catalogue is not None else None

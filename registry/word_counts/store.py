@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,14 @@ from bpeline.registry.workspace import (
     write_record,
     writing_shared,
 )
-from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts
+from bpeline.tokenizer_core.counting import (
+    COUNT_LIMIT,
+    CopiedSections,
+    SectionSample,
+    WordCounts,
+)
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.encoding import in_batches
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.processors import machine_memory
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 TABLE_FORMAT = 2
 # Learning holds all distinct words in memory, so that adding them up may. Workers elsewhere are
 # several to a machine.
+_READ_TOGETHER = 4 << 20  # bytes of held-out text
 _LEAST_MEMORY = _MEMORY_OF_A_WORKER = 2 << 30
 
 
@@ -157,6 +164,23 @@ class WordCountStore:
         if not chosen and first:
             chosen.append(first.decode(errors="ignore").encode())  # not a part of a character
         return chosen
+
+    def copied_sections(self, keys: Sequence[str]) -> CopiedSections:
+        """What of some shards' held-out sections is copies; a shard named twice is read once.
+
+        Raises:
+            CorruptFile: a shard is damaged; it is forgotten.
+        """
+        sample = SectionSample()
+        shards = self._read_shards(keys, verify=False).values()
+        for sections in in_batches(self._held_out(shards), _READ_TOGETHER):
+            sample.add(sections)
+        return sample.result()
+
+    def _held_out(self, shards: Iterable[Shard]) -> Iterator[bytes]:
+        for shard in shards:
+            with self._forgetting(shard.key):
+                yield from self._shards.held_out(shard)
 
     # ---- tables ----------------------------------------------------------------------------
 

@@ -57,6 +57,34 @@ def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> N
     assert bpeline("verify", "one/1").exit_code == 0
 
 
+@pytest.mark.slow
+def test_copies_of_single_documents_are_said_without_it(
+    here: Path, bpeline: Command, english_and_code: str
+) -> None:
+    """Each second document stands twice: once more in its own file, or in another one."""
+    documents = [english_and_code[at : at + 700] for at in range(0, 280_000, 700)]
+    folder = here / "records"
+    folder.mkdir()
+    lines = [json.dumps({"text": one}) for one in documents]
+    files = {"a": lines[:200] + lines[:100], "b": lines[200:] + lines[100:200]}
+    for name, its in files.items():
+        (folder / f"{name}.jsonl").write_text("\n".join(its) + "\n")
+    options = ("train", "records", "--name", "news", *OPTIONS)
+    done = json.loads(bpeline(*options).stdout)
+    held_out = done["metrics"]["evaluated/documents"]
+    (note,) = (one for one in done["notes"] if "exact copies" in one)
+    share = done["metrics"]["corpus/copied_sections_share"]
+    assert done["metrics"]["corpus/copied_chunks_share"] == 0
+    assert 0.15 < share < 0.5, "a third of the text"
+    assert f"about {share:.1%} of the text" in note
+    assert f"of {held_out:,.0f} that were held out" in note
+    assert note in json.loads(bpeline(*options, "--plan").stdout)["notes"]
+    once = json.loads(bpeline(*options, "--deduplicate").stdout)
+    assert "corpus/copied_sections_share" not in once["metrics"]
+    assert once["metrics"]["corpus/copied_documents"] == 200
+    assert not any("were held out, chosen" in one for one in once["notes"])
+
+
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_copy_is_counted_when_what_it_copies_is_gone(here: Path, bpeline: Command) -> None:

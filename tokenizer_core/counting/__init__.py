@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .chunk_counts import ChunkCounts as ChunkCounts
     from .chunk_counts import count_chunk as count_chunk
     from .chunk_counts import count_spans as count_spans
+    from .copied_sections import CopiedSections as CopiedSections
+    from .copied_sections import SectionSample as SectionSample
     from .count_corpus import compile_counting as compile_counting
     from .count_corpus import count_words as count_words
     from .document_copies import Copies as Copies
