@@ -89,7 +89,7 @@ class MlflowModels(MlflowConnection):
                 return TrackedModel(known.model_id, known.artifact_location)
             made = self._client.create_logged_model(
                 run.experiment_id,
-                name=publication.name,
+                name=publication.name.replace(".", "_"),  # a model's name alone has no dot
                 source_run_id=run.run_id,
                 tags={**version_tags(publication), OWNER_TAG: self.settings.owner},
                 params={"vocab_size": str(publication.vocab_size)},

@@ -123,9 +123,9 @@ def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -
 @pytest.mark.slow
 def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
     assert publish(registry, made(b"the")).newly_registered
-    other = publish(registry, made(b"the", name="code"))
+    other = publish(registry, made(b"the", name="code.v2"))
     assert other.newly_registered
-    assert other.reference == "code/1"
+    assert other.reference == "code.v2/1"
 
 
 @pytest.mark.slow
