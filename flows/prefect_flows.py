@@ -81,7 +81,7 @@ def _as_flow(
     )  # type: ignore[untyped-decorator]
     @shown_like(function)
     def run(*args: Any, **parameters: Any) -> Any:
-        listener = PrefectListener(kind)
+        listener = PrefectListener(kind, run_names.tokenizer(flow_run.parameters))
 
         def work() -> Any:
             if alone is not None and runs_unattended():

@@ -86,5 +86,5 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         if evaluated.comparison is not None:
             compared = evaluated.comparison.called(version.reference)
             run.progress.compared(version.reference, comparison_markdown(compared))
-        run.progress.summary(summary.reference, summary.as_markdown())
+        run.progress.summary(summary.title, summary.as_markdown())
         return summary

@@ -206,14 +206,11 @@ def _compared(
         (other.title, other.tokenizer, measured[""]),
         evaluation,
         _FIRST,
+        measured_on,
         shown,
     )
     metrics = (*compared.metrics, *_pairs(one.metrics, other.metrics))
-    return replace(
-        compared,
-        metrics=tuple(sorted(metrics, key=lambda pair: pair.key)),
-        measured_on=measured_on,
-    )
+    return replace(compared, metrics=tuple(sorted(metrics, key=lambda pair: pair.key)))
 
 
 def _pairs(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[MetricPair, ...]:
@@ -226,6 +223,7 @@ def compare_evaluated(
     second: tuple[str, Tokenizer, Measured],
     evaluation: Evaluation,
     label: str,
+    measured_on: str,
     shown: int = 20,
 ) -> VersionComparison:
     """The comparison of a new tokenizer with one that its evaluation measured beside it.
@@ -234,6 +232,7 @@ def compare_evaluated(
         first, second: title, tokenizer, and what it made of all documents; the second is new.
         evaluation: of the second.
         label: of the first in it.
+        measured_on: which documents, for people.
         shown: words of each kind in the result, at most.
     """
     opponent = evaluation.opponents[label]
@@ -241,6 +240,7 @@ def compare_evaluated(
     return replace(
         _side_by_side(first[:2], second[:2], _pairs(before, after)),
         documents=compare_measured(first[1], second[1], first[2], second[2], shown),
+        measured_on=measured_on,
         slices=tuple(
             _slice_change(part.name, evaluation, opponent) for part in evaluation.distinct_parts
         ),

@@ -40,7 +40,7 @@ class FlowKind:
 
     Attributes:
         name: of the flow.
-        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-summary``.
+        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-summary-news``.
         steps: in their order; without any there is no progress bar.
         hours: after which it is stopped; what it finished is kept, and the next run goes on there.
         again_after: the error after which its steps are done again: what was found damaged or

@@ -5,6 +5,7 @@ Knows no flow. Imported after the environment of Prefect has been prepared.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
 from bpeline.flows.running import LEARN_MERGES, FlowKind, progress, tell
+from bpeline.tokenizer_core.digests import digest_of
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.merging import TrainingProgress
@@ -33,12 +35,14 @@ class PrefectListener(progress.Progress):
     """Listens to one flow run.
 
     Args:
-        flow: its kind begins the keys of artifacts, whose versions the UI shows below each other;
-            the shares of its steps move the progress bar. Without steps there is no bar.
+        flow: its kind begins the keys of artifacts; the shares of its steps move the progress bar.
+            Without steps there is no bar.
+        name: the tokenizer's, which ends them: the UI shows all artifacts of one key as versions of
+            one thing. Empty where a flow is about none.
     """
 
-    def __init__(self, flow: FlowKind) -> None:
-        self.kind = flow.kind
+    def __init__(self, flow: FlowKind, name: str = "") -> None:
+        self.kind, self.name = flow.kind, name
         self.shares = flow.shares
         self.lock = threading.Lock()
         self.logger = get_run_logger()
@@ -49,7 +53,9 @@ class PrefectListener(progress.Progress):
         self.answers = True
         what = "how far the run is"
         make = create_progress_artifact
-        self.bar = self._told(make, 0.0, f"{self.kind}-progress", what) if self.shares else None
+        self.bar = (
+            self._told(make, 0.0, self._key(f"{self.kind}-progress"), what) if self.shares else None
+        )
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
         self.total, self.done = total, 0
@@ -77,12 +83,12 @@ class PrefectListener(progress.Progress):
 
     def summary(self, title: str, markdown: str) -> None:
         what = f"what came of it: {title}"
-        self._told(create_markdown_artifact, markdown, key=f"{self.kind}-summary", description=what)
+        self._tell(f"{self.kind}-summary", markdown, what)
         self._show(100.0)
 
     def compared(self, title: str, markdown: str) -> None:
         what = f"{title} beside the champion"
-        self._told(create_markdown_artifact, markdown, key="champion-comparison", description=what)
+        self._tell("champion-comparison", markdown, what)
 
     def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
         # What an automation of the server waits for, to start a training.
@@ -105,6 +111,17 @@ class PrefectListener(progress.Progress):
         self.updated = time.monotonic()
         if self.bar is not None:
             self._told(update_progress_artifact, self.bar, min(percent, 100.0))
+
+    def _tell(self, kind: str, markdown: str, what: str) -> None:
+        key = self._key(kind)
+        self._told(create_markdown_artifact, markdown, key=key, description=what)
+
+    def _key(self, kind: str) -> str:
+        """``tokenizer-summary-news``; Prefect allows small letters, digits and dashes alone."""
+        plain = re.sub("[^a-z0-9-]", "-", self.name)
+        if plain != self.name:
+            plain += f"-{digest_of(self.name)[:8]}"  # or news.de would be news-de
+        return f"{kind}-{plain}" if plain else kind
 
     def _told(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Tell the server something that no run depends on; None where that failed.

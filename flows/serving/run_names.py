@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,12 @@ def sweeping(parameters: Mapping[str, Any], outcome: str = "") -> str:
     """``leftovers of 30 days``, then ``leftovers of 30 days: 3 leftovers removed, 2.1 MB``."""
     asked = f"leftovers of {parameters['days']:g} days"
     return f"{asked}: {outcome}" if outcome else asked
+
+
+def tokenizer(parameters: Mapping[str, Any]) -> str:
+    """The name of the tokenizer that a flow is about; empty where it is about none."""
+    named = parameters.get("name") or parameters.get("reference") or ""
+    return re.split("[@/]", str(named))[0]
 
 
 def corpus(paths: Sequence[str]) -> str:

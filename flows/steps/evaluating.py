@@ -148,6 +148,11 @@ class Evaluated:
         return names[0] if len(names) == 1 else "evaluation"
 
     @property
+    def measured_on(self) -> str:
+        """Which texts, for people."""
+        return _named(self.made)
+
+    @property
     def outcome(self) -> str:
         said = (
             f"{self.report.bytes_per_token:.4f} bytes/token on "
@@ -268,6 +273,7 @@ def evaluate(
             (f"{request.name} (new)", tokenizer, measured[""]),
             evaluation,
             CHAMPION,
+            _named(made),
         ),
         made,
         number,
@@ -277,6 +283,10 @@ def evaluate(
         setup.remark,
         languages,
     )
+
+
+def _named(made: EvaluationSet | None) -> str:
+    return str(made or "text of this training's own, which is no evaluation set")
 
 
 def _own_texts(

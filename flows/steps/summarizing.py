@@ -63,6 +63,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         word_occurrences=words.table.total,
         evaluated_bytes=evaluated.report.bytes,
         evaluated_on=evaluated.kind,
+        measured_on=evaluated.measured_on,
         held_out=evaluated.held_out,
         metrics={
             **metrics_of(evaluated),

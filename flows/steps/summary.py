@@ -17,7 +17,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
-from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED
+from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, NEW_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class TrainingSummary:
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
         evaluated_on: what these were, in a word.
+        measured_on: which evaluation set these are, or that they are none.
         held_out: whether training had not seen these documents.
         metrics: every measured value by name.
         curve: (vocab size, bytes per token).
@@ -78,6 +79,7 @@ class TrainingSummary:
     ui_command: str = ""
     promotion: Promotion | None = None
     sources: tuple[SourceStatistics, ...] = ()
+    measured_on: str = ""
 
     def published(
         self,
@@ -105,6 +107,11 @@ class TrainingSummary:
         return f"{self.name}/{self.version}" if self.version else self.name
 
     @property
+    def title(self) -> str:
+        """``news/3, measured on evaluation set 3f2a91c0 (1,992 documents, 8.2 MB)``."""
+        return f"{self.reference}, measured on {self.measured_on}"
+
+    @property
     def bytes_per_token(self) -> float:
         return self.metrics["compression/bytes_per_token"]
 
@@ -126,6 +133,7 @@ class TrainingSummary:
                 f"{self.bytes_per_token:.4f} bytes/token on {megabytes(self.evaluated_bytes)} of "
                 f"{self.evaluated_on} text",
             ),
+            ("measured on", self.measured_on),
         ]
         rows += self._against_champion()
         if not self.version:
@@ -208,6 +216,7 @@ class TrainingSummary:
         lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
         lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
         lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
-        lines += ["", "## Everything measured", "", "| metric | value |", "|---|---:|"]
+        said = f"Measured on {self.measured_on}, but for `{NEW_TEXT}`."
+        lines += ["", "## Everything measured", "", said, "", "| metric | value |", "|---|---:|"]
         lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
         return "\n".join(lines) + "\n"

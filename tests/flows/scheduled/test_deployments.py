@@ -42,8 +42,8 @@ def test_retrain_runs_on_schedule_and_its_gates_make_a_champion(
     assert retrained["auto_scheduled"]
     assert retrained["name"] == "demo/1 (300) from corpus/ (1 file)"
     artifacts = served.server.artifacts(retrained["id"])
-    assert artifacts["tokenizer-progress"]["data"] == 100
-    assert "demo/1 is champion" in artifacts["tokenizer-summary"]["data"]
+    assert artifacts["tokenizer-progress-demo"]["data"] == 100
+    assert "demo/1 is champion" in artifacts["tokenizer-summary-demo"]["data"]
     champion = served.ask_mlflow("/registered-models/alias?name=demo&alias=champion")
     assert champion["model_version"]["version"] == "1"
 
@@ -74,7 +74,7 @@ def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     assert run["auto_scheduled"]
     assert run["name"] == "demo/1 on corpus/ (1 file)"
     assert len(TokenShards(output / "demo-1")) == 100
-    assert "MB/s" in served.server.artifacts(run["id"])["dataset-summary"]["data"]
+    assert "MB/s" in served.server.artifacts(run["id"])["dataset-summary-demo"]["data"]
     (shown,) = served.mlflow_runs("demo", f"tags.output = '{output / 'demo-1'}'")
     metrics = {one["key"]: one["value"] for one in shown["data"]["metrics"]}
     assert metrics["dataset/documents"] == 100
@@ -104,7 +104,7 @@ def test_people_find_the_results_in_both_user_interfaces(
     served.ended("encode-dataset")  # the triggered one
     (dataset,) = served.mlflow_runs("demo", f"tags.output = '{served.home / 'tokens' / 'demo-1'}'")
     place = f"{dataset['info']['experiment_id']}/runs/{dataset['info']['run_id']}"
-    summary = served.server.artifacts(retrained["id"])["tokenizer-summary"]["id"]
+    summary = served.server.artifacts(retrained["id"])["tokenizer-summary-demo"]["id"]
     view = "workflowType=machine_learning"
     with browsing(BROWSER, tmp_path / "profile") as page:
         page.shows(f"{prefect}/runs/flow-run/{retrained['id']}", retrained["name"], "Completed")
@@ -137,17 +137,20 @@ def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     run = served.ended("watch-drift")
     assert run["auto_scheduled"]
     assert run["name"].startswith("demo/1 (champion): DRIFT")
-    assert "demo/1" in served.server.artifacts(run["id"])["drift-summary"]["data"]
+    assert "demo/1" in served.server.artifacts(run["id"])["drift-summary-demo"]["data"]
     assert served.mlflow_runs("demo", "metrics.`drift/drifted` = 1")
 
     training = served.ended("retrain", 2)
     assert training["created_by"]["type"] == "AUTOMATION"
     assert (
-        "demo/2 is champion" in served.server.artifacts(training["id"])["tokenizer-summary"]["data"]
+        "demo/2 is champion"
+        in served.server.artifacts(training["id"])["tokenizer-summary-demo"]["data"]
     )
 
     served.schedule("watch-drift", **watching)
     run = served.ended("watch-drift", 2)
     assert run["name"].startswith("demo/2 (champion): not drifted")
-    assert "not judged" not in served.server.artifacts(run["id"])["drift-summary"]["data"].lower()
+    assert (
+        "not judged" not in served.server.artifacts(run["id"])["drift-summary-demo"]["data"].lower()
+    )
     assert served.mlflow_runs("demo", "metrics.`drift/drifted` = 0")

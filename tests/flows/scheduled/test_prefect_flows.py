@@ -11,6 +11,8 @@ import pytest
 from prefect_server import ROOT, PrefectServer
 from served import Served
 
+from bpeline.tokenizer_core.digests import digest_of
+
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
@@ -40,9 +42,13 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
          "screen tokens", "publish"]
     )  # fmt: skip
     artifacts = server.artifacts(run["id"])
-    assert artifacts["tokenizer-progress"]["data"] == 100
-    assert "news/1" in artifacts["tokenizer-summary"]["data"]
-    assert "| 500 |" in artifacts["tokenizer-summary"]["data"]
+    assert artifacts["tokenizer-progress-news"]["data"] == 100
+    made = artifacts["tokenizer-summary-news"]
+    assert "| 500 |" in made["data"]
+    measured_on = summary["measured_on"]
+    assert measured_on == "text of this training's own, which is no evaluation set"
+    assert made["description"] == f"what came of it: news/1, measured on {measured_on}"
+    assert f"| measured on | {measured_on} |" in made["data"]
     where = {"flow_run_id": {"any_": [run["id"]]}}
     messages = [one["message"] for one in server.all("logs", logs=where)]
     assert any("learn merges" in message for message in messages)
@@ -69,19 +75,26 @@ def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
 ) -> None:
     rules = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\n'
     (tmp_path / "rules.toml").write_text(rules, encoding="utf-8")
+    name = "judged.de"
     arguments = [
-        "train", str(corpus), "--name", "judged", "--held-out", "0.3", "--rules", "rules.toml",
+        "train", str(corpus), "--name", name, "--held-out", "0.3", "--rules", "rules.toml",
         "--vocab-size",
     ]  # fmt: skip
     for size, code in (("600", 0), ("500", 3)):
         ended = server.bpeline(*arguments, size, folder=tmp_path)
         assert ended.returncode == code, ended.stderr
-    assert "refused: judged@champion cannot move to judged/2" in ended.stdout
-    (run,) = (one for one in server.runs_of("judged") if one["parameters"]["vocab_size"] == 500)
+    assert "refused: judged.de@champion cannot move to judged.de/2" in ended.stdout
+    (run,) = (one for one in server.runs_of(name) if one["parameters"]["vocab_size"] == 500)
     assert run["state_type"] == "COMPLETED", "a refusal is a result, not a failure"
     assert any(one["name"].startswith("promote") for one in server.task_runs(run["id"]))
-    compared = server.artifacts(run["id"])["champion-comparison"]
-    assert compared["data"].startswith("# judged/1 → judged")
+    artifacts = server.artifacts(run["id"])
+    # Not that of a tokenizer called judged-de, for Prefect allows no dot.
+    compared = artifacts[f"champion-comparison-judged-de-{digest_of(name)[:8]}"]
+    assert compared["data"].startswith("# judged.de/1 → judged.de/2")
+    summary = artifacts[f"tokenizer-summary-judged-de-{digest_of(name)[:8]}"]
+    measured_on = summary["description"].partition(", measured on ")[2]
+    assert measured_on.startswith("evaluation set ")
+    assert f"| on | {measured_on} |" in compared["data"]
     assert "| compression/bytes_per_token |" in compared["data"]
 
 
