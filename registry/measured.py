@@ -37,7 +37,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -51,6 +51,7 @@ from bpeline.registry.evaluation_sets import (
     has_set,
     measured_on,
     parts_of,
+    read_documents,
     read_set,
 )
 from bpeline.registry.gates import Evidence, Rule
@@ -67,6 +68,7 @@ from bpeline.tokenizer_core.evaluation import (
 )
 
 if TYPE_CHECKING:
+    from bpeline.registry.workspace import Workspace
     from bpeline.tokenizer_core.evaluation import Change, Evaluation, Robustness, TokenUsage
 
 EVALUATION_FILE = "evaluation.json"
@@ -158,8 +160,9 @@ def evidence_for(
     """What rules can judge a version by: figures of both on the evaluation set of their name.
 
     Whichever of them was not measured on it before is measured now. Where a training exchanged a
-    provisional set since the present version was registered, both sets are evidence, and a version
-    must be good on either: else one that brings its own text would be judged on that alone.
+    provisional set since the present version was registered, for text that does not hold that set,
+    both are evidence: else a version that brings its own text would be judged on that alone. The
+    earlier one is too little to judge by what may be chance.
 
     Args:
         present: the version it would replace.
@@ -184,7 +187,9 @@ def evidence_for(
     if earlier is not None:
         said = f"{earlier}, which {present} was registered with"
         with suppress(CorruptFile):  # it cannot be read any more: nothing is known of it
-            found.append(_on_set(registry, version, present, earlier, said, own, theirs))
+            if not _holds(registry.workspace, made, earlier):
+                one = _on_set(registry, version, present, earlier, said, own, theirs)
+                found.append(replace(one, earlier=True))
     return tuple(found)
 
 
@@ -219,6 +224,18 @@ def _exchanged_set(registry: Registry, present: ResolvedVersion) -> EvaluationSe
         if exchanged and has_set(registry.workspace, one.digest):
             return read_set(registry.workspace, one.digest)
     return None
+
+
+def _holds(workspace: Workspace, made: EvaluationSet, earlier: EvaluationSet) -> bool:
+    """Whether a set holds most of the text of the one whose place it took.
+
+    A training whose corpus is that of the first set and more holds the same sections out again: its
+    set is a sample of both, the earlier text in proportion, and judges by itself.
+    """
+    documents = {one for text in read_documents(workspace, made).values() for one in text}
+    before = [one for text in read_documents(workspace, earlier).values() for one in text]
+    again = sum(len(one) for one in before if one in documents)
+    return 2 * again >= sum(map(len, before))
 
 
 def evaluation_set_of(registry: Registry, name: str) -> EvaluationSet:

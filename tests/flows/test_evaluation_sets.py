@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from bpeline.registry.evaluation_sets import measured_on, read_set
+from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
+from bpeline.registry.references import ByNumber
 
 Command = Callable[..., Result]
 RULES = """
@@ -144,6 +147,39 @@ def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
     assert train("much.txt", 700, *asked)["exit"] == 3, "registered with the first one still"
     bpeline("promote", "news@candidate")
     assert train("much.txt", 900, *asked)["exit"] == 0
+
+
+@pytest.mark.slow
+def test_drift_after_a_provisional_set_ends_in_a_promotion(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
+) -> None:
+    """As many ids for more text are worse on the first one alone; that was too little to judge by.
+
+    The second set holds all of it, beside what is new.
+    """
+    other_letters = {ord("a") + at: chr(ord("α") + at) for at in range(24)}
+    greek = english_and_code[:800_000].lower().translate(other_letters)
+    asked = ("--rules", "rules.toml")
+    assert train("little.txt", 700, *asked)["promotion"]["first"]
+    (before,) = sets(bpeline)
+    assert before["provisional"]
+    (here / "new.txt").write_text(greek, encoding="utf-8")
+    second = bpeline(*TRAIN, "little.txt", "new.txt", "--vocab-size", 700, *asked)
+    assert second.exit_code == 0, second.output
+    promotion = json.loads(second.stdout)["promotion"]
+    assert promotion["version"] == "news/2"
+    _, after = sets(bpeline)
+    assert f"evaluation set {after['digest'][:8]}" in " ".join(promotion["verdicts"])
+    registry = open_registry()
+    old = read_set(registry.workspace, before["digest"])
+    tokens = [
+        measured_on(registry, resolve(registry, ByNumber("news", number)), old).slices["all"]
+        for number in (1, 2)
+    ]
+    ratio = [one.metrics["compression/bytes_per_token"] for one in tokens]
+    assert ratio[1] < 0.97 * ratio[0], "worse on the text before: by itself it would be refused"
+    worse = train("little.txt", 500, *asked)
+    assert worse["exit"] == 3, "what is worse on the second set is refused as ever"
 
 
 @pytest.mark.slow

@@ -287,3 +287,33 @@ def test_several_texts_ask_each_rule_once_and_the_worst_answer_counts() -> None:
     german = [Rule(RATIO, "higher", slice="german")]
     first = Evidence({"german": {RATIO: 4.0}}, {"german": {RATIO: 3.0}})
     assert judge(german, first, worse)[0].holds, "a slice that only one text has"
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens", "rule", "holds"),
+    [
+        (3.9, (-0.01, 0.06), Rule(RATIO, "higher"), True),
+        (3.9, (0.01, 0.04), Rule(RATIO, "higher"), False),
+        (3.9, (0.01, 0.04), Rule(RATIO, "higher", 0.02), True),
+        (3.9, (0.01, 0.04), Rule(RATIO, "higher", confidence=0.95), False),
+        (3.9, (-0.01, 0.06), Rule(RATIO, "higher", confidence=0.95), True),
+        (3.7, None, Rule(RATIO, "higher"), True),
+        (3.5, None, Rule(RATIO, "higher"), False),
+        (3.5, None, Rule(RATIO, "higher", confidence=0.95), False),
+        (3.5, None, Rule(RATIO, "higher", 0.05), True),
+        (4.5, (0.01, 0.04), Rule("words/fertility", "lower"), False),
+        (4.5, (-0.01, 0.04), Rule("words/fertility", "lower"), True),
+        (3.0, (-0.01, 0.06), Rule(RATIO, "higher", None, 3.5), False),
+    ],
+)
+def test_an_exchanged_provisional_set_refuses_what_is_worse_beyond_chance(
+    value: float, tokens: tuple[float, float] | None, rule: Rule, holds: bool
+) -> None:
+    changes = {} if tokens is None else {ALL: {0.95: tokens}}
+    present, version = {ALL: {rule.metric: 4.0}}, {ALL: {rule.metric: value}}
+    good = Evidence({ALL: {rule.metric: 4.0}}, present, {ALL: {0.95: (0.0, 0.0)}}, "set 2")
+    earlier = Evidence(version, present, changes, "set 1", provisional=True, earlier=True)
+    (verdict,) = judge([rule], good, earlier)
+    assert (verdict.judged, verdict.holds) == (True, holds), verdict.said
+    assert (verdict.value, verdict.before) == ((4.0 if holds else value), 4.0)
+    assert holds or "set 1" in verdict.said
