@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,7 @@ from bpeline.flows.cli.options import FILE, answer, command
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
     from bpeline.registry.catalogue import AliasMove, Deletion
+    from bpeline.registry.gates import Verdict
 
 reason_option = click.option(
     "--reason", default="", show_default=False, help="Why, for the history."
@@ -121,8 +122,15 @@ def _say(change: AliasChange, as_json: bool) -> None:
         line = f"{target} points to {change.version} now{before}"
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
-        "digest": change.version.digest,
-    }, [line])  # fmt: skip
+        "digest": change.version.digest, "rules": [_rule(one) for one in change.verdicts],
+    }, [line, *(f"  {one}" for one in change.verdicts)])  # fmt: skip
+
+
+def _rule(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "metric": verdict.rule.metric, "slice": verdict.rule.slice, "value": verdict.value,
+        "before": verdict.before, "said": verdict.said,
+    }  # fmt: skip
 
 
 def _note(text: str) -> None:

@@ -183,6 +183,60 @@ def test_drift_after_a_provisional_set_ends_in_a_promotion(
 
 
 @pytest.mark.slow
+def test_compare_promote_and_mlflow_show_the_same_figures(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
+) -> None:
+    """To the last digit: of the same texts there is one figure, whoever is asked."""
+    middle = len(english_and_code) // 2
+    for name, at in (("first", middle - 250_000), ("last", middle)):
+        (here / f"{name}.txt").write_text(english_and_code[at : at + 250_000], encoding="utf-8")
+    texts = ("--eval", "first:language=en=first.txt", "--eval", "last:language=c=last.txt")
+    train("much.txt", 500, *texts)
+    bpeline("promote", "news/1")
+    train("many.txt", 700)
+    asked = [
+        ("compression/bytes_per_token", "all"), ("compression/bytes_per_token", "last"),
+        ("words/fertility", "first"), ("words/continued", "last"),
+        ("compression/unigram_bits_per_byte", "all"), ("evaluated/tokens", "all"),
+        ("distribution/renyi_efficiency_2.5", "all"), ("vocabulary/unreachable_tokens", "all"),
+    ]  # fmt: skip
+    rule = '[[rule]]\nmetric = "{}"\nslice = "{}"\ndirection = "higher"\ntolerance = 0.9\n'
+    rules = "".join(rule.format(*one) for one in asked)
+    (here / "loose.toml").write_text(rules, encoding="utf-8")
+    compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
+    promoted = bpeline("promote", "news/2", "--rules", "loose.toml", "--json")
+    assert promoted.exit_code == 0, promoted.output
+    tracker = open_registry().tracker
+    in_mlflow = [
+        tracker._client.get_run(one["mlflow_run_id"]).data.metrics
+        for one in json.loads(bpeline("versions", "--json").stdout)
+    ]
+    shown = [json.loads(bpeline("show", f"news/{n}", "--json").stdout) for n in (1, 2)]
+    wholes = {one["key"]: one for one in compared["metrics"]}
+    slices = {one["name"]: one for one in compared["slices"]}
+    for told, (metric, part) in zip(json.loads(promoted.stdout)["rules"], asked, strict=True):
+        figures = told["before"], told["value"]
+        assert (told["metric"], told["slice"]) == (metric, part)
+        if part == "all":
+            name, pair = metric, wholes[metric]
+        else:
+            name = f"{metric.partition('/')[2]}/{part}"
+            (pair,) = (one for one in slices[part]["metrics"] if one["key"] == metric)
+        assert figures == (pair["first"], pair["second"]), metric
+        assert figures == tuple(one[name] for one in in_mlflow), metric
+        assert figures == tuple(one["metrics"][name] for one in shown), metric
+    for part in ("all", "first", "last"):
+        change = slices[part]["change"]
+        name = f"vs_champion_percent/{part}"
+        assert in_mlflow[1][name] == 100 * change["value"]
+        low, high = change["intervals"]["0.95"]
+        assert (in_mlflow[1][f"{name}_low"], in_mlflow[1][f"{name}_high"]) == (
+            100 * low,
+            100 * high,
+        )
+
+
+@pytest.mark.slow
 def test_robustness_is_told_by_kind_and_language(
     bpeline: Command, here: Path, english_and_code: str
 ) -> None:
