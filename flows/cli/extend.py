@@ -13,6 +13,7 @@ from bpeline.flows.cli.options import command
     "bpeline extend news@champion --vocab-size 64000",
     "bpeline extend news/3 more/*.txt --vocab-size 40000 --json",
     "bpeline extend news@champion --vocab-size 64000 --rules rules.toml",
+    "bpeline extend news@champion --vocab-size 64000 --plan",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("paths", nargs=-1)
@@ -24,6 +25,11 @@ from bpeline.flows.cli.options import command
     help="A .toml file of rules; the new version becomes champion if all hold. Those that the "
     "version itself was trained with are not asked again.",
 )
+@click.option(
+    "--plan",
+    is_flag=True,
+    help="Only say what would be read, reused and learned, how long, and whether an alias moves.",
+)
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 def extend(
     reference: str,
@@ -31,6 +37,7 @@ def extend(
     vocab_size: int,
     name: str | None,
     rules: str | None,
+    plan: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -43,7 +50,7 @@ def extend(
 
     REF is name@alias, name/number or a digest.
     """
-    from bpeline.flows.cli.train import print_summary, run_training
+    from bpeline.flows.cli.train import print_plan, print_summary, run_training
     from bpeline.flows.extend import extension_of, extension_parameters
 
     parameters: dict[str, Any] = extension_parameters(reference, vocab_size, paths, name)
@@ -51,6 +58,9 @@ def extend(
         parameters["rules"] = rules
     if workers is not None:
         parameters["workers"] = workers
+    if plan:
+        print_plan(parameters, as_json)
+        return
     summary = run_training(parameters)
     print_summary(summary, as_json)
     kept = extension_of(summary.directory)

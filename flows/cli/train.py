@@ -157,13 +157,18 @@ def train(
         done = train_languages(languages, choice, name, run_training, **parameters)
         print_summary(done, as_json)
     elif plan:
-        from bpeline.flows.steps import plan_training
-        from bpeline.registry.environment import addresses
-
-        planned = plan_training(TrainingRequest.checked(**parameters), addresses().home)
-        answer(as_json, planned.as_dict(), [planned.as_text()])
+        print_plan(parameters, as_json)
     else:
         print_summary(run_training(parameters), as_json)
+
+
+def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
+    """What a training of these parameters would do."""
+    from bpeline.flows.steps import plan_training
+    from bpeline.registry.environment import addresses
+
+    planned = plan_training(TrainingRequest.checked(**parameters), addresses().home)
+    answer(as_json, planned.as_dict(), [planned.as_text()])
 
 
 def _show_steps(

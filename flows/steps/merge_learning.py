@@ -104,14 +104,7 @@ def learn_merges(
         EmptyCorpus: no word occurs often enough.
         DiskFull: no space; the checkpoint before is kept.
     """
-    given, base = request.given, None
-    if request.extends:
-        base = workspace.version_directory(request.extends)
-        if holds_version(workspace, request.extends):
-            tokenizer = load_verified(base, request.extends)
-        else:
-            tokenizer = load_tokenizer(request.extends, workspace)  # and keeps its files
-        given = merges_to_continue(tokenizer, request.tie_break)
+    given, base = given_merges(request, workspace)
     checkpoint = checkpoint_of(words.table.counts_digest, request, workspace, given)
     fetch(workspace, checkpoint)
     resumed = merges_in(checkpoint)
@@ -135,6 +128,23 @@ def learn_merges(
     return LearnedMerges(
         checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned, base
     )
+
+
+def given_merges(
+    request: TrainingRequest, workspace: Workspace
+) -> tuple[NDArray[np.int32] | None, Path | None]:
+    """The merges that come before those that are learned; where the version lies that has them.
+
+    Those of the required tokens, or of the version that is extended; None where there are none.
+    """
+    if not request.extends:
+        return request.given, None
+    base = workspace.version_directory(request.extends)
+    if holds_version(workspace, request.extends):
+        tokenizer = load_verified(base, request.extends)
+    else:
+        tokenizer = load_tokenizer(request.extends, workspace)  # and keeps its files
+    return merges_to_continue(tokenizer, request.tie_break), base
 
 
 def checkpoint_of(

@@ -33,11 +33,14 @@ from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
+from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
+from bpeline.registry.references import parse_registered
 from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import CHUNK_BYTES, SourceFile, find_source_files
 from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.training import merges_to_continue
 
 Why = Literal["new", "grown", "changed", "to find copies"]
 _SOON_READ = 64 << 20  # bytes of held-out text that a plan looks at
@@ -97,6 +100,7 @@ class TrainingPlan:
         version: the registered version it would come to; empty when it would be another one, or
             when only reading can tell.
         continues: the run it would continue, and how that one ended; empty when it begins anew.
+        extends: the version that it continues, and what that keeps; empty for others.
         aliases: which will move, and which not.
         steps: in their order.
         notes: what else people should know.
@@ -111,6 +115,7 @@ class TrainingPlan:
     merges_reused: int
     version: str
     continues: str
+    extends: str
     aliases: str
     steps: tuple[PlannedStep, ...]
     notes: tuple[str, ...]
@@ -142,6 +147,8 @@ class TrainingPlan:
         """A few lines for a terminal."""
         width = max(len(step.name) for step in self.steps)
         lines = [f"{'corpus':<{width}}  {counted(self.files, 'file')}, {megabytes(self.bytes)}"]
+        if self.extends:
+            lines.append(f"{'extends':<{width}}  {self.extends}")
         if self.continues:
             lines.append(f"{'continues':<{width}}  {self.continues}")
         for step in self.steps:
@@ -182,6 +189,14 @@ class _Planner:
             own = self.workspace.id
             runs = [run for run in self.catalogue.runs(limit=100) if run.workspace == own]
         self.seconds = StepSeconds(request, runs)
+        self.given = request.given if request.over_bytes and not request.extends else None
+        self.base: ResolvedVersion | None = None
+        if request.extends and self.catalogue is not None:
+            registry = open_registry(home, make=False)
+            self.base = resolve(registry, parse_registered(request.extends))
+            extended = load_version(registry, self.base)
+            self.base_size = extended.vocab_size
+            self.given = merges_to_continue(extended, request.tie_break)
 
     def plan(self) -> TrainingPlan:
         files = self._files()
@@ -215,6 +230,7 @@ class _Planner:
             merges_reused=merges,
             version="" if version is None else self._called(version),
             continues=self._continued(),
+            extends=self._extended(),
             aliases=self._aliases(version),
             steps=tuple(steps),
             notes=tuple(
@@ -306,6 +322,11 @@ class _Planner:
     def _learning(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
         wanted = self.request.merges_shown
         total = "merges" if wanted is None else f"{wanted:,} merges"
+        if self.base is not None and self.given is not None and not merges and wanted is not None:
+            more = wanted - len(self.given)
+            said = f"{more:,} merges after the {len(self.given):,} of {self.base}"
+            seconds = more / max(wanted, 1) * self.seconds.of(LEARN_MERGES, text)
+            return PlannedStep(LEARN_MERGES.name, False, said, seconds)
         if table is None:
             said = f"{total} from the beginning: these word counts are new"
             return self._planned(LEARN_MERGES, said, text)
@@ -324,8 +345,9 @@ class _Planner:
         if request.over_bytes:
             from bpeline.flows.steps.merge_learning import checkpoint_of, merges_in
 
-            digest = table.counts_digest
-            kept = merges_in(checkpoint_of(digest, request, self.workspace, request.given))
+            kept = merges_in(
+                checkpoint_of(table.counts_digest, request, self.workspace, self.given)
+            )
             return min(kept, request.merges)
         from bpeline.flows.steps.token_learning import found_in, tokenizer_of
 
@@ -387,6 +409,12 @@ class _Planner:
         return PlannedStep(step.name, False, said, self.seconds.of(step, amount))
 
     # ---- runs ------------------------------------------------------------------------------
+
+    def _extended(self) -> str:
+        if self.base is None:
+            return ""
+        more = self.request.vocab_size - self.base_size
+        return f"{self.base}: its {self.base_size:,} ids stay what they are, {more:,} are added"
 
     def _continued(self) -> str:
         run = None if self.catalogue is None else run_to_continue(self.catalogue, self.request)

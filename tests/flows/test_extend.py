@@ -77,6 +77,38 @@ def test_on_another_corpus_old_ids_stay(
 
 
 @pytest.mark.slow
+def test_a_plan_says_what_is_kept_learned_and_moved(
+    base: dict[str, Any], tmp_path: Path, bpeline: Command
+) -> None:
+    def files() -> set[Path]:
+        return {path for path in tmp_path.rglob("*") if path.is_file()}
+
+    asked = ("extend", "news/1", "--vocab-size", "500")
+    merges = len(load_tokenizer("news/1").merges)
+    before = files()
+    plan = summary_of(bpeline(*asked, "--plan", "--json"))
+    assert plan["extends"] == "news/1: its 400 ids stay what they are, 100 are added"
+    assert plan["aliases"].startswith("candidate moves to the new version, champion stays, as no")
+    said = {step["name"]: step for step in plan["steps"]}
+    assert said["count words"]["reused"]
+    assert said["learn merges"]["said"] == f"100 merges after the {merges} of news/1"
+    rule = '[[rule]]\nmetric = "ids/changed_meaning"\ndirection = "lower"\nlimit = 0\n'
+    (tmp_path / "rules.toml").write_text(rule)
+    before |= {tmp_path / "rules.toml"}
+    shown = bpeline(*asked, "--rules", "rules.toml", "--plan")
+    assert "champion too if all rules hold (rules.toml)" in shown.output
+    assert "extends" in shown.output
+    assert files() == before, "a plan makes nothing"
+    larger = summary_of(bpeline(*asked, "--json"))
+    again = summary_of(bpeline(*asked, "--plan", "--json"))
+    assert again["version"] == larger["reference"] == "news/2"
+    assert again["aliases"] == "candidate and champion stay: news/2 is registered already"
+    assert {step["name"]: step for step in again["steps"]}["learn merges"]["reused"]
+    wider = summary_of(bpeline("extend", "news/1", "--vocab-size", "600", "--plan", "--json"))
+    assert wider["merges_reused"] == merges + 100
+
+
+@pytest.mark.slow
 def test_what_cannot_be_extended_says_why(base: dict[str, Any], bpeline: Command) -> None:
     for arguments, said in (
         (("news/1", "--vocab-size", "400"), "401 or more"),
