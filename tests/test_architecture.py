@@ -337,7 +337,6 @@ MAY_CHANGE = {
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",
     "registry/tracking/mlflow_database.py": "puts a database in place only where there is none",
     "registry/tracking/mlflow_models.py": "lays out a temporary directory for MLflow to read",
-    "tokenizer_core/splitting/regex_processes.py": "pipes to processes, and the null device",
     "flows/steps/shard_encoding.py": "removes the copy of a tokenizer that workers read",
     "flows/cluster/errands.py": "removes the mark that somebody waits",
     "flows/cli/main.py": "the null device",

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -49,14 +50,14 @@ SOON = Limits(seconds=0.3)
 
 
 def ids() -> set[int]:
-    return {process._process.pid for process in regex_processes._processes.all}
+    return {worker.process.pid for worker in regex_processes._workers.all}
 
 
 @pytest.fixture(autouse=True)
 def _fresh_processes() -> Iterator[None]:
-    regex_processes._processes.end_all()
+    regex_processes._workers.end_all()
     yield
-    regex_processes._processes.end_all()
+    regex_processes._workers.end_all()
 
 
 def marks_of(text: str, regex: str, limits: Limits) -> None:
@@ -176,7 +177,7 @@ def test_time_is_given_for_what_is_done_and_not_for_the_whole_call() -> None:
     limits = Limits(seconds=0.05, seconds_per_mb=0, seconds_per_mb_done=1_000)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     marks_of(text, r"\b\w+\b|\s+", limits)
-    regex_processes._processes.end_all()
+    regex_processes._workers.end_all()
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before > 0.2
 
 
@@ -252,18 +253,15 @@ def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyP
     before = ids()
 
     with monkeypatch.context() as patched:
-        patched.setattr(regex_processes, "ANSWER", _Interrupting())
+        patched.setattr(Connection, "recv_bytes", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             pre_tokens("c d", pattern)
     assert not before & ids()
     assert pre_tokens("c d", pattern) == ["c", " ", "d"]
 
 
-class _Interrupting:
-    size = regex_processes.ANSWER.size
-
-    def unpack(self, _: bytes) -> tuple[int, int]:
-        raise KeyboardInterrupt
+def _interrupted(*_: object) -> bytes:
+    raise KeyboardInterrupt
 
 
 def test_a_fork_has_processes_of_its_own() -> None:
@@ -279,7 +277,7 @@ def test_a_fork_has_processes_of_its_own() -> None:
             pieces = pre_tokens("c d", pattern)
             if before == set() and pieces == ["c", " ", "d"] and not ids() & parents:
                 result = b"own"
-            regex_processes._processes.end_all()
+            regex_processes._workers.end_all()
         finally:
             os.write(writer, result)
             os._exit(0)
@@ -301,7 +299,7 @@ pre_tokens("a b", SplitPattern(r"\b\w+"))
 if sys.argv[1] == "busy":
     text = "some words " * 3_000_000
     threading.Thread(target=pre_tokens, args=(text, SplitPattern(r"\b\w+")), daemon=True).start()
-print(*(process._process.pid for process in regex_processes._processes.all), flush=True)
+print(*(worker.process.pid for worker in regex_processes._workers.all), flush=True)
 sys.stdin.read()
 """
 
@@ -327,6 +325,18 @@ def test_they_end_with_their_parent(state: str, end: str) -> None:
         parent.communicate()
         assert parent.returncode == (-signal.SIGKILL if end == "kill" else 0)
     assert wait_until(lambda: not is_running(worker))
+
+
+@pytest.mark.slow
+def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('once')\n"
+        "from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens\n"
+        r"print(pre_tokens('a b', r'\b\w+'))"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("once\n['a', ' ', 'b']\n", "")
 
 
 def test_an_interruption_ends_what_is_being_matched_and_nothing_else() -> None:

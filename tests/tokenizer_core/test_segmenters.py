@@ -31,8 +31,8 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.splitting import segmented_text, segmenters
 from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
 from bpeline.tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
-from bpeline.tokenizer_core.splitting.regex_processes import Cutter, Limits, _processes, ask
-from bpeline.tokenizer_core.splitting.regex_worker import SEGMENTER
+from bpeline.tokenizer_core.splitting.regex_processes import Cutter, _workers, ask
+from bpeline.tokenizer_core.splitting.regex_worker import Limits
 from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS
 from bpeline.tokenizer_core.splitting.segmenting import parts_of_line
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -56,7 +56,7 @@ def natural(name: str) -> tuple[str, ...]:
 @pytest.fixture(scope="module", autouse=True)
 def _end_processes() -> Iterator[None]:
     yield
-    _processes.end_all()
+    _workers.end_all()
 
 
 @pytest.fixture(autouse=True)
@@ -206,13 +206,13 @@ def test_a_process_with_another_version_gives_no_answer() -> None:
     other = SEGMENTERS["jieba"].identity.replace("jieba 0", "jieba 1")
     content = np.frombuffer(b"abc", np.uint8)
     with pytest.raises(SegmenterUnavailable, match="LookupError"):
-        ask(Cutter(SEGMENTER, other, Limits()), content, np.array([[0, 3]]))
+        ask(Cutter(other, True, Limits()), content, np.array([[0, 3]]))
 
 
 @needs_jieba
 def test_a_segmenter_is_held_to_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmented_text, "SEGMENTER_LIMITS", Limits(0.05, 0, 0, 4 << 30))
-    _processes.end_all()
+    _workers.end_all()
     with pytest.raises(PatternExceedsLimit, match="processor time"):
         pre_tokens(CHINESE[0] * 2000, "jieba")
 
@@ -225,7 +225,7 @@ def test_nothing_is_written_and_no_file_of_others_is_read(
     (tmp_path / "jieba.cache").write_bytes(b"not a dictionary")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    _processes.end_all()
+    _workers.end_all()
     assert pre_tokens("北京大学", "jieba") == ["北京大学"]
     assert [path.name for path in tmp_path.iterdir()] == ["jieba.cache"]
 

@@ -4,22 +4,26 @@ The ``regex`` package may backtrack for ever, fill the memory or crash on a patt
 made up, and segmenters are programs of others. In a process with limits (`regex_worker`) all of
 that ends in an error, and as many of them work at once as threads ask. They start when they are
 needed, serve all tokenizers and counters of this process, and end with it, however it ends.
+
+`concurrent.futures.ProcessPoolExecutor` cannot be used for it: its processes run the caller's
+script anew, idle ones outlive a parent that is killed, busy ones hold up its exit, and when one
+dies all that the others do is lost.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from multiprocessing.connection import Pipe
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,89 +37,40 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.splitting.regex_worker import (
-    ANSWER,
     DONE,
+    LONGEST_REASON,
     OUT_OF_MEMORY,
-    READY,
-    REGEX,
-    REQUEST,
-    SEGMENTER,
+    Limits,
 )
 from bpeline.tokenizer_core.text import Text
 
 MOST_PROCESSES = 64
-_IMPORTED_FROM = Path(bpeline.__file__).parents[1]
-# The child finds what this process would find, and nothing because of the directory it is in.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from bpeline.tokenizer_core.splitting.regex_worker import serve; "
-    "serve(sys.stdin.buffer, sys.stdout.buffer)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What matching one text may take. Natural text takes 0.05 to 0.2 seconds per MB.
-
-    Attributes:
-        seconds: of processor time, for each call.
-        seconds_per_mb: more for each MB of the text.
-        seconds_per_mb_done: more for each MB that is done.
-        memory: bytes.
-        memory_per_byte: more for each byte of the text.
-    """
-
-    seconds: float = 4
-    seconds_per_mb: float = 1
-    seconds_per_mb_done: float = 4
-    memory: int = 512 << 20
-    memory_per_byte: int = 8
-
-    def __str__(self) -> str:
-        return (
-            f"{self.seconds:g} s of processor time and {self.seconds_per_mb:g} s more per MB of "
-            f"text, {self.memory >> 20} MiB and {self.memory_per_byte} bytes per byte of text"
-        )
-
-
 LIMITS = Limits()
 # Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
 SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
 
+_EXCEEDED = {-signal.SIGPROF: "processor time", OUT_OF_MEMORY: "memory"}  # by exit status
+_ADVICE = (
+    "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, or "
+    "use a pattern with a kernel such as 'gpt2'",
+    "look for a very long stretch without punctuation in the text",  # to a segmenter
+)
+_FROM = str(Path(bpeline.__file__).parents[1])
+# The child finds what this process would find, and nothing because of the directory it is in.
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from multiprocessing.connection import Connection; "
+    "from bpeline.tokenizer_core.splitting.regex_worker import serve; "
+    "serve(Connection(int(sys.argv[1])))"
+)
 
-@dataclass(frozen=True, slots=True)
-class Cutter:
-    """What a process is to cut text with.
 
-    Attributes:
-        kind: `REGEX` or `SEGMENTER`.
-        name: the regex, or the identity of a segmenter.
-        limits: of one text.
-    """
+class Cutter(NamedTuple):
+    """What a process is to cut text with: a regex, or the segmenter of an identity."""
 
-    kind: int
     name: str
+    is_segmenter: bool
     limits: Limits
-
-    @property
-    def pool(self) -> str:
-        """Cutters of the same pool share processes: a dictionary is loaded once in each."""
-        return self.name if self.kind == SEGMENTER else ""
-
-    @property
-    def shown(self) -> str:
-        """For people."""
-        return repr(self.name if len(self.name) <= 200 else f"{self.name[:199]}…")
-
-    @property
-    def advice(self) -> str:
-        """What to do when a limit is exceeded."""
-        if self.kind == SEGMENTER:
-            return "look for a very long stretch without punctuation in the text"
-        return (
-            "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way "
-            "only, or use a pattern with a kernel such as 'gpt2'"
-        )
 
 
 def mark_by_regex(
@@ -140,7 +95,7 @@ def mark_by_regex(
         WorkerLost: the process cannot be started, or was killed twice.
     """
     if (spans[:, 0] < spans[:, 1]).any():
-        marks = ask(Cutter(REGEX, regex, limits), text.data[: text.size], spans)
+        marks = ask(Cutter(regex, False, limits), text.data[: text.size], spans)
         starts.view(np.uint8)[: marks.size] |= marks
 
 
@@ -150,14 +105,45 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
     Raises:
         PatternExceedsLimit, SegmenterUnavailable, WorkerLost: it cannot say.
     """
-    pattern, limits = cutter.name.encode(), cutter.limits
-    memory = limits.memory + limits.memory_per_byte * content.size
-    header = REQUEST.pack(
-        cutter.kind, len(pattern), len(spans), content.size,
-        limits.seconds, limits.seconds_per_mb, limits.seconds_per_mb_done, memory,
-    )  # fmt: skip
-    parts: list[bytes | memoryview] = [header + pattern, spans.tobytes(), content.data]
-    return _processes.ask(parts, content.size // 8 + 1, cutter)
+    workers = _workers
+    name = cutter.name if len(cutter.name) <= 200 else f"{cutter.name[:199]}…"
+    pattern = f"the split pattern {name!r}"
+    # Those of one segmenter stay together: its dictionary is loaded once in each.
+    idle = workers.idle[cutter.name if cutter.is_segmenter else ""]
+    with workers.free[cutter.is_segmenter]:
+        for _ in range(2):
+            worker = workers.take(idle)
+            try:
+                answer = worker.ask(cutter, content, spans)
+            except (EOFError, OSError):
+                status = workers.end(worker, grace=1)
+                if status in _EXCEEDED:
+                    raise PatternExceedsLimit(
+                        f"{pattern} took more {_EXCEEDED[status]} than it may on this text",
+                        f"limits: {cutter.limits}",
+                        _ADVICE[cutter.is_segmenter],
+                    ) from None
+                if worker.abandoned:
+                    break
+            except BaseException:  # interrupted: an answer may still come, to nobody
+                workers.end(worker)
+                raise
+            else:
+                idle.append(worker)
+                if answer[0] == DONE:
+                    return np.frombuffer(answer, np.uint8, offset=1)
+                raise (SegmenterUnavailable if cutter.is_segmenter else InvalidPattern)(
+                    f"{pattern} cannot cut this text: {answer[1:].decode(errors='replace')}",
+                    "a segmenter must be as it was when this process began",
+                    "start anew if packages were installed since, or use another pattern",
+                )
+    raise WorkerLost(
+        f"the process that runs {pattern} ended "
+        f"{'because of an interruption' if worker.abandoned else 'twice'} (exit status {status})",
+        "a split pattern without a kernel runs in a process of its own",
+        "look for what kills processes on this machine (memory?), or use a pattern with a kernel "
+        "such as 'gpt2'",
+    )
 
 
 def abandon_matching() -> None:
@@ -165,188 +151,95 @@ def abandon_matching() -> None:
 
     For those who are interrupted and would wait for threads: a pattern may take minutes.
     """
-    for process in _processes.busy():
-        process.abandon()
+    for worker in _workers.all.difference(*_workers.idle.values()):
+        worker.abandoned = True
+        worker.process.kill()  # the thread that waits for it sees that and does the rest
 
 
-class _Process:
-    """One worker; one thread at a time."""
+class _Worker:
+    """A process; one thread at a time. The pipe is closed when nobody refers to it any more."""
 
     def __init__(self) -> None:
-        path = [str(_IMPORTED_FROM), *sys.path]
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, *path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._requests: IO[bytes] = self._process.stdin
-        self._answers: IO[bytes] = self._process.stdout
-        self._ready = False
         self.abandoned = False
+        self.pipe, theirs = Pipe()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), _FROM, *sys.path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
 
-    def ask(self, parts: list[bytes | memoryview], size: int) -> NDArray[np.uint8] | str | None:
-        """The bitmap of ``size`` bytes; what went wrong; None when it needs too much memory.
+    def ask(self, cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> bytes:
+        """Its answer. Bytes, and nothing that is unpickled: what it runs may have harmed it.
 
         Raises:
-            EOFError: the process is gone or does not speak our language.
+            EOFError, OSError: the process is gone, or answers nonsense.
         """
-        try:
-            if not self._ready and self._answers.read(len(READY)) != READY:
-                raise EOFError
-            self._ready = True
-            for part in parts:
-                self._requests.write(part)
-            self._requests.flush()
-            status, answered = ANSWER.unpack(self._answers.read(ANSWER.size))
-            if status == OUT_OF_MEMORY:
-                return None
-            if status != DONE:
-                return self._answers.read(answered).decode(errors="replace")
-            marks = np.empty(size, np.uint8)
-            if answered != size or self._answers.readinto(marks.data) != size:  # type: ignore[attr-defined]
-                raise EOFError
-        except (OSError, struct.error) as error:
-            raise EOFError from error
-        return marks
-
-    def end(self, *, lost: bool = False) -> int:
-        """Kill it; its exit status, negative for the signal that ended it.
-
-        Args:
-            lost: it is about to end on its own; the status tells why.
-        """
-        if lost:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(1)
-        self._process.kill()  # before pipes are closed: a thread may wait for one of them
-        status = self._process.wait()
-        for pipe in (self._requests, self._answers):
-            with suppress(OSError):
-                pipe.close()
-        return status
-
-    def abandon(self) -> None:
-        """Kill it; the thread that waits for it sees that and does the rest."""
-        self.abandoned = True
-        self._process.kill()
-
-    def forget(self) -> None:
-        """Leave it to the process that started it: this one is a fork of that."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for pipe in (self._requests, self._answers):
-            os.dup2(nowhere, pipe.fileno(), inheritable=False)  # the number stays taken
-        os.close(nowhere)
-        self._process.returncode = 0
+        header = json.dumps([*cutter, len(spans)]).encode() + b"\n"
+        self.pipe.send_bytes(b"".join((header, spans.tobytes(), content.data)))
+        size = content.size // 8 + 2
+        answer = self.pipe.recv_bytes(size + LONGEST_REASON)
+        if not answer or (answer[0] == DONE and len(answer) != size):
+            raise EOFError
+        return answer
 
 
-class _Processes:
+class _Workers:
     """All workers of this process: some idle, some lent to a thread."""
 
     def __init__(self) -> None:
-        self._idle: defaultdict[str, deque[_Process]] = defaultdict(deque)  # atomic operations
-        self.all: set[_Process] = set()
-        self._free = {
-            REGEX: threading.Semaphore(MOST_PROCESSES),
-            SEGMENTER: threading.Semaphore(available_processors()),
-        }
+        self.all: set[_Worker] = set()
+        self.idle: defaultdict[str, list[_Worker]] = defaultdict(list)
+        self.free = threading.Semaphore(MOST_PROCESSES), threading.Semaphore(available_processors())
         self._ended = False
 
-    def ask(self, parts: list[bytes | memoryview], size: int, cutter: Cutter) -> NDArray[np.uint8]:
-        """Ask an idle worker, or a new one; once more when it is lost."""
-        status = 0
-        with self._free[cutter.kind]:
-            for _ in range(2):
-                process = self._take(cutter)
-                try:
-                    marks = process.ask(parts, size)
-                except EOFError:
-                    status = self._end(process, lost=True)
-                    if process.abandoned:
-                        break
-                    if status == -signal.SIGPROF:
-                        _refuse(cutter, "took more processor time than it may")
-                    continue
-                except BaseException:  # interrupted: an answer may still come, to nobody
-                    self._end(process)
-                    raise
-                if marks is None:
-                    self._end(process)  # what it holds is given back to the system
-                    _refuse(cutter, "took more memory than it may")
-                self._idle[cutter.pool].append(process)
-                if isinstance(marks, str):
-                    _tell(cutter, marks)
-                return marks
-        raise WorkerLost(
-            f"the process that runs the split pattern {cutter.shown} ended "
-            f"{'because of an interruption' if process.abandoned else 'twice'} "
-            f"(exit status {status})",
-            "a split pattern without a kernel runs in a process of its own",
-            "look for what kills processes on this machine (memory?), or use a pattern with a "
-            "kernel such as 'gpt2'",
-        )
-
-    def _take(self, cutter: Cutter) -> _Process:
-        try:
-            return self._idle[cutter.pool].pop()
-        except IndexError:
-            pass
+    def take(self, idle: list[_Worker]) -> _Worker:
+        """An idle one, or a new one."""
+        with suppress(IndexError):
+            return idle.pop()
         try:
             if self._ended:
                 raise OSError("this process is about to exit")
-            process = _Process()
+            worker = _Worker()
         except OSError as error:
             raise WorkerLost(
                 f"no process could be started from {sys.executable!r}: {error}",
                 "a split pattern without a kernel runs in a process of its own",
                 "use a pattern with a kernel such as 'gpt2'",
             ) from error
-        self.all.add(process)
-        return process
+        self.all.add(worker)
+        return worker
 
-    def _end(self, process: _Process, *, lost: bool = False) -> int:
-        self.all.discard(process)
-        return process.end(lost=lost)
-
-    def busy(self) -> set[_Process]:
-        return self.all.difference(*self._idle.values())
+    def end(self, worker: _Worker, *, grace: float = 0) -> int:
+        """Kill it; its exit status, after ``grace`` seconds in which it may end on its own."""
+        self.all.discard(worker)
+        with suppress(subprocess.TimeoutExpired):
+            worker.process.wait(grace)
+        worker.process.kill()
+        return worker.process.wait()
 
     def end_all(self, *, for_good: bool = False) -> None:
         """End idle and busy workers; ``for_good``: none are started afterwards."""
         self._ended = for_good
-        self._idle.clear()
-        for process in list(self.all):
-            self._end(process)
+        for idle in list(self.idle.values()):
+            idle.clear()
+        for worker in list(self.all):
+            self.end(worker)
 
 
-def _refuse(cutter: Cutter, problem: str) -> NoReturn:
-    raise PatternExceedsLimit(
-        f"the split pattern {cutter.shown} {problem} on this text",
-        f"limits: {cutter.limits}",
-        cutter.advice,
-    )
-
-
-def _tell(cutter: Cutter, error: str) -> NoReturn:
-    raised = SegmenterUnavailable if cutter.kind == SEGMENTER else InvalidPattern
-    raise raised(
-        f"the split pattern {cutter.shown} cannot cut this text: {error}",
-        "a segmenter must be as it was when this process began",
-        "start anew if packages were installed since, or use another pattern",
-    )
-
-
-_processes = _Processes()
+_workers = _Workers()
 
 
 def _after_fork() -> None:
-    global _processes
-    for process in _processes.all:
-        process.forget()
-    _processes = _Processes()
+    """Leave all workers to the process that started them: this one is a fork of that."""
+    global _workers
+    for worker in _workers.all:
+        worker.pipe.close()
+        worker.process.returncode = 0
+    _workers = _Workers()
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(lambda: _processes.end_all(for_good=True))
+atexit.register(lambda: _workers.end_all(for_good=True))

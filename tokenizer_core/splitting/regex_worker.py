@@ -1,94 +1,125 @@
 """What a process of its own does for a split pattern without a kernel: cut, within limits.
 
-It reads requests from one pipe and answers on another until its parent is gone. The operating
-system enforces the limits, so they hold inside of the ``regex`` package and of segmenters too:
-processor time by a timer whose signal ends the process, memory by its address space. Knows nothing
-of processes but its own.
-
-A request: `REQUEST` (kind, bytes of the pattern, number of spans, bytes of the text, seconds,
-seconds per MB, seconds per MB done, bytes of memory), the pattern in UTF-8 (a regex, or the
-identity of a segmenter), spans (int64 ``[n, 2]``), the text. The answer: `ANSWER` (status, size),
-then a bitmap of that many bytes with a bit for each byte of the text where a pre-token starts; or
-so many bytes of text that say what went wrong.
+It answers one request after the other until its parent is gone. The operating system enforces the
+limits, so they hold inside of the ``regex`` package and of segmenters too: processor time by a
+timer whose signal ends the process (`regex`'s own ``timeout=`` is for a whole text, so it could
+not give time for what is done, and knows no segmenters), memory by its address space. Knows
+nothing of processes but its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import resource
 import signal
-import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import islice
-from typing import Any, BinaryIO
+from itertools import chain, islice
+from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import numpy as np
 import regex
 from numpy.typing import NDArray
 
-REQUEST = struct.Struct("<BQQQdddQ")
-ANSWER = struct.Struct("<BQ")
-READY = b"bpeline regex worker 2\n"
-REGEX, SEGMENTER = 0, 1
-DONE, OUT_OF_MEMORY, FAILED = 0, 1, 2
-
-Edges = Callable[[str], Iterator[NDArray[np.int64]]]
+OUT_OF_MEMORY = 75  # exit status
+FAILED, DONE = 0, 1  # first byte of an answer
+LONGEST_REASON = 4096  # bytes
 
 _AT_ONCE = 1 << 12  # matches or segments
 _MB = 1e6
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until there are no more."""
+class Limits(NamedTuple):
+    """What matching one text may take. Natural text takes 0.05 to 0.2 seconds per MB.
+
+    Attributes:
+        seconds: of processor time, for each call.
+        seconds_per_mb: more for each MB of the text.
+        seconds_per_mb_done: more for each MB that is done.
+        memory: bytes.
+        memory_per_byte: more for each byte of the text.
+    """
+
+    seconds: float = 4
+    seconds_per_mb: float = 1
+    seconds_per_mb_done: float = 4
+    memory: int = 512 << 20
+    memory_per_byte: int = 8
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:g} s of processor time and {self.seconds_per_mb:g} s more per MB of "
+            f"text, {self.memory >> 20} MiB and {self.memory_per_byte} bytes per byte of text"
+        )
+
+
+def serve(pipe: Connection) -> None:
+    """Answer requests until there are no more.
+
+    A request is a line of JSON (a regex or the identity of a segmenter, which of them it is,
+    `Limits`, the number of spans), spans (int64 ``[n, 2]``) and the text. The answer is one byte,
+    then what `mark` gives, or text that says what went wrong.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     parent, base = os.getppid(), _address_space()
-    answers.write(READY)
-    answers.flush()
-    while header := requests.read(REQUEST.size):
-        kind, pattern_size, span_count, size, *seconds, memory = REQUEST.unpack(header)
-        pattern = requests.read(pattern_size).decode()
-        spans = np.frombuffer(requests.read(16 * span_count), np.int64).reshape(-1, 2)
-        content = requests.read(size)
-        go_on = _allowance(parent, size, *seconds)
-        status, answer = FAILED, b""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    while True:
+        message = pipe.recv_bytes()
+        begin = message.index(b"\n") + 1
+        name, is_segmenter, bounds, span_count = json.loads(message[:begin])
+        spans = np.frombuffer(message, np.int64, 2 * span_count, begin).reshape(-1, 2)
+        text = np.frombuffer(message, np.uint8, offset=begin + spans.nbytes)
+        limits = Limits(*bounds)
+        go_on = _timer(parent, limits, text.size)
+        memory = base + limits.memory + limits.memory_per_byte * text.size
+        if base:  # a limit that was there before stays
+            lowest = min(limit for limit in (memory, soft, hard) if limit >= 0)
+            resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
         try:
-            with _memory_limit(base + memory if base else 0):
-                edges_of = _matches_of(pattern) if kind == REGEX else _segments_of(pattern)
-                marks = mark(np.frombuffer(content, np.uint8), spans, edges_of, go_on)
-                status, answer = DONE, marks.tobytes()
+            found_in = (_segments_of if is_segmenter else _matches_of)(name)
+            answer = (
+                bytes([DONE])
+                + mark(
+                    text, np.frombuffer(spans, np.int64).reshape(-1, 2), found_in, go_on
+                ).tobytes()
+            )
         except MemoryError:
-            status = OUT_OF_MEMORY
+            os._exit(OUT_OF_MEMORY)  # what it holds is given back to the system
         except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
-            answer = f"{type(error).__name__}: {error}".encode(errors="replace")
+            told = f"{type(error).__name__}: {error}".encode(errors="replace")
+            answer = bytes([FAILED]) + told[:LONGEST_REASON]
         signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(ANSWER.pack(status, len(answer)))
-        answers.write(answer)
-        answers.flush()
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        pipe.send_bytes(answer)
 
 
-def _allowance(
-    parent: int, size: int, seconds: float, per_mb: float, per_mb_done: float
-) -> Callable[[int], None]:
+def _timer(parent: int, limits: Limits, size: int) -> Callable[[int], None]:
     """Set a timer whose signal ends this process; gives what sets it anew when bytes are done."""
-    end = time.process_time() + seconds + per_mb * size / _MB
+    end = time.process_time() + limits.seconds + limits.seconds_per_mb * size / _MB
 
     def go_on(done: int) -> None:
         if os.getppid() != parent:
             os._exit(0)  # nobody waits for the answer
-        left = end + per_mb_done * done / _MB - time.process_time()
+        left = end + limits.seconds_per_mb_done * done / _MB - time.process_time()
         signal.setitimer(signal.ITIMER_PROF, max(left, 1e-3))  # zero would switch it off
 
     go_on(0)
     return go_on
 
 
+def _matches_of(pattern: str) -> Callable[[str], Iterator[tuple[int, int]]]:
+    compiled = regex.compile(pattern)
+    return lambda characters: map(regex.Match.span, compiled.finditer(characters))
+
+
 def mark(
     text: NDArray[np.uint8],
     spans: NDArray[np.int64],
-    edges_of: Edges,
+    found_in: Callable[[str], Iterable[tuple[int, int]]],
     go_on: Callable[[int], None],
 ) -> NDArray[np.uint8]:
     """Where pre-tokens start.
@@ -96,23 +127,24 @@ def mark(
     Args:
         text: uint8 ``[size]``, UTF-8 within the spans.
         spans: int64 ``[n, 2]``, half-open, each cut on its own.
-        edges_of: gives where the pre-tokens of a string start and end, but for its end: int64
-            arrays, ascending.
-        go_on: told after each array how many bytes are done.
+        found_in: gives where pre-tokens of a string start and end, ascending; what lies between
+            them is one too.
+        go_on: told again and again how many bytes are done.
 
     Returns:
         uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` for byte i of the text.
     """
     marked = np.zeros(text.size + 1, np.bool_)
-    for begin, end in spans.tolist():
-        if begin == end:
-            continue
+    for begin, end in spans[spans[:, 0] < spans[:, 1]].tolist():
         marked[begin] = True
         characters = str(text[begin:end].data, "utf-8")
         # Edges ascend, so characters are found among bytes a stretch at a time.
         character, byte = 0, begin
-        for found in edges_of(characters):
-            edges = found - character
+        found = iter(found_in(characters))
+        while batch := list(chain.from_iterable(islice(found, _AT_ONCE))):
+            pairs = np.array(batch, np.int64).reshape(-1, 2)
+            edges = pairs[pairs[:, 0] < pairs[:, 1]].ravel()
+            edges = edges[edges < len(characters)] - character
             if edges.size:
                 furthest = int(edges[-1])
                 stretch = text[byte : min(byte + 4 * furthest + 4, end)]
@@ -124,22 +156,8 @@ def mark(
     return np.packbits(marked, bitorder="little")
 
 
-def _matches_of(pattern: str) -> Edges:
-    """Every non-empty match is a pre-token, and so is what lies between."""
-    compiled = regex.compile(pattern)
-
-    def edges_of(characters: str) -> Iterator[NDArray[np.int64]]:
-        matches = compiled.finditer(characters)
-        while batch := [edge for match in islice(matches, _AT_ONCE) for edge in match.span()]:
-            matched = np.array(batch, np.int64).reshape(-1, 2)
-            edges = matched[matched[:, 0] < matched[:, 1]].ravel()
-            yield edges[edges < len(characters)]
-
-    return edges_of
-
-
 @lru_cache(maxsize=1)
-def _segments_of(identity: str) -> Edges:
+def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
     """Segments of the segmenter that is meant, whose dictionary is loaded now.
 
     Raises:
@@ -153,17 +171,14 @@ def _segments_of(identity: str) -> Edges:
         raise LookupError(f"{SEGMENTERS[name].identity} is installed, not {identity}")
     lengths_of = segmenter_named(name)
 
-    def edges_of(characters: str) -> Iterator[NDArray[np.int64]]:
-        lengths = iter(lengths_of(characters))
+    def segments(characters: str) -> Iterator[tuple[int, int]]:
         end = 0
-        while batch := list(islice(lengths, _AT_ONCE)):
-            edges = np.cumsum(np.array(batch, np.int64)) + end
-            end = int(edges[-1])
-            yield edges[edges < len(characters)]
+        for length in lengths_of(characters):
+            yield end, (end := end + length)
         if end != len(characters):
             raise ValueError(f"segments cover {end} of {len(characters)} characters")
 
-    return edges_of
+    return segments
 
 
 def _address_space() -> int:
@@ -171,19 +186,3 @@ def _address_space() -> int:
     with contextlib.suppress(OSError, ValueError), open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     return 0
-
-
-@contextlib.contextmanager
-def _memory_limit(limit: int) -> Any:
-    """Limit the address space where the system can; a limit that was there before stays."""
-    import resource
-
-    before, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if not limit or 0 <= before <= limit or 0 <= hard <= limit:
-        yield
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (before, hard))

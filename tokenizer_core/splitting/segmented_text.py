@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
 from bpeline.tokenizer_core.splitting.regex_processes import SEGMENTER_LIMITS, Cutter, ask
-from bpeline.tokenizer_core.splitting.regex_worker import SEGMENTER
 from bpeline.tokenizer_core.splitting.segmenters import Segmenter
 from bpeline.tokenizer_core.text import Text
 
@@ -33,7 +32,7 @@ def mark_by_segmenter(
         PatternExceedsLimit: a part took too long or too much memory.
         WorkerLost: a process cannot be started, or was killed twice.
     """
-    cutter = Cutter(SEGMENTER, segmenter.identity, SEGMENTER_LIMITS)
+    cutter = Cutter(segmenter.identity, True, SEGMENTER_LIMITS)
     bitmap = starts.view(np.uint8)
 
     def segment(part: NDArray[np.int64]) -> tuple[int, NDArray[np.uint8]]:
