@@ -21,7 +21,6 @@ from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, Unreadable
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.remote_files import RangeReader, describe
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.urls import is_url
 
 # Bytes asked for at least, of files read in places and of files read from end to end.
 _REMOTE_AHEAD = (1 << 20, 8 << 20)
@@ -62,7 +61,7 @@ def open_source(file: SourceFile, look_back: int) -> SourceBytes:
         CorpusChanged: another file, another size or another time of change than when found.
         UnreadableSource: gone, not permitted, or no longer a regular file.
     """
-    opened = RemoteSource(file) if is_url(file.path) else _open_local(file)
+    opened = RemoteSource(file) if file.is_remote else _open_local(file)
     try:
         opened.refuse_change()
     except BaseException:
@@ -251,7 +250,7 @@ def _unreadable(file: SourceFile, position: int, error: Exception) -> CorpusErro
     return UnreadableSource(
         f"{file.path} is broken at byte {position} of its text: {error}",
         "complete files; several compressed members in one file are read as one text",
-        "run the same command again" if is_url(file.path) else f"{command} {file.path}",
+        "run the same command again" if file.is_remote else f"{command} {file.path}",
     )
 
 

@@ -110,6 +110,11 @@ class SourceFile:
     inode: int
 
     @property
+    def is_remote(self) -> bool:
+        """Whether it lies in a store; all others have absolute paths."""
+        return not os.path.isabs(self.path)
+
+    @property
     def state(self) -> FileState:
         """What a file must still be for what is known of it to hold."""
         return FileState(self.size, self.mtime_ns, self.ctime_ns, self.inode)
@@ -147,11 +152,13 @@ def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
         )
     found: dict[tuple[int | str, int], SourceFile] = {}
     for source in sources:
-        pattern = local_name(source.pattern)
-        if is_url(pattern):
-            for file in _remote_files(source):
-                found.setdefault((file.path, 0), file)
-            continue
+        pattern = source.pattern
+        if "://" in pattern:  # a URL, unless it is a file of this machine that is spelt so
+            pattern = local_name(pattern)
+            if is_url(pattern):
+                for file in _remote_files(source):
+                    found.setdefault((file.path, 0), file)
+                continue
         paths = sorted(set(_paths_of(pattern)))
         if not paths:
             raise _missing(pattern)
