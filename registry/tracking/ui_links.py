@@ -6,9 +6,7 @@ Knows URLs only, never whether a server is running there.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from urllib.parse import quote
 
 from bpeline.registry.environment import UI_PORT
@@ -35,11 +33,6 @@ def is_server(tracking_uri: str) -> bool:
     return tracking_uri.startswith(("http://", "https://"))
 
 
-def experiment_link(base: str, experiment_id: str) -> str:
-    """All runs of one tokenizer name, drawn as charts."""
-    return f"{base}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART&{_VIEW}"
-
-
 def run_link(base: str, experiment_id: str, run_id: str) -> str:
     """One run: parameters, metrics, inputs, artifacts."""
     return f"{base}/#/experiments/{experiment_id}/runs/{run_id}?{_VIEW}"
@@ -48,13 +41,6 @@ def run_link(base: str, experiment_id: str, run_id: str) -> str:
 def run_page(experiment_id: str, run_id: str, artifact: str) -> str:
     """A file of a run, linked from another page of the same UI, wherever that is served."""
     return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{artifact}?{_VIEW}"
-
-
-def comparison_link(base: str, experiment_ids: Sequence[str], run_ids: Sequence[str]) -> str:
-    """Several runs side by side."""
-    runs = quote(json.dumps(list(run_ids), separators=(",", ":")))
-    experiments = quote(json.dumps(sorted(set(experiment_ids)), separators=(",", ":")))
-    return f"{base}/#/compare-runs?runs={runs}&experiments={experiments}&{_VIEW}"
 
 
 def model_link(base: str, name: str, number: int | None = None) -> str:

@@ -108,10 +108,6 @@ class WordCountStore:
         finally:
             chunks.write()
 
-    def forget_shard(self, key: str) -> None:
-        """Remove a shard, so that `has` says no."""
-        self._shards.forget(key)
-
     def forget_damaged(self, keys: Sequence[str]) -> None:
         """Read some shards and remove those that are damaged, so that they are counted again."""
         with suppress(CorruptFile):

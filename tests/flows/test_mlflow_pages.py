@@ -10,23 +10,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from browser import browsing, installed_browser
 from click.testing import Result
 
 from bpeline.registry.opening import open_registry
-from bpeline.registry.tracking.ui_links import (
-    comparison_link,
-    experiment_link,
-    model_link,
-    run_link,
-)
+from bpeline.registry.tracking.ui_links import model_link, run_link
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 BROWSER = installed_browser()
+VIEW = "workflowType=machine_learning"
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ def test_the_pages_show_slices_curves_and_the_champion(
     served = request.getfixturevalue("base")
     with browsing(BROWSER, tmp_path / "profile") as page:
         page.shows(
-            experiment_link(served, experiment),
+            f"{served}/#/experiments/{experiment}/runs?compareRunsMode=CHART&{VIEW}",
             "news/1", "news/2", "bytes_per_token/docs", "bytes_per_token/part",
             "compression/bytes_per_token",
         )  # fmt: skip
@@ -96,9 +93,9 @@ def test_the_pages_show_slices_curves_and_the_champion(
         )  # fmt: skip
         shown = page.shows(model_link(served, "news", 2), "champion", "By slice", change)
         assert "tokens against champion" in shown
-        page.shows(
-            comparison_link(served, [experiment], runs), "Comparing 2 Runs", "news/1", "news/2"
-        )
+        several = f"runs={quote(json.dumps(runs))}&experiments={quote(json.dumps([experiment]))}"
+        compared = f"{served}/#/compare-runs?{several}&{VIEW}"
+        page.shows(compared, "Comparing 2 Runs", "news/1", "news/2")
         page.shows(run_link(served, experiment, sweep.info.run_id), "sweep", "gpt2-600")
         place = run_link(served, experiment, runs[1]).replace("?", "/artifacts/comparison?")
         page.shows(place, "comparison.html", "comparison.json")

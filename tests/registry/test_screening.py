@@ -234,7 +234,7 @@ def test_counts_that_are_gone_are_said_to_be(corpus: Corpus, english_and_code: s
         corpus.add(name, [*(english_and_code[at : at + 900] for at in range(0, 9_000, 900)), name])
     tokenizer = corpus.train(300)
     trained = corpus.trained(tokenizer)
-    WordCountStore(corpus.workspace).forget_shard(corpus.refs[0].key)
+    WordCountStore(corpus.workspace)._shards.forget(corpus.refs[0].key)
     with pytest.raises(CorruptFile):
         screen(tokenizer, corpus.workspace, trained)
     assert screen(tokenizer, corpus.workspace, replace(trained, files=())).chunks == 0

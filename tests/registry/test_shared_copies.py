@@ -94,7 +94,7 @@ def test_a_workspace_without_a_store_asks_none(
     store = WordCountStore(Workspace.open(tmp_path / "alone"), threads=1)
     refs = refs_of(store)
     store.open_table(store.combine(refs))
-    store.forget_shard(refs[0].key)
+    store._shards.forget(refs[0].key)
     assert not store.has(chunk_digests()[0], READING)
 
 

@@ -17,8 +17,6 @@ from bpeline.registry.records.publication import CURVE_METRIC, Publication
 from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
 from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.registry.tracking.ui_links import (
-    comparison_link,
-    experiment_link,
     model_link,
     run_link,
     ui_base,
@@ -219,16 +217,13 @@ def test_a_refusal_is_not_taken_for_silence(registry: Registry) -> None:
 def test_links_open_the_view_with_charts() -> None:
     base = ui_base("http://mlflow.local:5000/")
     links = [
-        experiment_link(base, "1"),
         run_link(base, "1", "abc"),
-        comparison_link(base, ["1", "1"], ["abc", "def"]),
         model_link(base, "news"),
         model_link(base, "news", 3),
     ]
     assert all(one.startswith("http://mlflow.local:5000/#/") for one in links)
     assert all(one.endswith("workflowType=machine_learning") for one in links)
-    assert "runs=%5B%22abc%22%2C%22def%22%5D&experiments=%5B%221%22%5D" in links[2]
-    assert links[4].startswith("http://mlflow.local:5000/#/models/news/versions/3?")
+    assert links[2].startswith("http://mlflow.local:5000/#/models/news/versions/3?")
     assert ui_base("sqlite:////x/mlflow.sqlite") == "http://127.0.0.1:5000"
 
 
