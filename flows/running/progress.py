@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
@@ -23,13 +23,7 @@ class Progress:
     """A listener that shows nothing, and the methods that others override."""
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
-        """A step begins.
-
-        Args:
-            name: the step's name.
-            total: how much it will do, if that is known.
-            unit: ``bytes`` or ``merges``.
-        """
+        """A step begins: ``total`` is what it will do, if known, in bytes or merges."""
 
     def step_advanced(self, name: str, amount: int) -> None:
         """``amount`` more of the total is done."""
@@ -50,12 +44,9 @@ class Progress:
         """A version was compared with the champion; ``markdown`` says how."""
 
     def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
-        """New text has drifted from the version an alias points to: a rule says so.
+        """New text has drifted from the version an alias of ``name`` points to: a rule says so.
 
-        Args:
-            name: the tokenizer's.
-            alias: it.
-            event: what somebody needs to know who acts on it; JSON values.
+        ``event`` is what somebody needs to know who acts on it; JSON values.
         """
 
     def closed(self) -> None:
@@ -85,20 +76,17 @@ class Several(Progress):
     """Passes everything on to all of ``listeners``, but not that the run has ended."""
 
     def __init__(self, listeners: Sequence[Progress]) -> None:
-        self.listeners = tuple(listeners)
+        self.listeners = listeners
 
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name in {"listeners", "closed"}:
+            return super().__getattribute__(name)
 
-def _passed_on(name: str) -> Callable[..., None]:
-    def tell(self: Several, *args: Any) -> None:
-        for listener in self.listeners:
-            getattr(listener, name)(*args)
+        def tell(*args: Any) -> None:
+            for listener in self.listeners:
+                getattr(listener, name)(*args)
 
-    return tell
-
-
-for _name in vars(Progress).keys() - {"closed"}:
-    if not _name.startswith("_"):
-        setattr(Several, _name, _passed_on(_name))
+        return tell
 
 
 @contextmanager
@@ -129,17 +117,14 @@ def describe_merging(progress: TrainingProgress) -> str:
     """The last merge as people read it: the pair in printable form, its count, the time left."""
     from bpeline.tokenizer_core.vocabulary import to_printable
 
-    left, right = (_shortened(to_printable(token)) for token in progress.best_pair)
+    shown = (to_printable(token) for token in progress.best_pair)
+    left, right = (token if len(token) <= 16 else f"{token[:15]}…" for token in shown)
     eta = progress.eta_seconds
     remaining = "" if eta is None or not eta < 1e6 else f", {eta:.0f} s left"
     return (
         f"{progress.merges_done:,} of {progress.merges_total:,} merges, "
         f"{left} + {right} × {progress.best_count:,}{remaining}"
     )
-
-
-def _shortened(token: str) -> str:
-    return token if len(token) <= 16 else f"{token[:15]}…"
 
 
 class Lines(Progress):
@@ -170,7 +155,6 @@ class Bars(Lines):
 
         self.console = Console(file=stream, highlight=False)
         self.display: Any = None
-        self.task: Any = None
 
     def say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
@@ -179,13 +163,11 @@ class Bars(Lines):
         from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Display
 
-        self._clear()
+        self.closed()
         columns: list[Any] = [SpinnerColumn(), TextColumn(f"{name:<{NAME_WIDTH}}")]
-        if total is not None:
-            columns.append(BarColumn())
-        if unit == "bytes":
-            columns.append(DownloadColumn())
-        columns.append(TextColumn("{task.description}", markup=False))
+        columns += [BarColumn()] if total is not None else []
+        columns += [DownloadColumn()] if unit == "bytes" else []
+        columns += [TextColumn("{task.description}", markup=False)]
         self.display = Display(*columns, console=self.console, transient=True)
         self.task = self.display.add_task("", total=total)
         self.display.start()
@@ -201,13 +183,10 @@ class Bars(Lines):
             )
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
-        self._clear()
+        self.closed()
         super().step_finished(name, seconds, outcome)
 
     def closed(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
         if self.display is not None:
             self.display.stop()
             self.display = None

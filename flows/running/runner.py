@@ -42,14 +42,13 @@ def choose_runner() -> Runner:
     address = prefect_address()
     if address is None:
         return Runner(None)
-    reason = why_unusable(address.api_url)
-    if not reason:
-        return Runner(address.api_url)
-    return Runner(
-        None,
-        f"the Prefect server at {without_secrets(address.api_url)} ({address.origin}) does not "
-        f"answer: {reason}; running in this process",
-    )
+    if reason := why_unusable(address.api_url):
+        return Runner(
+            None,
+            f"the Prefect server at {without_secrets(address.api_url)} ({address.origin}) does not "
+            f"answer: {reason}; running in this process",
+        )
+    return Runner(address.api_url)
 
 
 def prefect_address() -> PrefectAddress | None:
@@ -81,6 +80,6 @@ def why_unusable(api_url: str) -> str:
             return (error.strerror or str(error)).lower()
     try:
         talk(api_url, require_prefect)
+        return ""
     except NoPrefectServer as error:
         return str(error)
-    return ""

@@ -92,9 +92,8 @@ def naming(api_url: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PREFECT_API_URL"]
-        else:
+        del os.environ["PREFECT_API_URL"]
+        if before is not None:
             os.environ["PREFECT_API_URL"] = before
 
 

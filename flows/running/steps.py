@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -24,9 +24,7 @@ R = TypeVar("R")
 Item = TypeVar("Item")
 
 MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle its server
-
 _PATIENCE = 0.5  # seconds for what runs to end by itself
-
 
 Stop = Callable[[], bool]  # whether the result of a running step is no longer wanted
 _stop: ContextVar[Stop | None] = ContextVar("stop", default=None)
@@ -52,8 +50,7 @@ def raise_if_stopped() -> None:
     Raises:
         Stopped: another step of the same map failed, or the user interrupted the flow.
     """
-    stop = _stop.get()
-    if stop is not None and stop():
+    if (stop := _stop.get()) is not None and stop():
         raise Stopped
 
 
@@ -79,10 +76,8 @@ class Step(Generic[P, R]):
         return self.function.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if in_prefect_flow():
-            result: R = self.task(*args, **kwargs)
-            return result
-        return self.function(*args, **kwargs)
+        work: Callable[P, R] = self.task if in_prefect_flow() else self.function
+        return work(*args, **kwargs)
 
     @cached_property
     def task(self) -> Any:
@@ -96,11 +91,7 @@ class Step(Generic[P, R]):
 
 def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:
     """Mark a function as a step of a flow, of a kind that the table of steps names."""
-
-    def mark(function: Callable[P, R]) -> Step[P, R]:
-        return Step(function, kind)
-
-    return mark
+    return lambda function: Step(function, kind)
 
 
 def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[AbstractContextManager[None]]:
@@ -152,12 +143,15 @@ def map_step(
     if len(items) > MOST_TASKS:
         raise ValueError(f"{len(items)} items: group them, at most {MOST_TASKS} are mapped")
     stop = threading.Event()
+    errors: list[BaseException] = []
 
     def work(item: Item) -> R:
         raise_if_stopped()
         try:
             return step(item, **shared)
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, Stopped):
+                errors.append(error)
             stop.set()  # at once: the thread that waits for us may take a while to wake up
             raise
 
@@ -165,25 +159,17 @@ def map_step(
         # In a copy of the context a step sees who listens, and Prefect the flow it is a task of.
         futures = [threads.submit(copy_context().run, work, item) for item in items]
         try:
-            for future in as_completed(futures):
-                future.result()
+            wait(futures, return_when=FIRST_EXCEPTION)
+            if errors:
+                raise errors[0]
+            return [future.result() for future in futures]
         except BaseException as error:
             stop.set()
             for future in futures:
                 future.cancel()
-            if on_interrupt is not None and not isinstance(error, Exception):
-                while wait(futures, _PATIENCE).not_done:
+            while wait(futures, _PATIENCE).not_done:
+                if on_interrupt is not None and not isinstance(error, Exception):
                     on_interrupt()
-            wait(futures)
-            if isinstance(error, Stopped):
-                _raise_first(futures)
             raise
-    return [future.result() for future in futures]
-
-
-def _raise_first(futures: Iterable[Future[Any]]) -> None:
-    """Raise the first error that is not an answer to another one."""
-    for future in futures:
-        if not future.cancelled():
-            with suppress(Stopped):
-                future.result()
+        finally:
+            errors.clear()  # which hold this frame

@@ -10,24 +10,23 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import NoneType
-from typing import Annotated, Any, Union, get_args, get_type_hints
+from typing import Annotated, Any, Union, get_args
 
 from pydantic import BeforeValidator, TypeAdapter
+
+_EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def shown_like(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """`functools.wraps`, with a signature that makes a readable form."""
-    types = get_type_hints(function)  # Prefect would look for their names beside the wrapper
     signature = inspect.signature(function)
     shown = [
-        one.replace(annotation=_shown(types[one.name])) for one in signature.parameters.values()
+        one.replace(annotation=_shown(one.annotation)) for one in signature.parameters.values()
     ]
 
     def wrap(wrapper: Any) -> Any:
         wrapped: Any = functools.wraps(function)(wrapper)
-        wrapped.__signature__ = signature.replace(
-            parameters=shown, return_annotation=types["return"]
-        )
+        wrapped.__signature__ = signature.replace(parameters=shown)
         return wrapped
 
     return wrap
@@ -38,21 +37,20 @@ def _shown(type_: Any) -> Any:
     if NoneType not in kinds:
         return type_
     plain: Any = Union[tuple(kind for kind in kinds if kind is not NoneType)]  # noqa: UP007
-    empty = BeforeValidator(lambda value: None if value == "" else value)
-    return Annotated[type_, empty, _ShownAs(plain)]
+    return Annotated[type_, _EMPTY_IS_NONE, _ShownAs(TypeAdapter(plain).json_schema())]
 
 
 class _ShownAs:
     """The JSON schema of another type."""
 
-    def __init__(self, type_: Any) -> None:
-        self.schema = TypeAdapter(type_).json_schema()
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return _Empty(self.schema)
+        return _WithoutDefault(self.schema)
 
 
-class _Empty(dict[str, Any]):
+class _WithoutDefault(dict[str, Any]):
     """A schema that takes no default: a form would send its null, which is no value of the type."""
 
     def __setitem__(self, key: str, value: Any) -> None:

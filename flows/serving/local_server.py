@@ -30,11 +30,7 @@ _VIEW = "workflowType=machine_learning"  # the one that shows models and runs
 
 
 def serve_ui(port: int, say: Say) -> None:
-    """Serve the MLflow UI of the workspace until interrupted.
-
-    Args:
-        port: to listen on.
-        say: prints a line.
+    """Serve the MLflow UI of the workspace on a port until interrupted.
 
     Raises:
         InvalidOption: the port is taken.
@@ -58,10 +54,7 @@ def serve_ui(port: int, say: Say) -> None:
 def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
     """Serve Prefect, a worker and the MLflow UI until interrupted.
 
-    Args:
-        prefect_port, mlflow_port: to listen on.
-        deploys: whether to apply ``prefect.yaml`` once the server answers.
-        say: prints a line.
+    With ``deploys``, ``prefect.yaml`` is applied once the server answers.
 
     Raises:
         InvalidOption: a port is taken.
@@ -139,29 +132,22 @@ def _environment(registry: Registry, **more: str) -> dict[str, str]:
 def _deploy(environment: Mapping[str, str]) -> list[str]:
     """Make the work pool unless it is there, apply ``prefect.yaml``; the names it deploys."""
     path = INSTALLED / "prefect.yaml"
-    make = ("work-pool", "create", POOL, "--type", "process", "--overwrite")
-    apply = ("--no-prompt", "deploy", "--all", "--prefect-file", str(path))
-    _ask_prefect(make, environment, "make the work pool")
-    _ask_prefect(apply, environment, "deploy")
-    return re.findall(r"^  - name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def _ask_prefect(arguments: tuple[str, ...], environment: Mapping[str, str], what: str) -> None:
-    done = subprocess.run(
-        (*_PREFECT, *arguments),
-        env=environment,
-        cwd=INSTALLED,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
-        raise RegistryUnreachable(
-            f"Prefect could not {what}: {said[-1]}",
-            "a Prefect server of version 3.8 or newer",
-            "type `prefect version` to see the server, then try again",
+    for what, *arguments in (
+        ("make the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite"),
+        ("deploy", "--no-prompt", "deploy", "--all", "--prefect-file", str(path)),
+    ):
+        command = (*_PREFECT, *arguments)
+        done = subprocess.run(
+            command, env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False
         )
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
+            raise RegistryUnreachable(
+                f"Prefect could not {what}: {said[-1]}",
+                "a Prefect server of version 3.8 or newer",
+                "type `prefect version` to see the server, then try again",
+            )
+    return re.findall(r"^  - name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:

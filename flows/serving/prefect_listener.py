@@ -140,14 +140,16 @@ class PrefectListener(progress.Progress):
 
 
 def _rename(name: str) -> None:
-    context = FlowRunContext.get()
-    if context is not None and context.flow_run is not None:
-        with get_client(sync_client=True) as client:
-            client.update_flow_run(context.flow_run.id, name=name)
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(_flow_run().id, name=name)
 
 
 def runs_unattended() -> bool:
     """Whether a deployment made this run, so that nobody waits for it at a terminal."""
+    return _flow_run().deployment_id is not None
+
+
+def _flow_run() -> Any:
     context = FlowRunContext.get()
-    run = None if context is None else context.flow_run
-    return run is not None and run.deployment_id is not None
+    assert context is not None
+    return context.flow_run

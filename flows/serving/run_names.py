@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bpeline.flows.requests import DEMO
@@ -47,13 +48,14 @@ def corpus(paths: Sequence[str]) -> str:
     """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``python:stdlib``."""
     if not paths:
         return "nothing"
-    named = paths[0] if _elsewhere(paths[0]) else _end_of(paths[0])
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{named}{more}{_number_of_files(paths)}"
-
-
-def _elsewhere(path: str) -> bool:
-    return path == DEMO or "://" in path
+    here = [path for path in paths if path != DEMO and "://" not in path]
+    named = _end_of(paths[0]) if paths[0] in here else paths[0]
+    if len(paths) > 1:
+        named += f" and {len(paths) - 1} more"
+    if len(here) == len(paths):  # only then looking at a disk of this machine tells
+        with suppress(BpelineError, OSError):
+            named += f" ({counted(len(find_source_files(sources_of(paths))), 'file')})"
+    return named
 
 
 def _end_of(path: str) -> str:
@@ -62,13 +64,3 @@ def _end_of(path: str) -> str:
     if os.path.isdir(path):
         return f"{name}/"
     return os.path.join(os.path.basename(parent), name) if set(name) & set("*?[") else name
-
-
-def _number_of_files(paths: Sequence[str]) -> str:
-    """How many there are, where looking at a disk of this machine tells."""
-    if any(map(_elsewhere, paths)):
-        return ""
-    try:
-        return f" ({counted(len(find_source_files(sources_of(paths))), 'file')})"
-    except (BpelineError, OSError):
-        return ""

@@ -5,15 +5,15 @@ Knows how to look after them, not what they serve.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import NamedTuple
 
 from bpeline.flows.running import terminable
@@ -57,12 +57,6 @@ def running(
     SIGTERM ends the block as Ctrl-C does. Services have sessions of their own: Ctrl-C reaches this
     process alone, and they are stopped in order, the last first.
 
-    Args:
-        services: what to run.
-        environment: all of theirs.
-        directory: where they run.
-        say: prints a line.
-
     Yields:
         name → process.
 
@@ -72,20 +66,16 @@ def running(
         KeyboardInterrupt: when interrupted or terminated.
     """
     for service in services:
-        _refuse_taken_port(service)
+        if service.port is not None:
+            _refuse_taken_port(service, service.port)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with terminable(signal.SIGTERM, signal.SIGINT), ExitStack() as stack:
         for service in services:
             say(f"starting {service.name} {'(10 to 20 seconds) ' if service.port else ''}…")
             process = subprocess.Popen(
-                service.command,
-                env=environment,
-                cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+                service.command, env=environment, cwd=directory, start_new_session=True,
+                stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
+            )  # fmt: skip
             stack.callback(_stop, process)
             processes[service.name] = process
             if service.port is not None:
@@ -105,16 +95,14 @@ def wait_for_any(processes: Processes) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _refuse_taken_port(service: Service) -> None:
-    if service.port is None:
-        return
+def _refuse_taken_port(service: Service, port: int) -> None:
     try:
-        socket.create_server((HOST, service.port)).close()
+        socket.create_server((HOST, port)).close()
     except OSError as error:
         raise InvalidOption(
-            f"port {service.port} is taken: {error.strerror}",
+            f"port {port} is taken: {error.strerror}",
             f"a port nobody listens on, for {service.name}",
-            f"type the same command with `{service.option} {service.port + 1}`",
+            f"type the same command with `{service.option} {port + 1}`",
         ) from error
 
 
@@ -144,9 +132,9 @@ def _require_running(name: str, process: subprocess.Popen[bytes]) -> None:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Ask the whole session to end, then insist: what it started belongs to it."""
     for demand in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, demand)
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
             return
     process.wait()
