@@ -7,7 +7,7 @@ each piece that is left gets its prefix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ Normalize = Callable[[bytes], bytes]
 _NO_ID_BEHIND = np.full(1, -1, np.int64)
 _LONGEST_CHARACTER = 4  # bytes
 _PROBE = b"a"
+
+
+_OF_SPANS = -2
 
 
 class TextPreparation:
@@ -68,15 +71,38 @@ class TextPreparation:
             (some may be empty); and int64 ``[n]``: the id of the added token behind each piece,
             or −1.
         """
-        given = text
         whole = np.array([[0, text.size]], np.int64)
-        spans, behind = self._raw.cut(text, whole, _NO_ID_BEHIND, unsought)
+        return self.prepare_spans(text, whole, _NO_ID_BEHIND, unsought)[:3]
+
+    def prepare_spans(
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        unsought: frozenset[int] = frozenset(),
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Spans of a text, each of them a text of its own; see `prepare`.
+
+        Args:
+            spans: int64 ``[n, 2]``, in order. behind: int64 ``[n]``: the id behind each, or −1.
+
+        Returns:
+            as `prepare`; and int64 ``[n]``: which of the pieces is the last of each span.
+        """
+        given, starts = text, spans[:, 0]
+        # Numbers below those of ids say of which span a piece is the last.
+        numbered = _OF_SPANS - np.arange(len(spans))
+        spans, after = self._raw.cut(text, spans, numbered, unsought)
         if self._normalize is not None:
             text, spans = _replaced(text, spans, self._normalized(text, spans))
-        spans, behind = self._late.cut(text, spans, behind, unsought)
+        spans, after = self._late.cut(text, spans, after, unsought)
+        last = np.flatnonzero(after <= _OF_SPANS)
         if self._prefix is not None:
-            text, spans = _replaced(text, spans, self._prefixed(given, text, spans))
-        return text, spans, behind
+            firsts = dict(zip([0, *(last[:-1] + 1).tolist()], starts.tolist(), strict=False))
+            text, spans = _replaced(text, spans, self._prefixed(given, text, spans, firsts))
+        after = after.copy()
+        after[last] = behind
+        return text, spans, after, last
 
     def _sought(self, token: AddedToken) -> bytes:
         content = token.content.encode()
@@ -112,8 +138,14 @@ class TextPreparation:
             pieces.append(None if made == given else made)
         return pieces
 
-    def _prefixed(self, given: Text, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
-        """What becomes of each piece; None where it stays."""
+    def _prefixed(
+        self, given: Text, text: Text, spans: NDArray[np.int64], firsts: Mapping[int, int]
+    ) -> list[bytes | None]:
+        """What becomes of each piece; None where it stays.
+
+        Args:
+            firsts: which pieces begin a text, and where it stood in the one that was given.
+        """
         assert self._prefix is not None
         mark = self._prefix.text.encode()
         pieces: list[bytes | None] = []
@@ -128,8 +160,8 @@ class TextPreparation:
                     self._prefix.scheme == "always"
                     or (
                         self._prefix.scheme == "first"
-                        and number == 0
-                        and self._begins_as_given(given)
+                        and number in firsts
+                        and self._begins_as_given(given, firsts[number])
                     )
                 )
             ):
@@ -137,7 +169,7 @@ class TextPreparation:
             pieces.append(None if made == piece else made)
         return pieces
 
-    def _begins_as_given(self, given: Text) -> bool:
+    def _begins_as_given(self, given: Text, begin: int) -> bool:
         """Whether the normalized text begins with what its first character became.
 
         Where that is dropped, tokenizers does not take the text for the beginning. (Where an added
@@ -145,7 +177,7 @@ class TextPreparation:
         """
         if self._normalize is None:
             return True
-        first = given.bytes(0, _LONGEST_CHARACTER).decode(errors="ignore")[0].encode()
+        first = given.bytes(begin, begin + _LONGEST_CHARACTER).decode(errors="ignore")[0].encode()
         return self._normalize(first + _PROBE) != self._normalize(_PROBE)
 
 

@@ -47,7 +47,9 @@ class PreparedEncoder(Encoder):
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        prepared, all_spans, all_behind, last = self._prepared(text, spans, behind)
+        prepared, all_spans, all_behind, last = self._preparation.prepare_spans(
+            text, spans, behind, self._unsought
+        )
         ids, ends = self.inner.encode(prepared, all_spans, all_behind)
         return ids, ends[last]
 
@@ -62,7 +64,9 @@ class PreparedEncoder(Encoder):
         Raises:
             InvalidOption: the text changes when it is prepared, so that places in it are others'.
         """
-        prepared, all_spans, all_behind, _ = self._prepared(text, spans, behind)
+        prepared, all_spans, all_behind, _ = self._preparation.prepare_spans(
+            text, spans, behind, self._unsought
+        )
         if prepared.size != text.size or not np.array_equal(prepared.data, text.data):
             raise InvalidOption(
                 "the text is normalized before it is encoded, so ids have no places in it",
@@ -78,43 +82,6 @@ class PreparedEncoder(Encoder):
         stops = np.cumsum(lengths) + (all_spans[0, 0] if len(all_spans) else 0)
         places = np.stack((stops - lengths, stops), axis=1)
         return PlacedIds(ids, places, np.ones(len(ids), np.bool_))
-
-    def _prepared(
-        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
-    ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """A text, its spans, the id behind each, and which is the last of each span given."""
-        if len(spans) == 1 and spans[0].tolist() == [0, text.size]:
-            prepared, cut, ids = self._preparation.prepare(text, self._unsought)
-            cut, ids = _closed(cut, ids, int(behind[0]))
-            return prepared, cut, ids, np.array([len(cut) - 1])
-        contents: list[bytes] = []
-        parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        size = 0
-        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
-            piece = Text.of(text.bytes(begin, end))
-            prepared, cut, ids = self._preparation.prepare(piece, self._unsought)
-            parts.append(_closed(cut + size, ids, id_))
-            contents.append(prepared.bytes())
-            size += prepared.size
-        if not parts:
-            return text, spans, behind, np.empty(0, np.int64)
-        last = np.cumsum([len(cut) for cut, _ in parts]) - 1
-        all_spans, all_behind = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Text.of(b"".join(contents)), all_spans, all_behind, last
-
-
-def _closed(
-    spans: NDArray[np.int64], behind: NDArray[np.int64], id_: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The spans of a text with an id behind them all, −1 for none."""
-    if len(spans) and behind[-1] < 0:
-        behind = behind.copy()
-        behind[-1] = id_
-        return spans, behind
-    if id_ < 0 and len(spans):
-        return spans, behind
-    at = spans[-1, 1] if len(spans) else 0
-    return np.append(spans, [[at, at]], axis=0), np.append(behind, id_)
 
 
 def _lengths(spec: TokenizerSpec) -> NDArray[np.int64]:
