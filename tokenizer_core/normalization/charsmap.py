@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.normalization.unicode_tables import (
     joined,
     prepended,
 )
-from bpeline.tokenizer_core.splitting.unicode_classes import class_runs
+from bpeline.tokenizer_core.splitting import class_runs
 
 MOST_BYTES = 1 << 22  # of a charsmap; the largest that are published have 0.3 MB
 LONGEST_REPLACEMENT = 256  # bytes

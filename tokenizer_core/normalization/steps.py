@@ -17,20 +17,15 @@ import numpy as np
 
 from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.normalization import unicode_tables as tables
-from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export
-from bpeline.tokenizer_core.splitting.regex_syntax import (
-    Characters,
-    Choice,
-    Node,
-    Repeat,
-    parsed,
+from bpeline.tokenizer_core.splitting import (
+    SplitAutomaton,
+    SplitPattern,
+    never_tries_twice,
+    respelled_for_export,
 )
-from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
-from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text, utf8_of
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
-_FEW = 16
 MOST_CONTENT = 1024  # characters that a step puts in
 
 
@@ -242,7 +237,7 @@ class ReplaceRegex:
     @cached_property
     def _replaced(self) -> Callable[[str], str] | None:
         """What the ``regex`` package does in a line, where it never has to try anything twice."""
-        if not _takes_once(parsed(self.regex)):
+        if not never_tries_twice(self.regex):
             return None
         matches, content = SplitPattern(self.regex).compiled, self.content
         return lambda text: str(matches.sub(lambda _: content, text))
@@ -329,18 +324,6 @@ class BertNormalizer:
 
 def _same(text: str, changed: str) -> str:
     return text if changed == text else changed
-
-
-def _takes_once(node: Node) -> bool:
-    """Whether a match is characters of one set, or a run of them, or one of several such."""
-    match node:
-        case Characters():
-            return True
-        case Repeat(Characters(), least, most, kind):
-            return kind != "lazy" and least <= _FEW and (most is None or most <= _FEW)
-        case Choice(options):
-            return len(options) <= _FEW and all(map(_takes_once, options))
-    return False
 
 
 def _positions(bitmap: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, Any]:

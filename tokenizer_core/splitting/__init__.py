@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
     from .pretokenization import mark_pre_tokens as mark_pre_tokens
     from .pretokenization import pre_tokens as pre_tokens
+    from .regex_export import respelled_for_export as respelled_for_export
     from .regex_processes import abandon_matching as abandon_matching
+    from .regex_syntax import never_tries_twice as never_tries_twice
     from .segmenters import SEGMENTERS as SEGMENTERS
     from .split_automaton import SplitAutomaton as SplitAutomaton
     from .split_patterns import NAMED_PATTERNS as NAMED_PATTERNS
     from .split_patterns import SplitPattern as SplitPattern
+    from .unicode_classes import class_runs as class_runs
     from .unicode_classes import class_table as class_table
     from .unicode_classes import unicode_classes_digest as unicode_classes_digest
 else:

@@ -13,6 +13,7 @@ import regex
 Kind = Literal["greedy", "lazy", "possessive"]
 
 _DEEPEST = 50
+_FEW = 16
 _SET = regex.compile(r"\[\^?\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*+\]", regex.DOTALL)
 _PROPERTY = regex.compile(r"\\[pP](?:\{[^}]*\}|[A-Za-z])")
 _CODE_POINT = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
@@ -108,6 +109,28 @@ def can_be_empty(node: Node) -> bool:
             return any(map(can_be_empty, options))
         case Repeat(part, least):
             return least == 0 or can_be_empty(part)
+
+
+def never_tries_twice(pattern: str) -> bool:
+    """Whether each match is one character, a run of one set, or one of a few such.
+
+    The ``regex`` package then takes as long for one text as for another.
+
+    Raises:
+        NotRegular: see `parsed`.
+    """
+    node = parsed(pattern)
+    options = node.options if isinstance(node, Choice) else (node,)
+    return len(options) <= _FEW and all(map(_is_run, options))
+
+
+def _is_run(node: Node) -> bool:
+    match node:
+        case Characters():
+            return True
+        case Repeat(Characters(), least, most, kind):
+            return kind != "lazy" and least <= _FEW and (most is None or most <= _FEW)
+    return False
 
 
 class _Reader:
