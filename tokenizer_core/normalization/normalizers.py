@@ -98,6 +98,11 @@ class Normalizer:
         Long texts are changed block by block, unless a step looks at a whole text (Strip, Prepend,
         Replace).
         """
+        if all(isinstance(step, Prepend | ReplaceString) for step in self.steps):
+            for step in self.steps:
+                assert isinstance(step, Prepend | ReplaceString)
+                content = step.utf8(content)
+            return content
         if len(content) <= _BLOCK or not all(step.local for step in self.steps):
             return self._block(content)
         blocks = list(_blocks(content))

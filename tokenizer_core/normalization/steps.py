@@ -161,6 +161,10 @@ class Prepend:
     def text(self, text: str) -> str:
         return self.content + text if text and self.content else text
 
+    def utf8(self, content: bytes) -> bytes:
+        """The same of UTF-8, which need not become a string for it."""
+        return self.content.encode() + content if content and self.content else content
+
 
 @dataclass(frozen=True, slots=True)
 class ReplaceString:
@@ -187,6 +191,11 @@ class ReplaceString:
 
     def text(self, text: str) -> str:
         return _same(text, text.replace(self.string, self.content))
+
+    def utf8(self, content: bytes) -> bytes:
+        """The same of UTF-8: no character of several bytes stands within others."""
+        changed = content.replace(self.string.encode(), self.content.encode())
+        return content if changed == content else changed
 
 
 @dataclass(frozen=True)
