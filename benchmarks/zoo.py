@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.corpora import documents
 from benchmarks.tables import aligned
 from bpeline.tokenizer_core.errors import BpelineError
+
+if TYPE_CHECKING:
+    from bpeline import Tokenizer
 
 HEADINGS = ("file", "outcome", "texts", "split pattern, or why")
 _ENDINGS = (".json", ".tiktoken", ".model", ".gguf")
@@ -61,11 +64,15 @@ class Original:
         encode: text to ids, added tokens found and none put around it.
         decode: ids to text.
         added: the texts of its added tokens.
+        around: text to ids with those that are put around it; None where there is no such thing.
+        ignoring: text to ids, special tokens in it as ordinary text; None likewise.
     """
 
     encode: Callable[[str], Sequence[int]]
     decode: Callable[[list[int]], str]
     added: Sequence[str]
+    around: Callable[[str], Sequence[int]] | None = None
+    ignoring: Callable[[str], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +126,31 @@ def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
     original = original_of(path)
     if original is None:
         return Outcome(name, "not compared", 0, pattern)
+    if ours.algorithm.name == "foreign":
+        pattern = f"run by its library: {ours.spec.remarks[0].removeprefix(str(path)).strip()}"
     compared = 0
     for text in _texts(original.added, texts):
-        ids, theirs = ours.encode(text, allowed_special="all"), list(original.encode(text))
-        if ids != theirs:
-            return Outcome(name, "WRONG", compared, f"ids of {text[:80]!r}: {ids} not {theirs}")
-        if ours.decode(ids) != original.decode(ids):
-            return Outcome(name, "WRONG", compared, f"decodes {ids} to {ours.decode(ids)[:80]!r}")
+        if wrong := _difference(ours, original, text):
+            return Outcome(name, "WRONG", compared, wrong)
         compared += 1
-    return Outcome(name, "equal", compared, pattern)
+    return Outcome(name, "equal", compared, pattern[:_REASON])
+
+
+def _difference(ours: Tokenizer, original: Original, text: str) -> str:
+    """What the two make of a text, where that differs; else ""."""
+    ids = ours.encode(text, allowed_special="all")
+    ways = [("ids", ids, original.encode(text))]
+    if original.around is not None:
+        around = ours.encode(text, add_special_tokens=True)
+        ways.append(("ids with others around", around, original.around(text)))
+    if original.ignoring is not None:
+        ways.append(("ordinary ids", ours.encode(text, "none"), original.ignoring(text)))
+    for what, mine, theirs in ways:
+        if mine != list(theirs):
+            return f"{what} of {text[:80]!r}: {mine} not {list(theirs)}"
+    if ours.decode(ids) != original.decode(ids):
+        return f"decodes {ids} to {ours.decode(ids)[:80]!r}"
+    return ""
 
 
 def _texts(added: Sequence[str], files: Sequence[Path]) -> Iterator[str]:
@@ -169,12 +192,17 @@ def _of_tokenizers(path: Path) -> Original:
     import tokenizers
 
     library = tokenizers.Tokenizer.from_file(str(path))
-    library.no_truncation()
-    library.no_padding()
+    ignoring = tokenizers.Tokenizer.from_file(str(path))
+    ignoring.encode_special_tokens = True
+    for one in (library, ignoring):
+        one.no_truncation()
+        one.no_padding()
     return Original(
         lambda text: library.encode(text, add_special_tokens=False).ids,
         lambda ids: str(library.decode(ids, skip_special_tokens=False)),
         [token.content for token in library.get_added_tokens_decoder().values()],
+        lambda text: library.encode(text).ids,
+        lambda text: ignoring.encode(text, add_special_tokens=False).ids,
     )
 
 

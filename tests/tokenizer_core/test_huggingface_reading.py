@@ -374,3 +374,14 @@ def test_what_nobody_reads_is_refused_by_name(kind: str, tmp_path: Path) -> None
         Tokenizer.load(path)
     assert str(path) in str(refused.value)
     assert refused.value.accepted
+
+
+def test_what_the_library_itself_reads_by_chance_is_refused(tmp_path: Path) -> None:
+    peer = small_peer()
+    peer.normalizer = normalizers.Lowercase()
+    peer.add_tokens([AddedToken("THE", normalized=True), AddedToken("The", normalized=True)])
+    path = saved_peer(peer, tmp_path / "tokenizer.json")
+    with pytest.raises(InvalidTokenizer, match="'THE' and 'The' are the same once they are norm"):
+        Tokenizer.load(path)
+    found = {tuple(tokenizers.Tokenizer.from_file(str(path)).encode("the").ids) for _ in range(40)}
+    assert len(found) == 2, "another release may have mended this"

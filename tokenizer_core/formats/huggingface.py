@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.errors import (
     LibraryFailed,
     PatternExceedsLimit,
 )
-from bpeline.tokenizer_core.formats.huggingface_reading import spec_of
+from bpeline.tokenizer_core.formats.huggingface_reading import Unpredictable, spec_of
 from bpeline.tokenizer_core.formats.plain_tokens import (
     json_text,
     nothing_left_out,
@@ -128,7 +128,7 @@ def load(path: Path) -> TokenizerSpec:
     document = json_of(content, path)
     try:
         return spec_of(document, path)
-    except PatternExceedsLimit:  # other engines would not bear it either
+    except (PatternExceedsLimit, Unpredictable):  # no other library does better
         raise
     except (InvalidTokenizer, InvalidPattern) as refusal:
         foreign = COMPANIONS.get(_FOREIGN)

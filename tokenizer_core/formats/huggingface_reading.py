@@ -45,6 +45,10 @@ _CARRIED = ("pre_tokenizer", "truncation", "padding")
 _SUPPORTED = "byte-level BPE, BPE of SentencePiece's kind and WordPiece have encoders here"
 
 
+class Unpredictable(InvalidTokenizer):
+    """A file of which ``tokenizers`` itself makes one thing or another, by chance."""
+
+
 def spec_of(document: Any, path: Path) -> TokenizerSpec:
     """The spec of a tokenizer.json.
 
@@ -55,6 +59,7 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
     Raises:
         InvalidTokenizer: malformed, or a part that has no encoder here.
         InvalidPattern: a split regex that ``regex`` does not read as Oniguruma does.
+        Unpredictable: see there.
     """
     if not isinstance(document, dict):
         refuse(path, "is not a tokenizer.json", "an object with a model")
@@ -66,13 +71,15 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
     except InvalidTokenizer as error:
         if str(path) in error.happened:
             raise
-        raise InvalidTokenizer(
+        raise type(error)(
             f"{path} cannot be read: {error.happened}", error.accepted, error.next_step
         ) from error
 
 
 def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     added = _added_tokens(document.get("added_tokens"), path)
+    normalizer = _given(document, "normalizer", Normalizer.of_description)
+    _refuse_unpredictable(added, normalizer)
     model: Any = document.get("model")
     kind = _model_type(model)
     if kind not in ("BPE", "WordPiece"):
@@ -82,7 +89,7 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     prefix, pre_tokenizer = _prefix(document.get("pre_tokenizer"), path)
     pipeline = Pipeline(
         added_tokens=added,
-        normalizer=_given(document, "normalizer", Normalizer.of_description),
+        normalizer=normalizer,
         prefix=prefix,
         template=_given(document, "post_processor", TextTemplate.of_description),
         carried={part: document[part] for part in _CARRIED if document.get(part)},
@@ -199,6 +206,25 @@ def _model_type(part: Any) -> str:
     if isinstance(part["vocab"], list):
         return "Unigram"
     return "WordPiece" if "max_input_chars_per_word" in part else "WordLevel"
+
+
+def _refuse_unpredictable(added: tuple[AddedToken, ...], normalizer: Normalizer | None) -> None:
+    """Refuse added tokens that normalization makes the same, or empty."""
+    seen: dict[bytes, AddedToken] = {}
+    for token in added if normalizer is not None else ():
+        content = token.content.encode()
+        if token.normalized and normalizer is not None:
+            content = normalizer.content(content)
+            other = seen.setdefault(content, token)
+            if other is not token or not content:
+                raise Unpredictable(
+                    f"the added tokens {shown(other.content)} and {shown(token.content)} are the "
+                    "same once they are normalized, and tokenizers finds one of them, by chance"
+                    if content
+                    else f"the normalizer leaves nothing of the added token {shown(token.content)}",
+                    "added tokens that are different, and there, when they are normalized",
+                    "remove one from added_tokens, or set its normalized to false",
+                )
 
 
 def _refuse_printable(added: Mapping[str, int], path: Path) -> None:
