@@ -18,7 +18,6 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.encoding import long_texts
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
 from bpeline.tokenizer_core.errors import InvalidUtf8
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import LIMIT
 from bpeline.tokenizer_core.kernels.encoding.encode_text import next_start
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
@@ -213,7 +212,7 @@ def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
         assert np.array_equal(encoder.encode_whole(text), expected)
     (workspace,) = encoder._idle
     assert workspace.words is encoder._words.table
-    assert 0 < int(workspace.words._counts[0]) <= workspace.machine[LIMIT] == 8_192
+    assert 0 < int(workspace.words._counts[0]) <= workspace.record["cache_limit"] == 8_192
 
 
 def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None:

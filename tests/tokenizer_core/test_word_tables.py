@@ -13,13 +13,10 @@ from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts,
 from bpeline.tokenizer_core.counting.word_sums import WordSum
 from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.counting.word_table import ARENA_BYTES, WORD_BYTES
 from bpeline.tokenizer_core.kernels.counting.word_walk import (
     FRESH,
     QUEUE,
-    WAITING,
     WALK,
-    WORD,
     add_waiting,
     count_marked,
 )
@@ -71,7 +68,7 @@ def test_rows_and_tables_add_up_to_what_a_counter_says(seed: int) -> None:
     assert result.to_mapping() == expected
     assert result.words() == sorted(first, key=first.__getitem__)
     assert result.first_positions.tolist() == sorted(first.values())
-    assert whole.used[WORD_BYTES] == sum(map(len, expected)) == len(result.word_bytes)
+    assert whole.used["word_bytes"] == sum(map(len, expected)) == len(result.word_bytes)
 
 
 def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:
@@ -153,8 +150,8 @@ def counted_on(preset: int, where: str) -> WordCounts:
     for begin in (0, 6, 12, 18, 49):
         bits[begin >> 6] |= np.uint64(1 << (begin & 63))
     front, queue = empty_entries(10), np.zeros(4 * QUEUE, np.uint64)
-    walk = np.zeros(WALK, np.int64)
-    walk[WORD] = FRESH
+    walk = np.zeros(1, WALK)
+    walk["word"] = FRESH
     table = WordTable()
     table.make_room(10, 1000)
     main = (table.entries, table.arena, table.used)
@@ -164,11 +161,11 @@ def counted_on(preset: int, where: str) -> WordCounts:
     assert count_marked(*marked, table.limit)
     held = np.flatnonzero(front[1::4])
     assert len(held) == 1  # the short word; the long one waits in the queue
-    assert walk[WAITING] >= 1
+    assert walk["waiting"] >= 1
     if where == "front":
         front[4 * held[0] + 2] += np.uint64(preset)
     if where == "queue":
-        waiting = queue[: 4 * walk[WAITING]].reshape(-1, 4)
+        waiting = queue[: 4 * walk["waiting"][0]].reshape(-1, 4)
         waiting[waiting[:, 1] >= np.uint64(0xFF << 56), 2] += np.uint64(preset)
     add_waiting(text.data, anchors, 0, front, queue, walk, *main)
     return table.rows(GPT2)
@@ -224,5 +221,5 @@ def test_long_words_are_kept_whole_and_the_arena_grows_with_them() -> None:
         bytes([letter]) * size: letter for letter, size in ((97, 16), (98, 9_000), (99, 10**6))
     }
     table.add(WordCounts.from_mapping(words))
-    assert table.used[ARENA_BYTES] >= sum(map(len, words))
+    assert table.arena_bytes >= sum(map(len, words))
     assert table.rows(GPT2).to_mapping() == words

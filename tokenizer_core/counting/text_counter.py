@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,7 @@ from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
 from bpeline.tokenizer_core.kernels.counting.word_walk import (
     FRESH,
     QUEUE,
-    WAITING,
-    WAITING_BYTES,
     WALK,
-    WORD,
     add_waiting,
     count_marked,
 )
@@ -62,7 +60,7 @@ class TextCounter:
         self._bits = min(max((text_bytes // _BYTES_PER_WORD).bit_length(), fewest), most)
         self._front = empty_entries(min(self._bits, _FRONT_BITS))
         self._queue = np.zeros(4 * QUEUE, np.uint64)
-        self._walk = np.zeros(WALK, np.int64)
+        self._walk = np.zeros(1, WALK)
         self.table = WordTable(self._bits, self._table_bytes)
 
     def count(
@@ -82,12 +80,12 @@ class TextCounter:
                 texts before.
         """
         starts, dropped = self._splitter.mark(text, spans)
-        self._walk[:] = 0
-        self._walk[WORD] = FRESH
+        self._walk[:] = np.zeros(1, WALK)
+        self._walk["word"] = FRESH
         place = (text.data, starts, dropped, spans, anchors, origin)
         near = (self._front, self._queue, self._walk)
         while not count_marked(*place, *near, *self._main, self.table.limit):
-            if not self.table.make_room(int(self._walk[WAITING]), int(self._walk[WAITING_BYTES])):
+            if not self.table.make_room(*self._waiting):
                 self._settle(text, anchors, origin)
                 self._pass_on(self.table)
                 self.table = WordTable(self._bits, self._table_bytes)
@@ -96,10 +94,16 @@ class TextCounter:
 
     def _settle(self, text: Text, anchors: NDArray[np.int64], origin: int) -> None:
         hot = int(np.count_nonzero(self._front[2::4]))
-        self.table.make_room_anyway(int(self._walk[WAITING]) + hot, int(self._walk[WAITING_BYTES]))
+        waiting, arena_bytes = self._waiting
+        self.table.make_room_anyway(waiting + hot, arena_bytes)
         near = (self._front, self._queue, self._walk)
         add_waiting(text.data, anchors, origin, *near, *self._main)
 
     @property
-    def _main(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int64]]:
+    def _waiting(self) -> tuple[int, int]:
+        """Entries that wait in the queue, and bytes that their long words want of the arena."""
+        return int(self._walk["waiting"][0]), int(self._walk["waiting_bytes"][0])
+
+    @property
+    def _main(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[Any]]:
         return self.table.entries, self.table.arena, self.table.used

@@ -17,13 +17,8 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import (
     list_words,
 )
 from bpeline.tokenizer_core.kernels.counting.word_table import (
-    ARENA_BYTES,
-    KEY_HIGH,
-    KEY_LOW,
     POSITION_BYTES,
     USED,
-    WORD_BYTES,
-    WORDS,
     add_table,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
@@ -60,16 +55,21 @@ class WordTable:
         self._most_bits = max((self._most_arena // _ENTRY_BYTES).bit_length() - 1, FEWEST_BITS)
         self.entries = empty_entries(min(bits, self._most_bits))
         self.arena: NDArray[np.uint8] = np.empty(_FIRST_ARENA, np.uint8)
-        self.used = np.zeros(USED, np.int64)
-        self.used[[KEY_LOW, KEY_HIGH]] = HASH_KEY.view(np.int64)
+        self.used = np.zeros(1, USED)
+        self.used["hash_key"] = HASH_KEY
 
     def __len__(self) -> int:
-        return int(self.used[WORDS])
+        return int(self.used["words"][0])
 
     @property
     def limit(self) -> int:
         """Words that it holds without growing."""
         return int(FULL * (len(self.entries) // _ENTRY))
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena in use."""
+        return int(self.used["arena_bytes"][0])
 
     @property
     def memory(self) -> int:
@@ -118,7 +118,7 @@ class WordTable:
     def absorb(self, other: WordTable) -> None:
         """Add the words of another table; this one must have no bounds."""
         self._grow_entries(len(other))
-        self._grow_arena(int(other.used[ARENA_BYTES]), COUNT_LIMIT)
+        self._grow_arena(other.arena_bytes, COUNT_LIMIT)
         add_table(other.entries, other.arena, self.entries, self.arena, self.used)
 
     def unbounded(self) -> WordTable:
@@ -141,7 +141,7 @@ class WordTable:
         Raises:
             InvalidOption: a count above 2⁶³ − 1.
         """
-        words, size = len(self), int(self.used[WORD_BYTES])
+        words, size = len(self), int(self.used["word_bytes"][0])
         numbers, positions = np.empty(words + 1, np.int64), np.empty(words, np.int64)
         list_words(self.entries, self.arena, numbers, positions)
         if moved is not None:
@@ -162,17 +162,18 @@ class WordTable:
         bits = min(wanted, self._most_bits)
         if bits > now:
             larger = empty_entries(bits)
-            move_words(self.entries, larger, self.used[KEY_LOW:].view(np.uint64))
+            move_words(self.entries, larger, self.used["hash_key"][0])
             self.entries = larger
         return wanted <= self._most_bits
 
     def _grow_arena(self, more: int, most: int) -> bool:
-        size = int(self.used[ARENA_BYTES]) + more
+        used = self.arena_bytes
+        size = used + more
         if size > len(self.arena):
             if size > most:
                 return False
             larger = np.empty(min(max(size, 2 * len(self.arena)), most), np.uint8)
-            larger[: self.used[ARENA_BYTES]] = self.arena[: self.used[ARENA_BYTES]]
+            larger[:used] = self.arena[:used]
             self.arena = larger
         return True
 

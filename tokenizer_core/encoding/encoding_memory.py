@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
-    ARENA,
-    ARENA_BYTES,
-    CACHE,
-    CACHE_END,
-    CACHE_SHIFT,
-    COUNTS,
-    LIMIT,
-    LONGEST,
-    QUEUE,
-    SCRATCH,
-    TRIE,
-)
 from bpeline.tokenizer_core.kernels.encoding.encode_text import BATCH, QUEUE_BYTES, encode_span
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LONG_SCRATCH,
@@ -84,15 +72,15 @@ class WordCache:
         larger._counts[1] = used
         return larger
 
-    def lend_to(self, machine: NDArray[np.int64]) -> None:
+    def lend_to(self, record: NDArray[Any]) -> None:
         """Write the table's addresses where kernels look for them."""
-        machine[CACHE] = self._entries.ctypes.data
-        machine[CACHE_END] = self._entries.ctypes.data + ENTRY * self.slots
-        machine[CACHE_SHIFT] = 65 - self.slots.bit_length()
-        machine[COUNTS] = self._counts.ctypes.data
-        machine[LIMIT] = self.slots // 2 if self.slots else 1 << 62
-        machine[ARENA] = self._arena.ctypes.data
-        machine[ARENA_BYTES] = self._arena.size
+        record["cache"] = self._entries.ctypes.data
+        record["cache_end"] = self._entries.ctypes.data + ENTRY * self.slots
+        record["cache_shift"] = 65 - self.slots.bit_length()
+        record["cache_used"] = self._counts.ctypes.data
+        record["cache_limit"] = self.slots // 2 if self.slots else 1 << 62
+        record["arena"] = self._arena.ctypes.data
+        record["arena_bytes"] = self._arena.size
 
 
 class SharedWords:
@@ -163,19 +151,17 @@ class ShortBuffers:
         self._marks = self.marks.data.cast("B")
         self._ids = self.ids.data
 
-    def encode(
-        self, content: bytes, mark: MarkShort, machine: NDArray[np.int64]
-    ) -> tuple[list[int], bool]:
+    def encode(self, content: bytes, mark: MarkShort, workspace: int) -> tuple[list[int], bool]:
         """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; and whether the cache is full.
 
         Args:
             mark: of `Splitter.marking_short_texts`.
-            machine: see `encode_machine`; its scratch is enough for `SHORT_TEXT` bytes.
+            workspace: address of a `WORKSPACE`; its scratch is enough for `SHORT_TEXT` bytes.
         """
         size = len(content)
         self._text[: size + PADDING] = content + _BLANK
         self._span[1] = size
-        count = encode_span(self.text, mark(self, size), size, machine, self.ids)
+        count = encode_span(self.text, mark(self, size), size, workspace, self.ids)
         full = count < 0
         return self._ids[: -1 - count if full else count].tolist(), full
 
@@ -189,43 +175,45 @@ class Workspace:
     """What one thread at a time needs: scratch, always enough for a short text, and buffers.
 
     Args:
-        machine: int64 ``[MACHINE]``: the tables that all threads read; copied.
+        record: one `WORKSPACE`: the tables that all threads read; copied.
         words: the table of words, which threads share.
 
     Attributes:
-        machine: int64 ``[MACHINE]``: the addresses of all of it, as kernels want them.
+        record: one `WORKSPACE`: the addresses of all of it, as kernels want them.
+        address: that of the record.
         words: the table in use.
         short: buffers for short texts.
     """
 
-    __slots__ = ("_queue", "machine", "scratch", "short", "words")
+    __slots__ = ("_queue", "address", "record", "scratch", "short", "words")
 
-    def __init__(self, machine: NDArray[np.int64], words: WordCache) -> None:
-        self.machine = machine.copy()
+    def __init__(self, record: NDArray[Any], words: WordCache) -> None:
+        self.record = record.copy()
+        self.address = self.record.ctypes.data
         self.short = ShortBuffers()
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
-        self.machine[QUEUE] = self._queue.ctypes.data
+        self.record["queue"] = self._queue.ctypes.data
         self.use(words)
         self._take_scratch(_LEAST_SCRATCH)
 
     def use(self, words: WordCache) -> None:
         """Go on with another table of words."""
         self.words = words
-        words.lend_to(self.machine)
+        words.lend_to(self.record)
 
     def _take_scratch(self, words: int) -> None:
         self.scratch = np.empty(words, np.uint64)
-        self.machine[SCRATCH] = self.scratch.ctypes.data
-        if self.machine[TRIE]:
-            self.machine[LONGEST] = 64 * words - 1
+        self.record["scratch"] = self.scratch.ctypes.data
+        if self.record["trie"][0]:
+            self.record["longest"] = 64 * words - 1
         else:
-            self.machine[LONGEST] = max(SHORT_WORD, (8 * words - SHORT_SCRATCH) // LONG_SCRATCH)
+            self.record["longest"] = max(SHORT_WORD, (8 * words - SHORT_SCRATCH) // LONG_SCRATCH)
 
     def grow_scratch(self, longest: int) -> None:
         """Make scratch large enough for a pre-token of ``longest`` bytes."""
-        if longest <= self.machine[LONGEST]:
+        if longest <= self.record["longest"][0]:
             return
-        wanted = longest // 64 + 1 if self.machine[TRIE] else _merging_scratch(longest)
+        wanted = longest // 64 + 1 if self.record["trie"][0] else _merging_scratch(longest)
         self._take_scratch(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
 
     def shrink(self) -> None:

@@ -16,27 +16,10 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspace, scratch_for
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
-    BYTE_IDS,
-    INFOS,
-    KEY_HIGH,
-    KEY_LOW,
-    MACHINE,
-    PAIRS,
-    ROOTS,
-    SHIFT,
-    SPLITS,
-    TOKENS,
-    TRIE,
-    TRIE_SHIFT,
-    WHOLE,
-    WHOLE_SHIFT,
-    WHOLE_TEXT,
-)
 from bpeline.tokenizer_core.kernels.encoding.encode_text import (
     DONE,
-    NEEDED,
     NEEDS_SCRATCH,
+    PROGRESS,
     encode_spans,
 )
 from bpeline.tokenizer_core.kernels.encoding.encode_word import NO_MERGE, add_gains, fill_pair_table
@@ -56,6 +39,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
 )
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import WORKSPACE
 from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
@@ -107,7 +91,7 @@ class BytePairEncoder(Encoder):
         self.merges = len(results)
         self.merge_ids = left, right, results
         self._words = SharedWords(cache_words)
-        self._machine, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
+        self._record, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
         self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
@@ -115,7 +99,7 @@ class BytePairEncoder(Encoder):
     @property
     def has_whole_words(self) -> bool:
         """Whether some words are one token although merges make several of them."""
-        return WHOLE in self._tables
+        return "whole" in self._tables
 
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
         """Make words one token each, whatever their merges say.
@@ -131,10 +115,10 @@ class BytePairEncoder(Encoder):
         ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
         table = np.zeros(4 << (2 * len(ids)).bit_length(), np.uint64)
         values = np.fromiter(ids.values(), np.int64, len(ids))
-        self._machine[WHOLE_SHIFT] = fill_whole_words(words, ends, values, table, HASH_KEY)
-        for place, kept in ((WHOLE, table), (WHOLE_TEXT, words)):
-            self._tables[place] = kept
-            self._machine[place] = kept.ctypes.data
+        self._record["whole_shift"] = fill_whole_words(words, ends, values, table, HASH_KEY)
+        for field, kept in (("whole", table), ("whole_text", words)):
+            self._tables[field] = kept
+            self._record[field] = kept.ctypes.data
         self._words.forget()
         self._idle.clear()
 
@@ -143,7 +127,7 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._machine, self._words.table)
+            workspace = Workspace(self._record, self._words.table)
         if workspace.words is not self._words.table:
             workspace.use(self._words.table)
         try:
@@ -179,15 +163,16 @@ class BytePairEncoder(Encoder):
         room = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
         ids = np.empty(room + len(spans) + ROOM, np.uint32)
         ends = np.empty(len(spans), np.int64)
-        state = np.array([0, -1, 0, 0], np.int64)
+        state = np.zeros(1, PROGRESS)
+        state["position"] = -1
         with self._workspace() as workspace:
             while True:
-                machine = workspace.machine
-                reason = encode_spans(text.data, marks, spans, behind, machine, ids, ends, state)
+                record = workspace.record
+                reason = encode_spans(text.data, marks, spans, behind, record, ids, ends, state)
                 if reason == DONE:
                     break
                 if reason == NEEDS_SCRATCH:
-                    workspace.grow_scratch(int(state[NEEDED]))
+                    workspace.grow_scratch(int(state["needed"][0]))
                 else:
                     self._make_room(workspace)
         return ids[: ends[-1] if len(ends) else 0], ends
@@ -196,10 +181,10 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._machine, self._words.table)
+            workspace = Workspace(self._record, self._words.table)
         # On any exception the workspace is lost, not the text of another call in it.
         mark = self._mark_short
-        ids, full = workspace.short.encode(content, mark, workspace.machine)
+        ids, full = workspace.short.encode(content, mark, workspace.address)
         if full:
             self._make_room(workspace)
         self._idle.append(workspace)
@@ -274,7 +259,7 @@ def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> M
 
 def merge_tables(
     byte_ids: NDArray[np.int64], merges: MergeIds, ranks: NDArray[np.int64] | None = None
-) -> tuple[NDArray[np.int64], dict[int, NDArray[Any]]]:
+) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     """What threads read while they encode.
 
     Args:
@@ -283,23 +268,23 @@ def merge_tables(
         ranks: see `BytePairEncoder`.
 
     Returns:
-        int64 ``[MACHINE]``, with the addresses of the tables; and the tables, to be kept with it.
+        One `WORKSPACE` with the addresses of the tables; and the tables, to be kept with it.
     """
-    machine = np.zeros(MACHINE, np.int64)
-    machine[[KEY_LOW, KEY_HIGH]] = HASH_KEY.view(np.int64)
-    tables = _token_tables(byte_ids, merges, machine) if ranks is None else None
+    record = np.zeros(1, WORKSPACE)
+    record["key_low"], record["key_high"] = HASH_KEY
+    tables = _token_tables(byte_ids, merges, record) if ranks is None else None
     if tables is None:
         ids = byte_ids.astype(np.uint32)
-        machine[SHIFT], pairs = pair_table(merges, ranks)
-        tables = {BYTE_IDS: ids, PAIRS: pairs}
-    for place, table in tables.items():
-        machine[place] = table.ctypes.data
-    return machine, tables
+        record["pair_shift"], pairs = pair_table(merges, ranks)
+        tables = {"byte_ids": ids, "pairs": pairs}
+    for field, table in tables.items():
+        record[field] = table.ctypes.data
+    return record, tables
 
 
 def _token_tables(
-    byte_ids: NDArray[np.int64], merges: MergeIds, machine: NDArray[np.int64]
-) -> dict[int, NDArray[Any]] | None:
+    byte_ids: NDArray[np.int64], merges: MergeIds, record: NDArray[Any]
+) -> dict[str, NDArray[Any]] | None:
     """The tables of `encode_by_backtracking`; None where merges are not proper, or too many."""
     ids = np.concatenate((byte_ids, merges[2]))
     if len(ids) > MAX_TOKENS:
@@ -336,8 +321,8 @@ def _token_tables(
         roots.fill(0)
         bits += 1
         trie = np.zeros(1 << bits, np.uint64)
-    machine[SHIFT], machine[TRIE_SHIFT], machine[TOKENS] = pair_shift, 64 - bits, len(ids)
-    return {PAIRS: pairs, SPLITS: splits, INFOS: infos, ROOTS: roots, TRIE: trie}
+    record["pair_shift"], record["trie_shift"], record["tokens"] = pair_shift, 64 - bits, len(ids)
+    return {"pairs": pairs, "splits": splits, "infos": infos, "roots": roots, "trie": trie}
 
 
 def pair_table(

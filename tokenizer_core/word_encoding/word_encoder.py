@@ -16,10 +16,7 @@ from bpeline.tokenizer_core.counting import FULL, empty_entries
 from bpeline.tokenizer_core.encoding import Encoder, PlacedIds
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.number_words import (
-    POSITION,
-    PRE_TOKENS,
-    STATE,
-    WORDS,
+    PROGRESS,
     copy_pieces,
     number_words,
 )
@@ -65,8 +62,8 @@ def number_marked(
     fewest, most = _TABLE_BITS
     bits = min(max((text.size // _BYTES_PER_WORD).bit_length(), fewest), most)
     table = empty_entries(bits)
-    state = np.zeros(STATE, np.int64)
-    state[POSITION] = -1
+    state = np.zeros(1, PROGRESS)
+    state["position"] = -1
     spans = np.ascontiguousarray(spans, np.int64)
     marked = text.data, starts, dropped, spans
     while not number_words(
@@ -76,7 +73,7 @@ def number_marked(
         bits += 1
         smaller, table = table, empty_entries(bits)
         move_words(smaller, table, HASH_KEY)
-    seen, words = int(state[PRE_TOKENS]), int(state[WORDS])
+    seen, words = int(state["pre_tokens"][0]), int(state["words"][0])
     return NumberedWords(numbers[:seen], begins[:seen], ends, places[:words], lengths[:words])
 
 

@@ -5,12 +5,16 @@ Knows nothing of how the pieces of a word come about.
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_text import next_start
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
+from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
@@ -23,9 +27,16 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     word_key,
 )
 
-# Fields of the state that a call continues from.
-SPAN, POSITION, PRE_TOKENS, WORDS = range(4)
-STATE = 4
+# Where `number_words` goes on.
+PROGRESS = np.dtype(
+    [
+        ("span", np.int64),
+        ("position", np.int64),  # in the span; −1: its begin
+        ("pre_tokens", np.int64),  # numbered so far
+        ("words", np.int64),  # distinct ones among them
+    ]
+)
+Progress = Annotated[NDArray[Any], one_record(PROGRESS)]
 
 
 @entry_kernel
@@ -37,7 +48,7 @@ def number_words(
     table: U64s,
     hash_key: U64s,
     limit: I64,
-    state: I64s,
+    state: Progress,
     numbers: U32s,
     begins: I64s,
     places: I64s,
@@ -51,25 +62,26 @@ def number_words(
         table: uint64 ``[4 · 2^b]``, see `word_keys`; zeroed before the first call.
         hash_key: uint64 ``[2]``, the same in all calls: see `HashKey`.
         limit: words that it may hold.
-        state: int64 ``[STATE]``, before the first call zeros and −1 in `POSITION`.
+        state: one: see `PROGRESS`; before the first call zeros, and −1 as position.
         numbers, begins: uint32 and int64, room for all pre-tokens: the word of each, its place.
         places, lengths: int64, room for as many words: where each stands first, and its bytes.
         ends: int64 ``[n]``: receives the number of pre-tokens up to the end of each span.
     """
+    progress = state[0]
     base = text.ctypes.data
     entries, shift = table.ctypes.data, table_shift(table)
     key = HashKey(hash_key[0], hash_key[1])
-    seen = state[PRE_TOKENS]
-    words = state[WORDS]
-    for span in range(state[SPAN], len(spans)):
-        start = state[POSITION]
+    seen = progress.pre_tokens
+    words = progress.words
+    for span in range(progress.span, len(spans)):
+        start = progress.position
         if start < 0:
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
             if words >= limit:
-                state[SPAN], state[POSITION] = span, start
-                state[PRE_TOKENS], state[WORDS] = seen, words
+                progress.span, progress.position = span, start
+                progress.pre_tokens, progress.words = seen, words
                 return False
             stop = next_start(starts, start, end)
             if dropped.size == 0 or not is_marked(dropped, start):
@@ -86,8 +98,8 @@ def number_words(
                 seen += 1
             start = stop
         ends[span] = seen
-        state[POSITION] = -1
-    state[PRE_TOKENS], state[WORDS] = seen, words
+        progress.position = -1
+    progress.pre_tokens, progress.words = seen, words
     return True
 
 

@@ -8,6 +8,7 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, k
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     AHEAD,
     POSITION_BYTES,
+    Used,
     add_word,
     copy_eights,
     expect,
@@ -40,7 +41,7 @@ def add_rows(
     first_positions: I64s,
     table: U64s,
     arena: U8s,
-    used: I64s,
+    used: Used,
 ) -> None:
     """Add rows to a table that has room for all of them.
 

@@ -8,13 +8,15 @@ that were counted may go.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.records import one_record
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     ENTRY_BITS,
@@ -32,9 +34,16 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     table_shift,
 )
 
-# What a table holds, and the key of its hashes, which words keep when it grows: int64 [USED].
-WORDS, WORD_BYTES, ARENA_BYTES, KEY_LOW, KEY_HIGH = range(5)
-USED = 5
+# What a table holds, and the key of its hashes, which words keep when it grows.
+USED = np.dtype(
+    [
+        ("words", np.int64),
+        ("word_bytes", np.int64),  # of all of them
+        ("arena_bytes", np.int64),  # in use
+        ("hash_key", np.uint64, (2,)),  # see `HashKey`
+    ]
+)
+Used = Annotated[NDArray[Any], one_record(USED)]
 POSITION_BYTES = 8  # of a long word's first position, before its bytes
 AHEAD = 32  # entries that are on the way from memory while one is looked at
 
@@ -46,13 +55,13 @@ class Table(NamedTuple):
     shift: U64
     key: HashKey
     arena: I64
-    used: I64s
+    used: Used
 
 
 @kernel
-def table_of(entries: U64s, arena: U8s, used: I64s) -> Table:
+def table_of(entries: U64s, arena: U8s, used: Used) -> Table:
     first, arena_first = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
-    key = HashKey(np.uint64(used[KEY_LOW]), np.uint64(used[KEY_HIGH]))
+    key = HashKey(used[0].hash_key[0], used[0].hash_key[1])
     return Table(first, table_shift(entries), key, arena_first, used)
 
 
@@ -89,7 +98,7 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
         address: the word itself, with seven readable bytes behind; read only when it is long.
         count, position: how often it occurred, and where first.
     """
-    arena, used = table.arena, table.used
+    arena, used = table.arena, table.used[0]
     long_words = arena + POSITION_BYTES
     mixed = mix(low, high, table.key)
     entry = find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
@@ -102,17 +111,17 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
     length = key_length(high)
     place = position
     if high >= LONG:
-        place = used[ARENA_BYTES]
-        used[ARENA_BYTES] = place + arena_size(length)
+        place = used.arena_bytes
+        used.arena_bytes = place + arena_size(length)
         store_u64(arena + place, np.uint64(position))
         copy_eights(address, arena + place + POSITION_BYTES, length)
     put_entry(entry, low, high, count, np.uint64(place))
-    used[WORDS] += 1
-    used[WORD_BYTES] += length
+    used.words += 1
+    used.word_bytes += length
 
 
 @entry_kernel
-def add_table(other: U64s, other_arena: U8s, table: U64s, arena: U8s, used: I64s) -> None:
+def add_table(other: U64s, other_arena: U8s, table: U64s, arena: U8s, used: Used) -> None:
     """Add every word of another table of the same key; there must be room for all of them.
 
     Both tables are in the order of the same hash, so both are walked through, not jumped about in.

@@ -9,14 +9,16 @@ all at once: so its entries are on the way from memory long before they are need
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     AHEAD,
-    ARENA_BYTES,
-    WORDS,
     Table,
+    Used,
     add_to,
     add_word,
     arena_size,
@@ -25,7 +27,8 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64, trailing_zeros
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.records import one_record
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     ENTRY_BITS,
@@ -44,11 +47,18 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     table_shift,
 )
 
-# Where `count_marked` stopped: int64 [WALK]. The last two tell what waits in the queue: entries,
-# and bytes that their long words want of the arena.
-SPAN, WORD, BEGIN, WAITING, WAITING_BYTES = range(5)
-WALK = 5
-FRESH = -1  # walk[WORD] when the span has not been begun
+# Where `count_marked` stopped.
+WALK = np.dtype(
+    [
+        ("span", np.int64),
+        ("word", np.int64),  # of the bitmap, or `FRESH`
+        ("begin", np.int64),  # of the pre-token that goes on there
+        ("waiting", np.int64),  # entries in the queue
+        ("waiting_bytes", np.int64),  # that their long words want of the arena
+    ]
+)
+Walk = Annotated[NDArray[Any], one_record(WALK)]
+FRESH = -1  # the span has not been begun
 NOWHERE = np.uint64(1 << 62)  # a place behind all texts: its word is known from before
 QUEUE = 256  # entries; 64 bytes of text can add 64 of them
 
@@ -118,10 +128,10 @@ def count_marked(
     origin: I64,
     front: U64s,
     queue: U64s,
-    walk: I64s,
+    state: Walk,
     table: U64s,
     arena: U8s,
-    used: I64s,
+    used: Used,
     limit: I64,
 ) -> bool:
     """Count the pre-tokens of all spans; False when table or arena could become too small.
@@ -141,34 +151,36 @@ def count_marked(
         front: uint64 ``[4 · 2^b]``, zeroed before the first text; between texts all its counts
             are 0, and its words are in the table.
         queue: uint64 ``[4 · QUEUE]``.
-        walk: int64 ``[WALK]``; zeros and ``walk[WORD] = FRESH`` before each text.
+        state: one: see `WALK`; before each text zeros, and `FRESH` as word.
         table, arena, used: see `word_table`; the arena is uint8.
         limit: most words of the table, more than QUEUE.
     """
+    walk = state[0]
     address = np.int64(text.ctypes.data)
     words = table_of(table, arena, used)
     near, near_shift = np.int64(front.ctypes.data), table_shift(front)
     waiting = np.int64(queue.ctypes.data)
-    tail = waiting + (walk[WAITING] << 5)
-    wanted = walk[WAITING_BYTES]
+    tail = waiting + (walk.waiting << 5)
+    wanted = walk.waiting_bytes
     threshold = waiting + ((QUEUE - 64) << 5)
     drops = dropped.size > 0
-    for span in range(walk[SPAN], len(spans)):
+    for span in range(walk.span, len(spans)):
         first, end = spans[span, 0], spans[span, 1]
         if first >= end:
             continue
         begin = first
         word = first >> 6
-        if walk[WORD] != FRESH:
-            begin = walk[BEGIN]
-            word = walk[WORD]
-            walk[WORD] = FRESH
+        if walk.word != FRESH:
+            begin = walk.begin
+            word = walk.word
+            walk.word = FRESH
         while word <= end >> 6:
             if tail > threshold:
                 number = (tail - waiting) >> 5
-                if used[WORDS] + number > limit or used[ARENA_BYTES] + wanted > len(arena):
-                    walk[SPAN], walk[WORD], walk[BEGIN] = span, word, begin
-                    walk[WAITING], walk[WAITING_BYTES] = number, wanted
+                held = used[0]
+                if held.words + number > limit or held.arena_bytes + wanted > len(arena):
+                    walk.span, walk.word, walk.begin = span, word, begin
+                    walk.waiting, walk.waiting_bytes = number, wanted
                     return False
                 add_entries(waiting, number, address, anchors, origin, words)
                 tail = waiting
@@ -197,8 +209,8 @@ def count_marked(
                         put_entry(hot, low, high, ONE, np.uint64(begin))
                 begin = stop
             word += 1
-    walk[SPAN] = len(spans)
-    walk[WAITING], walk[WAITING_BYTES] = (tail - waiting) >> 5, wanted
+    walk.span = len(spans)
+    walk.waiting, walk.waiting_bytes = (tail - waiting) >> 5, wanted
     return True
 
 
@@ -209,18 +221,19 @@ def add_waiting(
     origin: I64,
     front: U64s,
     queue: U64s,
-    walk: I64s,
+    state: Walk,
     table: U64s,
     arena: U8s,
-    used: I64s,
+    used: Used,
 ) -> None:
     """Add what waits in the queue and what the front counted to the table, which has room for it.
 
     The queue is empty afterwards. The front keeps its words, with counts of 0.
     """
+    walk = state[0]
     words = table_of(table, arena, used)
     address = np.int64(text.ctypes.data)
     waiting, near = np.int64(queue.ctypes.data), np.int64(front.ctypes.data)
-    add_entries(waiting, walk[WAITING], address, anchors, origin, words)
-    walk[WAITING] = walk[WAITING_BYTES] = 0
+    add_entries(waiting, walk.waiting, address, anchors, origin, words)
+    walk.waiting = walk.waiting_bytes = 0
     add_entries(near, front.size >> 2, address, anchors, origin, words)

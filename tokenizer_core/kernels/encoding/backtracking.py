@@ -13,17 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
-    INFOS,
-    PAIRS,
-    ROOTS,
-    SCRATCH,
-    SHIFT,
-    SPLITS,
-    TOKENS,
-    TRIE,
-    TRIE_SHIFT,
-)
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     ID_MASK,
     INDEX_MASK,
@@ -43,6 +32,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u32,
     store_u64,
 )
+from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64
 
 
@@ -66,32 +56,27 @@ def longest_token(at: I64, end: I64, roots: I64, trie: I64, shift: U64, tokens: 
 
 
 @kernel
-def encode_by_backtracking(word: I64, length: I64, machine: I64, target: I64) -> I64:
+def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     """Write the token ids of one word as uint32.
 
     Args:
         word: address of the bytes. length: at least 1.
-        machine: see `encode_machine`; its scratch has a bit for each byte and one more.
+        workspace: see `workspace_record`; its scratch has a bit for each byte and one more.
         target: address with room for ``length`` ids.
 
     Returns:
         How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
     """
-    roots = np.int64(load_u64(machine + 8 * ROOTS))
-    trie = np.int64(load_u64(machine + 8 * TRIE))
-    trie_shift = load_u64(machine + 8 * TRIE_SHIFT)
-    tokens = np.int64(load_u64(machine + 8 * TOKENS))
-    infos = np.int64(load_u64(machine + 8 * INFOS))
+    roots, infos, tokens = workspace.roots, workspace.infos, workspace.tokens
+    trie, trie_shift = workspace.trie, workspace.trie_shift
     end = word + length
     token = longest_token(word, end, roots, trie, trie_shift, tokens)
     info = load_u64(infos + 8 * token)
     if np.int64((info >> LENGTH_SHIFT) & INDEX_MASK) == length:
         store_u32(target, np.uint32(info & ID_MASK))
         return np.int64(1)
-    pairs = np.int64(load_u64(machine + 8 * PAIRS))
-    shift = load_u64(machine + 8 * SHIFT)
-    splits = np.int64(load_u64(machine + 8 * SPLITS))
-    dead = np.int64(load_u64(machine + 8 * SCRATCH))  # places from which the end is out of reach
+    pairs, shift, splits = workspace.pairs, workspace.pair_shift, workspace.splits
+    dead = workspace.scratch  # places from which the end is out of reach
     for i in range((length >> 6) + 1):
         store_u64(dead + 8 * i, ZERO)
     count = np.int64(0)

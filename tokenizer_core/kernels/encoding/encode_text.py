@@ -6,23 +6,13 @@ found and hashed. Knows nothing of how pre-tokens or special tokens were found.
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.backtracking import encode_by_backtracking
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
-    BYTE_IDS,
-    CACHE,
-    CACHE_END,
-    CACHE_SHIFT,
-    LONGEST,
-    PAIRS,
-    QUEUE,
-    SCRATCH,
-    SHIFT,
-    TRIE,
-    WHOLE,
-)
 from bpeline.tokenizer_core.kernels.encoding.encode_word import PairTable, merge_word
 from bpeline.tokenizer_core.kernels.encoding.whole_words import hash_key_of, whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
@@ -36,6 +26,7 @@ from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     is_full,
     remember,
 )
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import Workspaces, workspace_at
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u32,
     load_u64,
@@ -45,6 +36,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
+from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
@@ -67,63 +59,68 @@ BATCH = 64  # queued words that are enough; those in the same 64 bytes of text c
 MOST_QUEUED = BATCH + 64
 QUEUE_BYTES = MOST_QUEUED * QUEUED_BYTES + 32  # behind them an entry that is never found
 
-# Fields of the state that a call continues from, and why a call returned.
-SPAN, POSITION, WRITTEN, NEEDED = 0, 1, 2, 3
+# Where `encode_spans` goes on, and why it returned.
+PROGRESS = np.dtype(
+    [
+        ("span", np.int64),
+        ("position", np.int64),  # in the span; −1: its begin
+        ("written", np.int64),  # ids
+        ("needed", np.int64),  # bytes of the pre-token that `NEEDS_SCRATCH` is about
+    ]
+)
+Progress = Annotated[NDArray[Any], one_record(PROGRESS)]
 DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
 
 
 @kernel
-def encode_anew(word: I64, length: I64, machine: I64, target: I64) -> I64:
+def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of a word that no cache knows; returns how many."""
-    if load_u64(machine + 8 * WHOLE) != ZERO:
-        whole = whole_word(machine, word, length)
+    if workspace.whole != 0:
+        whole = whole_word(workspace, word, length)
         if whole >= 0:
             store_u32(target, np.uint32(whole))
             return np.int64(1)
-    if load_u64(machine + 8 * TRIE) != ZERO:
-        return encode_by_backtracking(word, length, machine, target)
-    scratch = np.int64(load_u64(machine + 8 * SCRATCH))
-    byte_ids, table = load_u64(machine + 8 * BYTE_IDS), load_u64(machine + 8 * PAIRS)
-    pairs = PairTable(np.int64(table), load_u64(machine + 8 * SHIFT))
-    nothing = np.int64(0)
-    count = merge_word(word, length, np.int64(byte_ids), pairs, scratch, nothing, nothing)
+    if workspace.trie != 0:
+        return encode_by_backtracking(word, length, workspace, target)
+    scratch, nothing = workspace.scratch, np.int64(0)
+    pairs = PairTable(workspace.pairs, workspace.pair_shift)
+    count = merge_word(word, length, workspace.byte_ids, pairs, scratch, nothing, nothing)
     copy_ids(scratch, target, count)
     return count
 
 
 @kernel
-def encode_missed(queued: I64, machine: I64, target: I64) -> I64:
+def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of a word that is not in the first entry it could be in; returns how many."""
     entry = np.int64(load_u64(queued + QUEUED_ENTRY))
     word = np.int64(load_u64(queued + QUEUED_WORD))
     low, high = load_u64(queued + LOW), load_u64(queued + HIGH)
     if high == ALL:
-        return encode_anew(word, np.int64(low), machine, target)
+        return encode_anew(word, np.int64(low), workspace, target)
     length = key_length(high)
-    entry, known = find_word(machine, entry, low, high, word, length)
+    entry, known = find_word(workspace, entry, low, high, word, length)
     if known:
-        return copy_found(machine, entry, target)
-    count = encode_anew(word, length, machine, target)
-    remember(machine, entry, low, high, word, length, target, count)
+        return copy_found(workspace, entry, target)
+    count = encode_anew(word, length, workspace, target)
+    remember(workspace, entry, low, high, word, length, target, count)
     return count
 
 
 @kernel
-def queue_words(base: I64, marks: U64s, start: I64, end: I64, machine: I64) -> tuple[I64, I64]:
+def queue_words(base: I64, marks: U64s, start: I64, end: I64, workspace: Record) -> tuple[I64, I64]:
     """Put the next words of a span into the queue.
 
     Returns:
         How many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
         there are none only where the next word is longer than scratch allows.
     """
-    queued = np.int64(load_u64(machine + 8 * QUEUE))
+    queued = workspace.queue
     never = queued + MOST_QUEUED * QUEUED_BYTES
-    cache = np.int64(load_u64(machine + 8 * CACHE))
-    shift = load_u64(machine + 8 * CACHE_SHIFT)
-    key = hash_key_of(machine)
-    longest = np.int64(load_u64(machine + 8 * LONGEST))
+    cache, shift = workspace.cache, workspace.cache_shift
+    key = hash_key_of(workspace)
+    longest = workspace.longest
     inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
-    if cache == np.int64(load_u64(machine + 8 * CACHE_END)):
+    if cache == workspace.cache_end:
         inline = kept = np.int64(0)
     number = np.int64(0)
     block, last = start >> 6, end >> 6
@@ -164,9 +161,9 @@ def queue_words(base: I64, marks: U64s, start: I64, end: I64, machine: I64) -> t
 
 
 @kernel
-def write_ids(number: I64, machine: I64, target: I64) -> I64:
+def write_ids(number: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of the queued words; returns the address behind the last one."""
-    queued = np.int64(load_u64(machine + 8 * QUEUE))
+    queued = workspace.queue
     for _ in range(number):
         entry = np.int64(load_u64(queued + QUEUED_ENTRY))
         high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
@@ -176,7 +173,7 @@ def write_ids(number: I64, machine: I64, target: I64) -> I64:
             store_u64(target, load_u64(entry + IDS))
             store_u64(target + 8, load_u64(entry + IDS + 8))
         else:
-            count = encode_missed(queued, machine, target)
+            count = encode_missed(queued, workspace, target)
         target += 4 * count
         queued += QUEUED_BYTES
     return target
@@ -188,10 +185,10 @@ def encode_spans(
     marks: U64s,
     spans: I64Rows,
     behind: I64s,
-    machine: I64s,
+    workspaces: Workspaces,
     ids: U32s,
     ends: I64s,
-    state: I64s,
+    state: Progress,
 ) -> I64:
     """Encode spans of a text one after the other.
 
@@ -200,46 +197,46 @@ def encode_spans(
         marks: uint64 bitmap of pre-token starts.
         spans: int64 ``[n, 2]``: half-open byte ranges.
         behind: int64 ``[n]``: an id to write behind each span (a special token), or −1.
-        machine: int64 ``[MACHINE]``: tables, cache and scratch, see `encode_machine`.
+        workspaces: one: tables, cache and scratch, see `workspace_record`.
         ids: uint32, room for one id per byte and span and `ROOM` more.
         ends: int64 ``[n]``: receives the number of ids written when each span was done.
-        state: int64 ``[4]``: span, position in it (−1: its begin), ids written, scratch needed.
+        state: one: see `PROGRESS`.
 
     Returns:
         `DONE`; or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
-        ``state[NEEDED]`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
+        ``needed`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
     """
+    workspace, progress = workspaces[0], state[0]
     base = np.int64(text.ctypes.data)
-    here = np.int64(machine.ctypes.data)
     first = np.int64(ids.ctypes.data)
-    target = first + 4 * state[WRITTEN]
+    target = first + 4 * progress.written
     begun = False
-    for span in range(state[SPAN], len(spans)):
-        start = state[POSITION]
+    for span in range(progress.span, len(spans)):
+        start = progress.position
         if start < 0:
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
-            full = begun and is_full(here)
+            full = begun and is_full(workspace)
             number, after = np.int64(0), start
             if not full:
-                number, after = queue_words(base, marks, start, end, here)
+                number, after = queue_words(base, marks, start, end, workspace)
             if number == 0:
-                state[SPAN], state[POSITION] = span, start
-                state[WRITTEN] = (target - first) >> 2
+                progress.span, progress.position = span, start
+                progress.written = (target - first) >> 2
                 if full:
                     return np.int64(CACHE_IS_FULL)
-                state[NEEDED] = next_start(marks, start, end) - start
+                progress.needed = next_start(marks, start, end) - start
                 return np.int64(NEEDS_SCRATCH)
-            target = write_ids(number, here, target)
+            target = write_ids(number, workspace, target)
             start = after
             begun = True  # each call gets on, however full other threads make each new table
         if behind[span] >= 0:
             store_u32(target, np.uint32(behind[span]))
             target += 4
         ends[span] = (target - first) >> 2
-        state[POSITION] = -1
-    state[WRITTEN] = (target - first) >> 2
+        progress.position = -1
+    progress.written = (target - first) >> 2
     return np.int64(DONE)
 
 
@@ -258,19 +255,21 @@ def next_start(marks: U64s, after: I64, end: I64) -> I64:
 
 
 @entry_kernel
-def encode_span(text: U8s, marks: U64s, size: I64, machine: I64s, ids: U32s) -> I64:
-    """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
+def encode_span(text: U8s, marks: U64s, size: I64, address: I64, ids: U32s) -> I64:
+    """Encode a text as one span, with the workspace at an address; its scratch is enough.
+
+    Other arguments are as for `encode_spans`.
 
     Returns:
         How many ids there are; −1 − so many when the cache was found full, for the next text.
     """
     base = np.int64(text.ctypes.data)
-    here = np.int64(machine.ctypes.data)
+    workspace = workspace_at(address)
     first = np.int64(ids.ctypes.data)
     target = first
     start = np.int64(0)
     while start < size:
-        number, start = queue_words(base, marks, start, size, here)
-        target = write_ids(number, here, target)
+        number, start = queue_words(base, marks, start, size, workspace)
+        target = write_ids(number, workspace, target)
     count = (target - first) >> 2
-    return -1 - count if is_full(here) else count
+    return -1 - count if is_full(workspace) else count

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
-    KEY_HIGH,
-    KEY_LOW,
-    WHOLE,
-    WHOLE_SHIFT,
-    WHOLE_TEXT,
-)
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
+from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
@@ -81,14 +75,13 @@ def find_whole_words(
 
 
 @kernel
-def hash_key_of(machine: I64) -> HashKey:
-    """The key of a machine's tables of words."""
-    return HashKey(load_u64(machine + 8 * KEY_LOW), load_u64(machine + 8 * KEY_HIGH))
+def hash_key_of(workspace: Record) -> HashKey:
+    """The key of a workspace's tables of words."""
+    return HashKey(workspace.key_low, workspace.key_high)
 
 
 @kernel
-def whole_word(machine: I64, word: I64, length: I64) -> I64:
+def whole_word(workspace: Record, word: I64, length: I64) -> I64:
     """The id of a word that is one token as a whole, or −1."""
-    table, words = load_u64(machine + 8 * WHOLE), load_u64(machine + 8 * WHOLE_TEXT)
-    shift = load_u64(machine + 8 * WHOLE_SHIFT)
-    return word_id(np.int64(table), shift, hash_key_of(machine), np.int64(words), word, length)
+    table, shift = workspace.whole, workspace.whole_shift
+    return word_id(table, shift, hash_key_of(workspace), workspace.whole_text, word, length)

@@ -23,14 +23,6 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_machine import (
-    ARENA,
-    ARENA_BYTES,
-    CACHE,
-    CACHE_END,
-    COUNTS,
-    LIMIT,
-)
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
 from bpeline.tokenizer_core.kernels.memory.atomics import (
     add_and_tell,
@@ -38,6 +30,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
     store_release,
     take_if_zero,
 )
+from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
@@ -60,14 +53,14 @@ LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
 
 
 @kernel
-def is_full(machine: I64) -> bool:
+def is_full(workspace: Record) -> bool:
     """Whether it is time for another table.
 
     Nobody has to go and get one: a fuller table remembers less, and `remember` keeps a quarter of
     it empty, so that every search in it ends.
     """
-    used = np.int64(load_u64(np.int64(load_u64(machine + 8 * COUNTS)) + WORDS))
-    return bool(used >= np.int64(load_u64(machine + 8 * LIMIT)))
+    used = np.int64(load_u64(workspace.cache_used + WORDS))
+    return bool(used >= workspace.cache_limit)
 
 
 @kernel
@@ -80,7 +73,7 @@ def copy_ids(source: I64, target: I64, count: I64) -> None:
 
 @kernel
 def find_word(
-    machine: I64, entry: I64, low: U64, high: U64, word: I64, length: I64
+    workspace: Record, entry: I64, low: U64, high: U64, word: I64, length: I64
 ) -> tuple[I64, bool]:
     """A word's entry and True, or one that was empty, where the word belongs, and False.
 
@@ -89,7 +82,7 @@ def find_word(
     Args:
         entry: where the search begins. low, high: the word's key.
     """
-    last = np.int64(load_u64(machine + 8 * CACHE_END)) - ENTRY
+    last = workspace.cache_end - ENTRY
     while True:
         found = load_acquire(entry + HIGH)
         if found == ZERO:
@@ -98,34 +91,40 @@ def find_word(
             if high < LONG:
                 return entry, True
             place = np.int64(load_u64(entry + IDS)) - ((length + 7) & ~7)
-            if same_bytes(np.int64(load_u64(machine + 8 * ARENA)) + place, word, length):
+            if same_bytes(workspace.arena + place, word, length):
                 return entry, True
         if entry == last:
-            entry = np.int64(load_u64(machine + 8 * CACHE))
+            entry = workspace.cache
         else:
             entry += ENTRY
 
 
 @kernel
-def copy_found(machine: I64, entry: I64, target: I64) -> I64:
+def copy_found(workspace: Record, entry: I64, target: I64) -> I64:
     """Write the ids of an entry in use; returns how many."""
     count = np.int64(load_u32(entry + COUNT))
     if count <= INLINE_IDS:
         copy_ids(entry + IDS, target, count)
         return count
     count -= IN_ARENA
-    ids = np.int64(load_u64(machine + 8 * ARENA)) + np.int64(load_u64(entry + IDS))
+    ids = workspace.arena + np.int64(load_u64(entry + IDS))
     copy_ids(ids, target, count)
     return count
 
 
 @kernel
 def remember(
-    machine: I64, entry: I64, low: U64, high: U64, word: I64, length: I64, ids: I64, count: I64
+    workspace: Record,
+    entry: I64,
+    low: U64,
+    high: U64,
+    word: I64,
+    length: I64,
+    ids: I64,
+    count: I64,
 ) -> None:
     """Keep a word in an entry that was empty, if there is room and no other thread takes it."""
-    counts = np.int64(load_u64(machine + 8 * COUNTS))
-    limit = np.int64(load_u64(machine + 8 * LIMIT))
+    counts, limit = workspace.cache_used, workspace.cache_limit
     if add_and_tell(counts + WORDS, np.int64(1)) >= limit + (limit >> 1):
         return
     if length <= INLINE and count <= INLINE_IDS:
@@ -140,15 +139,15 @@ def remember(
             padded = (length + 7) & ~7
         # Ids are copied 16 bytes at a time.
         place = add_and_tell(counts + ARENA_USED, padded + ((4 * count + 15) & ~15))
-        if place + LARGEST_RECORD > np.int64(load_u64(machine + 8 * ARENA_BYTES)):
+        if place + LARGEST_RECORD > workspace.arena_bytes:
             store_u64(counts + WORDS, np.uint64(limit + (limit >> 1)))  # full
             return
         if not take_if_zero(entry + HIGH, TAKEN):
             return
-        arena = np.int64(load_u64(machine + 8 * ARENA))
+        record = workspace.arena + place
         for at in range(0, padded, 8):
-            store_u64(arena + place + at, load_u64(word + at))
-        copy_ids(ids, arena + place + padded, count)
+            store_u64(record + at, load_u64(word + at))
+        copy_ids(ids, record + padded, count)
         store_u64(entry + IDS, np.uint64(place + padded))
         store_u32(entry + COUNT, np.uint32(count + IN_ARENA))
     store_u64(entry + LOW, low)

@@ -1,0 +1,52 @@
+"""What a kernel that encodes is given: addresses of tables, of the cache and of scratch, by name.
+
+Kernels get it as one argument instead of two dozen, and read from it what they need. Knows nothing
+of what lies at these addresses.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.kernels.memory.records import one_record, record_at
+
+_ADDRESS, _NUMBER, _BITS = np.int64, np.int64, np.uint64
+
+WORKSPACE = np.dtype(
+    [
+        # Merges, read by all threads. Where trie is 0 they are not proper, and words are merged.
+        ("byte_ids", _ADDRESS),  # uint32 [256]: the id of each byte, for merging
+        ("pairs", _ADDRESS),  # the pair table of `token_tables`, or that of `encode_word`
+        ("pair_shift", _BITS),
+        ("splits", _ADDRESS),  # the parts of tokens: see `token_tables`
+        ("infos", _ADDRESS),  # ids, lengths and next shorter tokens
+        ("roots", _ADDRESS),  # the trie's nodes of two bytes
+        ("trie", _ADDRESS),  # the trie's other nodes, or 0
+        ("trie_shift", _BITS),
+        ("tokens", _NUMBER),  # how many there are
+        ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
+        ("whole_shift", _BITS),
+        ("whole_text", _ADDRESS),  # the bytes of these words
+        # The table of words, which threads share: see `word_cache`. All of it is replaced at once.
+        ("cache", _ADDRESS),  # its entries
+        ("cache_shift", _BITS),
+        ("cache_end", _ADDRESS),  # behind them; as `cache` where nothing is remembered
+        ("cache_used", _ADDRESS),  # int64 [2]: words in it, bytes of the arena in use
+        ("cache_limit", _NUMBER),  # words it may hold
+        ("arena", _ADDRESS),  # long words, and ids of words that have many
+        ("arena_bytes", _NUMBER),
+        # A thread's own memory.
+        ("queue", _ADDRESS),  # the words that are under way: see `encode_text`
+        ("scratch", _ADDRESS),  # for `encode_by_backtracking` or `merge_word`
+        ("longest", _NUMBER),  # bytes of the longest word that scratch is enough for
+        # What places in all tables depend on: see `word_keys.HashKey`.
+        ("key_low", _BITS),
+        ("key_high", _BITS),
+    ]
+)
+
+Workspaces = Annotated[NDArray[Any], one_record(WORKSPACE)]
+workspace_at = record_at(WORKSPACE)
