@@ -26,11 +26,15 @@ class Companion:
         folder: where it lives.
         formats: the file formats that it brings along, and their modules in the folder.
         huggingface_model: the type of model that its format ``huggingface`` reads and writes.
+        gguf_model: the type of tokenizer in GGUF files that its module ``gguf_model`` reads.
+        sentencepiece_writer: the module that writes its tokenizers as a .model.
     """
 
     folder: str
     formats: Mapping[str, str] = field(default_factory=dict)
     huggingface_model: str = ""
+    gguf_model: str = ""
+    sentencepiece_writer: str = ""
 
     def part(self, module: str = "") -> Any:
         """The folder's face, or one of its modules."""
@@ -39,12 +43,17 @@ class Companion:
 
 COMPANIONS: dict[str, Companion] = {
     "char-bpe": Companion(
-        "character_bpe", {"subword-nmt": "codes_file", "sentencepiece": "sentencepiece_file"}
+        "character_bpe", {"subword-nmt": "codes_file"}, sentencepiece_writer="sentencepiece_file"
     ),
     "greedy-longest": Companion("greedy"),
     "wordpiece": Companion("wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece"),
     "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}),
-    "sentencepiece-bpe": Companion("sentencepiece_bpe", huggingface_model="BPE"),
+    "sentencepiece-bpe": Companion(
+        "sentencepiece_bpe",
+        {"sentencepiece": "model_file"},
+        huggingface_model="BPE",
+        gguf_model="llama",
+    ),
     "foreign": Companion("foreign"),
 }
 
@@ -77,6 +86,12 @@ def coders_of(spec: Any) -> Any:
 def of_huggingface_model(kind: str) -> Companion | None:
     """Who reads and writes a type of model of a tokenizer.json; None for a type of nobody."""
     found = (one for one in COMPANIONS.values() if kind and one.huggingface_model == kind)
+    return next(found, None)
+
+
+def of_gguf_model(kind: str) -> Companion | None:
+    """Who reads a type of tokenizer of GGUF files; None for a type of nobody."""
+    found = (one for one in COMPANIONS.values() if kind and one.gguf_model == kind)
     return next(found, None)
 
 

@@ -149,7 +149,7 @@ def test_llama_cpp_cuts_where_the_pattern_does(
 ) -> None:
     needs("gguf", "cyllama")
     texts, whole = tempting
-    ignoring = gguf.PATTERNS[pattern] in gguf._TAKING_WHOLE
+    ignoring = gguf.PATTERNS[pattern] in gguf.TAKING_WHOLE
     tokenizer = Tokenizer(
         whole.vocab, whole.merges, whole.special_tokens, pattern, ignore_merges=ignoring
     )

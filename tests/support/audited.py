@@ -33,7 +33,7 @@ ALLOWED = {{"open": reads, "os.listdir": lists, "os.scandir": lists}}
 seen, watching = [], True
 
 def watch(event, given):
-    if not watching or event in ("sys._getframe", "object.__getattr__"):
+    if not watching or event in ("builtins.id", "sys._getframe", "object.__getattr__"):
         return
     if event in ALLOWED and isinstance(given[0], str | bytes | os.PathLike):
         if ALLOWED[event](*given):

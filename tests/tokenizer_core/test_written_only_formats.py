@@ -145,10 +145,3 @@ def of_size_with_gap(tokenizer: Tokenizer) -> Tokenizer:
     return Tokenizer(
         vocab, tokenizer.merges, pattern=tokenizer.pattern, algorithm=tokenizer.algorithm
     )
-
-
-@pytest.mark.parametrize("name", ["x.gguf", "x.model"])
-def test_what_is_only_written_is_not_read(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(InvalidOption, match="written and not read"):
-        Tokenizer.load(tmp_path / name)

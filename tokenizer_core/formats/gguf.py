@@ -1,4 +1,4 @@
-"""GGUF: a tokenizer's metadata as llama.cpp reads it, in a file without tensors. Written only.
+"""GGUF: a tokenizer's metadata as llama.cpp reads it; written in a file without tensors.
 
 llama.cpp knows split patterns by name (``tokenizer.ggml.pre``) and spells some of them otherwise
 than they were published, for the regex engine of C++. What it cuts as we do is written; what it
@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.bounded_files import refuse
+from bpeline.tokenizer_core.companions import of_gguf_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
     TokenizerParts,
@@ -20,13 +22,31 @@ from bpeline.tokenizer_core.encoding import (
     tokens_not_made_by_merges,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.formats.gguf_vocabulary import (
+    CONTROL,
+    ITS_OWN_PROGRAM,
+    NORMAL,
+    PATTERNS_OF_PRE,
+    TAKING_WHOLE,
+    UNUSED,
+    GgufVocabulary,
+    read_vocabulary,
+    refuse_overlapping,
+)
 from bpeline.tokenizer_core.formats.plain_tokens import (
     nothing_left_out,
     pattern_left_out,
     refuse_other_algorithms,
 )
-from bpeline.tokenizer_core.formats.printable import named_vocab, printable_merges
+from bpeline.tokenizer_core.formats.printable import (
+    named_vocab,
+    printable_merges,
+    read_merges,
+    read_vocab,
+    tokens_of_printable,
+)
 from bpeline.tokenizer_core.formats.special_roles import roles_of
+from bpeline.tokenizer_core.splitting import SplitPattern, pre_tokens
 from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec, shown
 
 left_out = nothing_left_out
@@ -44,11 +64,6 @@ _REWRITTEN = {
     **dict.fromkeys(("o200k", "tekken", "kimi"), _WORDS),
     "deepseek-v3": "tildes, which it does not take for symbols,",
 }
-# llama.cpp takes pre-tokens whole that are in the vocab, whatever the merges say, where ``pre`` is:
-_TAKING_WHOLE = ("llama-bpe",)
-
-NORMAL, CONTROL, UNUSED = 1, 3, 5  # of tokens, as llama.cpp numbers them
-
 _VERSION = 3
 _UINT32, _INT32, _BOOL, _STRING, _ARRAY = 4, 5, 7, 8, 9
 
@@ -66,22 +81,93 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
     """What llama.cpp is known to read otherwise; usually nothing."""
-    if tokenizer.spec.pattern.name in _SPELLED_OUT:
+    return _told(tokenizer.spec.pattern)
+
+
+def _told(pattern: SplitPattern) -> list[str]:
+    if pattern.name in _SPELLED_OUT:
         return ["an apostrophe before ſ (U+017F), which llama.cpp does not take for an s"]
     return []
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Refuse: the file names its split pattern, which llama.cpp alone defines.
+    """Read the tokenizer of a GGUF file, whatever model it holds besides.
+
+    Ids are those of llama.cpp without special tokens in the text (``parse_special`` false) where
+    none are allowed, and with them where all are.
 
     Raises:
-        InvalidOption: always.
+        MissingSource: no such file.
+        InvalidTokenizer: malformed, or a tokenizer or a split pattern that we do not know exactly.
     """
-    raise InvalidOption(
-        f"{path} is a GGUF file, which is written and not read",
-        "the formats that hold the split pattern: bpeline and hf",
-        "load the tokenizer that the file was exported from",
+    read = read_vocabulary(path)
+    refuse_overlapping([read.tokens[id_] for id_ in read.found], path)
+    companion = of_gguf_model(read.model)
+    if companion is not None:
+        made: TokenizerSpec = companion.part("gguf_model").from_gguf(read, path)
+        return made
+    if read.model != "gpt2":
+        refuse(
+            path,
+            f"holds a tokenizer of the type {read.model[:40]!r}",
+            "the types gpt2 (byte-level BPE) and llama (SentencePiece's BPE)",
+            ITS_OWN_PROGRAM,
+        )
+    return _byte_bpe(read, path)
+
+
+def _byte_bpe(read: GgufVocabulary, path: Path) -> TokenizerSpec:
+    if read.pre not in PATTERNS_OF_PRE:
+        what = f"the split pattern {read.pre[:40]!r}" if read.pre else "no split pattern"
+        refuse(
+            path,
+            f"names {what} (tokenizer.ggml.pre)",
+            f"those that llama.cpp cuts as we do: {', '.join(PATTERNS_OF_PRE)}",
+            ITS_OWN_PROGRAM,
+        )
+    whole = read.pre in TAKING_WHOLE
+    found = {read.tokens[id_]: id_ for id_ in read.found}
+    named = {
+        token: id_
+        for id_, token in enumerate(read.tokens)
+        if not (read.kinds[id_] == UNUSED and token == f"[PAD{id_}]")  # fills a gap of the ids
+    }
+    pattern = SplitPattern.named(PATTERNS_OF_PRE[read.pre])
+    if whole:
+        _refuse_words(list(found), pattern, path)
+    vocab = read_vocab(named, found, path)
+    merges = read_merges(_sides(read.merges, path), vocab, path)
+    return TokenizerSpec.checked(
+        vocab,
+        merges,
+        read.specials,
+        pattern,
+        ignore_merges=whole,
+        remarks=[f"not as llama.cpp: {one}" for one in _told(pattern)],
+        pipeline=read.pipeline(),
     )
+
+
+def _sides(merges: list[str], path: Path) -> list[str]:
+    """Left, right, left, right, … (llama.cpp looks for the space from the second byte on)."""
+    sides = [side for merge in merges for side in merge.split(" ")]
+    if len(sides) != 2 * len(merges) or "" in sides:
+        rank = next(i for i, m in enumerate(merges) if len(m.split()) != 2 or m.count(" ") != 1)
+        refuse(path, f"has no pair of tokens at merge {rank}: {shown(merges[rank])}")
+    return sides
+
+
+def _refuse_words(found: list[str], pattern: SplitPattern, path: Path) -> None:
+    """Refuse special tokens that are words in printable characters: llama.cpp takes these, too."""
+    for token, content in zip(found, map(tokens_of_printable, zip(found)), strict=True):
+        word = None if content is None else content[0].decode(errors="replace")
+        if word and pre_tokens(word, pattern) == [word]:
+            refuse(
+                path,
+                f"has the special token {shown(token)}, which reads like a word",
+                "special tokens that the split pattern cuts",
+                ITS_OWN_PROGRAM,
+            )
 
 
 def metadata(tokenizer: TokenizerParts) -> dict[str, Any]:
@@ -139,7 +225,7 @@ def _name_of_pattern(tokenizer: TokenizerParts) -> str:
 
 
 def _check_whole_words(tokenizer: TokenizerParts, pre: str) -> None:
-    whole = pre in _TAKING_WHOLE
+    whole = pre in TAKING_WHOLE
     if whole == tokenizer.spec.ignore_merges:
         return
     specials = {token.encode() for token in tokenizer.spec.special_tokens}

@@ -27,7 +27,6 @@ FORMATS = {
     "gguf": "bpeline.tokenizer_core.formats.gguf",
     **FORMATS_OF_COMPANIONS,
 }
-WRITTEN_ONLY = {".model": "sentencepiece", ".gguf": "gguf"}
 
 # What tells them: files of a directory, in this order; endings of a file's name.
 _DIRECTORIES = {
@@ -36,7 +35,10 @@ _DIRECTORIES = {
     "gpt2": ("vocab.json", "merges.txt"),
     "frequency-bpe": ("freqs.json", "vocab_to_idx.json"),
 }
-_SUFFIXES = {".json": "hf", ".tiktoken": "tiktoken", ".codes": "subword-nmt", **WRITTEN_ONLY}
+_SUFFIXES = {
+    ".json": "hf", ".tiktoken": "tiktoken", ".codes": "subword-nmt", ".model": "sentencepiece",
+    ".gguf": "gguf",
+}  # fmt: skip
 _NAMES = {"vocab.txt": "wordpiece"}
 # Where names do not tell: how the content begins.
 _BEGINNING = 1 << 16  # bytes
@@ -101,7 +103,7 @@ def format_of(path: Path) -> str:
     raise InvalidOption(
         f"the format of {path} cannot be told from its name",
         "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
-        "with freqs.json; a file *.json, *.tiktoken, *.codes or vocab.txt; ranks in a *.model",
+        "with freqs.json; a file *.json, *.tiktoken, *.codes, *.model, *.gguf or vocab.txt",
         f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
     )
 

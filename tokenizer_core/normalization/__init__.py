@@ -8,5 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .normalizers import Normalizer as Normalizer
+    from .sentencepiece_text import SentencePieceText as SentencePieceText
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

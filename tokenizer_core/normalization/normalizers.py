@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.normalization.charsmap import Precompiled
+from bpeline.tokenizer_core.normalization.sentencepiece_text import SentencePieceText
 from bpeline.tokenizer_core.normalization.steps import (
     MOST_CONTENT,
     BertNormalizer,
@@ -217,6 +218,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], NormalizerStep]] = {
     "Prepend": lambda part: Prepend(_values(part, prepend=str)["prepend"]),
     "Replace": _replace,
     "BertNormalizer": _bert,
+    SentencePieceText.name: SentencePieceText.of_description,
     "Precompiled": lambda part: Precompiled(
         _values(part, precompiled_charsmap=str)["precompiled_charsmap"]
     ),

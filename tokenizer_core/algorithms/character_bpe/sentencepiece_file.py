@@ -1,4 +1,4 @@
-"""SentencePiece's .model file, a protocol buffer, for character BPE. Written only; imports nothing.
+"""Character BPE written as SentencePiece's .model file, a protocol buffer; imports no library.
 
 SentencePiece has no split pattern: it merges over a whole text whose spaces are the character ▁.
 That is what character BPE does where the mark of the end of a word is a symbol of its own: it
@@ -17,10 +17,9 @@ from bpeline.tokenizer_core.algorithms import CharacterBpe
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.formats import nothing_left_out, roles_of
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
+from bpeline.tokenizer_core.formats import roles_of
+from bpeline.tokenizer_core.vocabulary import shown
 
-left_out = nothing_left_out
 SPACE = "▁"
 
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
@@ -75,28 +74,9 @@ def differences(tokenizer: TokenizerParts) -> list[str]:
     ]
 
 
-def load(path: Path) -> TokenizerSpec:
-    """Refuse: SentencePiece's models are written and not read.
-
-    Raises:
-        InvalidOption: always.
-    """
-    raise InvalidOption(
-        f"{path} is a SentencePiece model, which is written and not read",
-        "the formats that hold every tokenizer of ours: bpeline and, of byte-level BPE, hf",
-        "load the tokenizer that the file was exported from",
-    )
-
-
 def _algorithm_of(tokenizer: TokenizerParts) -> CharacterBpe:
     algorithm = tokenizer.spec.algorithm
-    if not isinstance(algorithm, CharacterBpe):
-        raise InvalidOption(
-            f"this tokenizer follows {algorithm.name}",
-            "SentencePiece merges whole characters over whole texts: byte-level tokens end inside "
-            "characters, and the split pattern keeps apart what it would merge",
-            "save it as 'hf' or 'bpeline', or train with `--algorithm char-bpe`",
-        )
+    assert isinstance(algorithm, CharacterBpe)
     if algorithm.joined:
         raise InvalidOption(
             "the mark of the end of a word is part of its last character (joined)",

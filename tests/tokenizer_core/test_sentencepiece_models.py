@@ -1,0 +1,260 @@
+"""SentencePiece's .model files: the ids of the library itself, and files that are none."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_proto import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+)
+from bpeline.tokenizer_core.errors import BpelineError, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+sentencepiece = pytest.importorskip("sentencepiece")
+
+SENTENCES = [
+    "the cat sat on the mat, and the dog sat there too; the end of the story.",
+    "for (int i = 0; i < 10; ++i) { return  a[i] == b[i]; }",
+    "naïve café, déjà vu – œuvre façade über Straße ½ ﬁne",
+    "привет мир и привет всем людям мира",
+    "今天天气很好 今天很热 天气 東京都に住んでいます",
+    "a\u0301 e\u0308 한국어 각 カﾞ ①②",
+]
+STRANGE = [
+    *("", " ", "  ", "   a", " a  b ", "▁", "▁▁a▁", "\0", "a\0b", "\n\n", "\t x", "☃☃☃", "😀a😀"),
+    *(
+        "\r\n",
+        "a" * 300,
+        " " * 33 + "x",
+        "▁" * 40,
+        "<s>",
+        "</s>x",
+        "<unk>",
+        "<0x0A>",
+        "ﬁ ²",
+        "\xa0",
+    ),
+    *(
+        "\xa0",
+        "e\u0301",
+        "Å´ ´",
+        "\u3000x\u3000",
+        "\ufeffx",
+        "\u200bx\u200b",
+        "\u1112\u1161\u11ab",
+        "\xad",
+    ),
+    *("<sep>ab<c>  <sep>▁▁▁  é e\u0301 xaab", "\x01", "\x01 ", " \x01", "ab\x01 \x01cd"),
+]
+MODELS: dict[str, dict[str, Any]] = {
+    "as trained by default": {},
+    "bytes": {"byte_fallback": True, "normalization_rule_name": "identity"},
+    "case folded": {"normalization_rule_name": "nmt_nfkc_cf", "vocab_size": 240},
+    "spaces kept": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
+    "Llama's": {
+        "byte_fallback": True, "remove_extra_whitespaces": False, "split_digits": True,
+        "normalization_rule_name": "identity", "allow_whitespace_only_pieces": True,
+    },
+    "spaces as suffixes": {"treat_whitespace_as_suffix": True},
+    "user-defined": {
+        "user_defined_symbols": ["<sep>", "ab", "▁▁", "é", "e\u0301", "\n"],
+        "control_symbols": ["<c>"], "byte_fallback": True,
+    },
+}  # fmt: skip
+
+
+@cache
+def model_of(name: str) -> bytes:
+    """A model that sentencepiece trains."""
+    made = io.BytesIO()
+    asked = {"vocab_size": 520 if MODELS[name].get("byte_fallback") else 260, **MODELS[name]}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES * 3),
+        model_writer=made,
+        model_type="bpe",
+        character_coverage=0.98,
+        minloglevel=2,
+        **asked,
+    )
+    return made.getvalue()
+
+
+def random_texts(count: int, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    pool = "".join(SENTENCES) + "☃\0\n▁ \u0301\u3000´😀"
+    made = []
+    for _ in range(count):
+        parts = []
+        for _ in range(chance.randrange(1, 9)):
+            sentence = chance.choice(SENTENCES)
+            begin = chance.randrange(len(sentence))
+            part = sentence[begin : begin + chance.randrange(1, 12)]
+            parts.append(chance.choice((part, chance.choice(pool) * chance.randrange(1, 4))))
+        made.append("".join(parts))
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_are_those_of_sentencepiece(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.model"
+    path.write_bytes(model_of(name))
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model_of(name))
+    ours = Tokenizer.load(path, "sentencepiece")
+    texts = [*STRANGE, *SENTENCES, *random_texts(300, 1)]
+    for text in texts:
+        assert ours.encode(text) == theirs.encode(text), text
+    assert ours.encode_batch(texts) == theirs.encode(texts)
+    ours.save(tmp_path / "ours")
+    again = Tokenizer.load(tmp_path / "ours")
+    assert again.digest == ours.digest
+    assert again.encode_batch(texts) == theirs.encode(texts)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_text_comes_back_as_sentencepiece_gives_it(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.model"
+    path.write_bytes(model_of(name))
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model_of(name))
+    ours = Tokenizer.load(path, "sentencepiece")
+    for text in [*SENTENCES, *random_texts(200, 2)]:
+        ids = theirs.encode(text.replace("▁", ""))
+        if theirs.unk_id() not in ids:
+            assert ours.decode(ids) == theirs.decode(ids), text
+
+
+def varint(value: int) -> bytes:
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def whole(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value)
+
+
+def piece(text: str | bytes, score: float = 0.0, kind: int = NORMAL) -> bytes:
+    content = text if isinstance(text, bytes) else text.encode()
+    scored = varint(2 << 3 | 5) + struct.pack("<f", score)
+    return field(1, field(1, content) + scored + whole(3, kind))
+
+
+UNK = piece("<unk>", 0, UNKNOWN)
+BPE_TRAINED = field(2, whole(3, 2))
+PLAIN = field(3, field(1, b"identity") + whole(3, 0) + whole(4, 0))
+
+
+def loaded(content: bytes, folder: Path) -> Tokenizer:
+    path = folder / "x.model"
+    path.write_bytes(content)
+    return Tokenizer.load(path, "sentencepiece")
+
+
+def agree(content: bytes, folder: Path, texts: list[str]) -> None:
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=content)
+    ours = loaded(content, folder)
+    for text in texts:
+        assert ours.encode(text) == theirs.encode(text), text
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pieces_of_any_scores_merge_as_in_sentencepiece(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    texts = list("▁abcé")
+    while len(texts) < 70:
+        text = chance.choice(texts) + chance.choice(texts)
+        if text not in texts and len(text) < 7:
+            texts.append(text)
+    scores = {text: float(chance.randrange(-9, 3)) for text in texts}
+    pieces = [UNK, piece("<s>", 0, CONTROL), *(piece(text, scores[text]) for text in texts)]
+    pieces += [piece("bca", 0.0, USER_DEFINED), piece("é", 0.0, NORMAL)][: seed % 2]
+    content = b"".join(pieces) + BPE_TRAINED + PLAIN
+    samples = ["".join(chance.choice(" aabbcé☃") for _ in range(size)) for size in range(1, 120)]
+    agree(content, tmp_path, samples)
+
+
+def test_unused_pieces_that_nothing_makes_change_nothing(tmp_path: Path) -> None:
+    pieces = [UNK, piece("▁"), piece("a", -1), piece("b"), piece("bxb", -2, UNUSED)]
+    agree(b"".join(pieces) + BPE_TRAINED + PLAIN, tmp_path, ["a", "ab", "bxb"])
+
+
+BYTES = b"".join(piece(f"<0x{byte:02X}>", 0, BYTE) for byte in range(256))
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "no pieces"),
+    "text": (b"hello, this is no model", "protocol buffer"),
+    "a group": (varint(1 << 3 | 3), "protocol buffer"),
+    "a field beyond its end": (field(1, b"abc")[:-1], "protocol buffer"),
+    "a number without end": (b"\x08" + b"\xff" * 11, "protocol buffer"),
+    "field 0": (b"\x02\x00", "protocol buffer"),
+    "no unknown piece": (piece("a") + BPE_TRAINED, "0 unknown"),
+    "two unknown pieces": (UNK + piece("<u>", 0, UNKNOWN) + BPE_TRAINED, "2 unknown"),
+    "a piece twice": (UNK + piece("a") + piece("a") + BPE_TRAINED, "twice"),
+    "an empty piece": (UNK + piece("") + BPE_TRAINED, "0 bytes"),
+    "a long piece": (UNK + piece("a" * 5000) + BPE_TRAINED, "5000 bytes"),
+    "a piece that is not UTF-8": (UNK + piece(b"\xff") + BPE_TRAINED, "UTF-8"),
+    "a piece of another kind": (UNK + piece("a", 0, 9) + BPE_TRAINED, "type 9"),
+    "an endless score": (UNK + piece("a", float("inf")) + BPE_TRAINED, "score"),
+    "a score that is none": (UNK + piece("a", float("nan")) + BPE_TRAINED, "score"),
+    "some bytes": (UNK + piece("<0x41>", 0, BYTE) + BPE_TRAINED, "1 pieces of bytes"),
+    "bytes without pieces": (UNK + piece("a") + field(2, whole(3, 2) + whole(35, 1)), "bytes"),
+    "unigram": (UNK + piece("a") + field(2, whole(3, 1)), "unigram"),
+    "a control piece of one character": (UNK + piece("☃", 0, CONTROL) + BPE_TRAINED, "'☃'"),
+    "an unused piece that is made": (
+        UNK + piece("a") + piece("aa", 0, UNUSED) + BPE_TRAINED, "unused",
+    ),
+    "an unused piece of one character": (
+        UNK + piece("a") + piece("b", 0, UNUSED) + BPE_TRAINED, "unused",
+    ),
+    "a piece of what is none": (UNK + piece("a") + piece("ab") + BPE_TRAINED, "'b'"),
+    "rules that are none": (UNK + piece("a") + BPE_TRAINED + field(3, field(2, b"abcdef")), "trie"),
+    "rules beyond their end": (
+        UNK + piece("a") + BPE_TRAINED + field(3, field(2, struct.pack("<I", 400) + bytes(8))),
+        "trie",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_exactly_is_refused(name: str, tmp_path: Path) -> None:
+    content, said = REFUSED[name]
+    with pytest.raises(InvalidTokenizer, match=said) as caught:
+        loaded(content, tmp_path)
+    assert caught.value.accepted
+    assert caught.value.next_step
+
+
+def changed(content: bytes, chance: random.Random) -> bytes:
+    for _ in range(chance.randrange(1, 6)):
+        at = chance.randrange(len(content) + 1)
+        put = chance.randbytes(chance.randrange(3))
+        content = content[:at] + put + content[at + chance.randrange(4) :]
+    return content
+
+
+@pytest.mark.parametrize("name", ["as trained by default", "user-defined"])
+def test_damaged_models_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    refused = 0
+    for _ in range(60):
+        try:
+            loaded(changed(model_of(name), chance), tmp_path).encode("the café  今天 <sep>")
+        except BpelineError:
+            refused += 1
+    assert refused > 10

@@ -1,0 +1,57 @@
+"""SentencePiece's .model: read where it is BPE; written of character BPE, by that algorithm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_proto import read_model
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_spec import MARK, spec_of_model
+from bpeline.tokenizer_core.bounded_files import read_bounded
+from bpeline.tokenizer_core.companions import COMPANIONS
+from bpeline.tokenizer_core.encoding import TokenizerParts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.formats import nothing_left_out
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+
+left_out = nothing_left_out
+SPACE = MARK
+
+
+def save(tokenizer: TokenizerParts, path: Path) -> None:
+    """Write the file that ``sentencepiece.SentencePieceProcessor(model_file=...)`` reads.
+
+    Raises:
+        InvalidOption: an algorithm that SentencePiece does not have.
+        InvalidTokenizer: SentencePiece would give other ids.
+        DiskFull: no space left.
+    """
+    _writer(tokenizer).save(tokenizer, path)
+
+
+def differences(tokenizer: TokenizerParts) -> list[str]:
+    """The texts that SentencePiece reads otherwise."""
+    told: list[str] = _writer(tokenizer).differences(tokenizer)
+    return told
+
+
+def load(path: Path) -> TokenizerSpec:
+    """Read a model of the type BPE: the ids of sentencepiece 0.2.3 on every text.
+
+    Raises:
+        MissingSource: no such file.
+        InvalidTokenizer: no model, one of another type (unigram), or one that merges cannot say.
+    """
+    return spec_of_model(read_model(read_bounded(path), path), path)
+
+
+def _writer(tokenizer: TokenizerParts) -> Any:
+    companion = COMPANIONS.get(tokenizer.spec.algorithm.name)
+    if companion is None or not companion.sentencepiece_writer:
+        raise InvalidOption(
+            f"this tokenizer follows {tokenizer.spec.algorithm.name}",
+            "SentencePiece merges whole characters over whole texts: byte-level tokens end inside "
+            "characters, and the split pattern keeps apart what it would merge",
+            "save it as 'hf' or 'bpeline', or train with `--algorithm char-bpe`",
+        )
+    return companion.part(companion.sentencepiece_writer)

@@ -1,0 +1,242 @@
+"""What SentencePiece makes of a text before it looks for pieces; not what `tokenizers` makes of it.
+
+The rules of a charsmap are applied by the longest key at each place, spaces are collapsed and
+escaped, a mark is put in front. Knows no pieces but those that pass untouched.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+
+MARK = "▁"
+MOST_RULES = 1 << 18
+LONGEST_KEY = 64  # bytes
+LONGEST_REPLACEMENT = 256  # bytes
+_LEAF = np.uint32(1 << 31)
+_LABEL = np.uint32(1 << 31 | 0xFF)
+
+
+@dataclass(frozen=True)
+class SentencePieceText:
+    """A step of a `Normalizer`.
+
+    Attributes:
+        charsmap: the rules, in base64; "" for none.
+        add_dummy_prefix: whether a mark stands before the text (behind it, with the next but two).
+        remove_extra_whitespaces: whether spaces at both ends go, and of several in a row all but
+            one.
+        escape_whitespaces: whether spaces become ``▁``, and the mark is one.
+        space_is_suffix: whether the mark stands behind the text.
+        user_defined: what passes the rules untouched, the longest first.
+
+    Raises:
+        InvalidTokenizer: rules that are malformed, or write several spaces in a row.
+    """
+
+    charsmap: str = ""
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+    escape_whitespaces: bool = True
+    space_is_suffix: bool = False
+    user_defined: tuple[str, ...] = ()
+    name: ClassVar[str] = "SentencePiece"
+    local: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        several = next((one for one in self._rules.values() if "  " in one), None)
+        several = several or next((one for one in self.user_defined if " " in one), None)
+        if several is not None:
+            _refuse(f"writes {several[:40]!r}, with spaces")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def growth(self) -> float:
+        """How many times as many characters a text may have after the step."""
+        return max(2, *map(len, self._rules.values()), 2)
+
+    def described(self) -> dict[str, Any]:
+        """The value as JSON, which `of_description` reads."""
+        return {"type": self.name, **asdict(self), "user_defined": list(self.user_defined)}
+
+    @classmethod
+    def of_description(cls, part: Mapping[str, Any]) -> SentencePieceText:
+        """The value that was described.
+
+        Raises:
+            InvalidTokenizer: a part is missing, unknown or of another type.
+        """
+        given = {key: value for key, value in part.items() if key != "type"}
+        listed = given.get("user_defined")
+        if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
+            given["user_defined"] = tuple(listed)
+        known = {field.name: field for field in fields(cls)}
+        if given.keys() != known.keys() or any(
+            type(given[key]) is not type(field.default) for key, field in known.items()
+        ):
+            _refuse(f"is described as {str(part)[:80]}")
+        return cls(**given)
+
+    def text(self, text: str) -> str:
+        """``text`` as SentencePiece sees it: the same string where nothing changes."""
+        if not text:
+            return text
+        made = self._mapped(text)
+        if self.remove_extra_whitespaces:
+            if not made.strip(" ") and self._is_all_spaces(text):
+                return ""
+            made = _SPACES.sub(" ", made).lstrip(" ")
+        if self.add_dummy_prefix and not self.space_is_suffix:
+            made = " " + made
+        if self.escape_whitespaces:
+            made = made.replace(" ", MARK)
+        space = MARK if self.escape_whitespaces else " "
+        if self.remove_extra_whitespaces:
+            made = made.rstrip(space)
+        if self.add_dummy_prefix and self.space_is_suffix:
+            made += space
+        return text if made == text else made
+
+    def _mapped(self, text: str) -> str:
+        """``text`` with the rules applied."""
+        if not self._rules:
+            return text
+        parts: list[str] = []
+        last = at = 0
+        while (found := self._several.search(text, at)) is not None:
+            begin = found.start()
+            if found.lastgroup == "untouched":
+                end, written = found.end(), found.group()
+            else:
+                end, written = self._longest(text, begin)
+            if end == begin:
+                at = begin + 1
+                continue
+            parts += (text[last:begin].translate(self._single), written)
+            last = at = end
+        parts.append(text[last:].translate(self._single))
+        return "".join(parts)
+
+    def _longest(self, text: str, begin: int) -> tuple[int, str]:
+        """Where the longest key of several characters ends, and what is written for it."""
+        for length in self._lengths:
+            written = self._rules.get(text[begin : begin + length])
+            if written is not None and begin + length <= len(text):
+                return begin + length, written
+        return begin, ""
+
+    def _is_all_spaces(self, text: str) -> bool:
+        """Whether each character, or key of the rules, is written as one space."""
+        at = 0
+        while at < len(text):
+            end, written = self._longest(text, at)
+            if end == at:
+                end, written = at + 1, self._rules.get(text[at], text[at])
+            if written != " ":
+                return False
+            at = end
+        return True
+
+    @cached_property
+    def _rules(self) -> dict[str, str]:
+        return _rules_of(self.charsmap) if self.charsmap else {}
+
+    @cached_property
+    def _single(self) -> dict[int, str]:
+        return {ord(key): value for key, value in self._rules.items() if len(key) == 1}
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({len(key) for key in self._rules if len(key) > 1}, reverse=True)
+
+    @cached_property
+    def _several(self) -> re.Pattern[str]:
+        """What finds user-defined symbols, and where a key of several characters may begin."""
+        longest_first = sorted(self.user_defined, key=len, reverse=True)
+        untouched = "|".join(map(re.escape, longest_first))
+        options = [f"(?P<untouched>{untouched})"] if untouched else []
+        several = [key for key in self._rules if len(key) > 1]
+        if several:
+            first, second = (_set_of({key[i] for key in several}) for i in (0, 1))
+            options.append(f"{first}(?={second})")
+        return re.compile("|".join(options) if options else r"(?!)")
+
+
+_SPACES = re.compile(" {2,}")
+
+
+def _set_of(characters: set[str]) -> str:
+    return f"[{''.join(map(re.escape, sorted(characters)))}]"
+
+
+def _rules_of(charsmap: str) -> dict[str, str]:
+    """Key → what is written for it, of a double-array trie in base64."""
+    try:
+        content = base64.b64decode(charsmap, validate=True)
+    except (binascii.Error, ValueError):
+        _refuse("is no base64")
+    size = int.from_bytes(content[:4], "little")
+    if len(content) < 4 or size % 4 or not 0 < size <= len(content) - 4:
+        _refuse("has no trie")
+    units = np.frombuffer(content, "<u4", size // 4, 4).astype(np.uint32)
+    written = content[4 + size :]
+    rules = {}
+    for key, place in _keys_of(units):
+        end = written.find(b"\0", place)
+        if not 0 <= place < len(written) or end < 0 or end - place > LONGEST_REPLACEMENT:
+            _refuse(f"has a rule whose text lies at {place}")
+        try:
+            rules[key.decode()] = written[place:end].decode()
+        except UnicodeDecodeError:
+            _refuse("has a rule that is not UTF-8")
+    return rules
+
+
+def _keys_of(units: NDArray[np.uint32]) -> list[tuple[bytes, int]]:
+    """The keys of a double-array trie and their values, breadth first."""
+    found: list[tuple[bytes, int]] = []
+    keys = [b""]
+    nodes = _children_base(units[:1], np.zeros(1, np.int64))
+    labels = np.arange(1, 256, dtype=np.int64)
+    while len(nodes):
+        places = nodes[:, None] ^ labels
+        inside = places < len(units)
+        child = units[np.where(inside, places, 0)]
+        rows, columns = np.nonzero(inside & ((child & _LABEL) == labels.astype(np.uint32)))
+        if len(rows) + len(found) > MOST_RULES or (len(rows) and len(keys[0]) == LONGEST_KEY):
+            _refuse("has too many rules, or too long ones")
+        here, taken = places[rows, columns], child[rows, columns]
+        keys = [keys[row] + bytes([column + 1]) for row, column in zip(rows, columns, strict=True)]
+        nodes = _children_base(taken, here)
+        ending = np.flatnonzero((taken >> np.uint32(8)) & np.uint32(1))
+        for index in ending.tolist():
+            value = units[nodes[index]] if nodes[index] < len(units) else np.uint32(0)
+            if not value & _LEAF:
+                _refuse("has a key without a value")
+            found.append((keys[index], int(value & ~_LEAF)))
+    return found
+
+
+def _children_base(units: NDArray[np.uint32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    units = units.astype(np.int64)
+    return places ^ ((units >> 10) << ((units & (1 << 9)) >> 6))
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise InvalidTokenizer(
+        f"the normalizer of a SentencePiece model {problem}",
+        "rules as spm_train writes them",
+        "train or export the model again",
+    )
