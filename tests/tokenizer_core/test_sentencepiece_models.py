@@ -6,6 +6,7 @@ import io
 import random
 import struct
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,16 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a score that is none": (UNK + piece("a", float("nan")) + BPE_TRAINED, "score"),
     "some bytes": (UNK + piece("<0x41>", 0, BYTE) + BPE_TRAINED, "1 pieces of bytes"),
     "bytes without pieces": (UNK + piece("a") + field(2, whole(3, 2) + whole(35, 1)), "bytes"),
+    "rules that are none": (UNK + piece("a") + BPE_TRAINED + field(3, field(2, b"abcdef")), "trie"),
+    "rules beyond their end": (
+        UNK + piece("a") + BPE_TRAINED + field(3, field(2, struct.pack("<I", 400) + bytes(8))),
+        "trie",
+    ),
+}  # fmt: skip
+
+
+# What merges cannot say.
+BY_LIBRARY: dict[str, tuple[bytes, str]] = {
     "unigram": (UNK + piece("a") + field(2, whole(3, 1)), "unigram"),
     "a control piece of one character": (UNK + piece("☃", 0, CONTROL) + BPE_TRAINED, "'☃'"),
     "an unused piece that is made": (
@@ -223,12 +234,23 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         UNK + piece("a") + piece("b", 0, UNUSED) + BPE_TRAINED, "unused",
     ),
     "a piece of what is none": (UNK + piece("a") + piece("ab") + BPE_TRAINED, "'b'"),
-    "rules that are none": (UNK + piece("a") + BPE_TRAINED + field(3, field(2, b"abcdef")), "trie"),
-    "rules beyond their end": (
-        UNK + piece("a") + BPE_TRAINED + field(3, field(2, struct.pack("<I", 400) + bytes(8))),
-        "trie",
-    ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_LIBRARY)
+def test_what_has_no_encoder_here_is_run_by_the_library(name: str, tmp_path: Path) -> None:
+    content, said = BY_LIBRARY[name]
+    ours = loaded(content, tmp_path)
+    why, who = ours.spec.remarks[:2]
+    assert said in why
+    assert who == f"encoded by sentencepiece {version('sentencepiece')}"
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=content)
+    for text in ("", "a", "ab a aa", "b ☃ a", "漢 aaa", "<unk>"):
+        ids = ours.encode(text)
+        assert ids == theirs.encode(text)
+        assert ours.decode(ids) == theirs.decode(ids)
+    ours.save(tmp_path / "kept")
+    assert Tokenizer.load(tmp_path / "kept").digest == ours.digest
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import tiktoken as tiktoken
     from .bpeline import GOLDEN_TEXTS as GOLDEN_TEXTS
     from .bpeline import read_manifest as read_manifest
+    from .by_library import read_by_library as read_by_library
     from .gguf_vocabulary import GgufVocabulary as GgufVocabulary
     from .known import details_of as details_of
     from .known import differences_of as differences_of

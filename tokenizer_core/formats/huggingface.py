@@ -15,12 +15,11 @@ from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import (
-    InvalidOption,
     InvalidPattern,
     InvalidTokenizer,
-    LibraryFailed,
     PatternExceedsLimit,
 )
+from bpeline.tokenizer_core.formats.by_library import FOREIGN, read_by_library
 from bpeline.tokenizer_core.formats.huggingface_reading import Unpredictable, spec_of
 from bpeline.tokenizer_core.formats.plain_tokens import (
     json_text,
@@ -35,7 +34,6 @@ left_out = nothing_left_out
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
 _PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
 _ADDED_TOKEN = {**_PLAIN, "special": True}
-_FOREIGN = "foreign"  # the companion that hands texts to the library of a file
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
@@ -48,8 +46,8 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         DiskFull: no space left.
     """
     spec = tokenizer.spec
-    if spec.algorithm.name == _FOREIGN:
-        DURABLE.write(path, COMPANIONS[_FOREIGN].part().tokenizer_json(spec))
+    if spec.algorithm.name == FOREIGN:
+        DURABLE.write(path, COMPANIONS[FOREIGN].part().tokenizer_json(spec))
         return
     companion = COMPANIONS.get(spec.algorithm.name)
     if companion is not None and companion.huggingface_model:
@@ -131,30 +129,7 @@ def load(path: Path) -> TokenizerSpec:
     except (PatternExceedsLimit, Unpredictable):  # no other library does better
         raise
     except (InvalidTokenizer, InvalidPattern) as refusal:
-        foreign = COMPANIONS.get(_FOREIGN)
-        if foreign is None:
-            raise
-        return _read_by_library(foreign.part().foreign_spec, content, refusal)
-
-
-def _read_by_library(
-    foreign_spec: Any, content: bytes, refusal: InvalidTokenizer | InvalidPattern
-) -> TokenizerSpec:
-    try:
-        read: TokenizerSpec = foreign_spec("tokenizers", content, [refusal.happened])
-        return read
-    except InvalidOption as missing:
-        raise type(refusal)(
-            refusal.happened,
-            f"{refusal.accepted}; others are run by the library they were made for",
-            f"{missing.next_step}, and load it again",
-        ) from refusal
-    except LibraryFailed as failure:
-        raise type(refusal)(
-            f"{refusal.happened}; nor is it read otherwise: {failure.happened}",
-            refusal.accepted,
-            refusal.next_step,
-        ) from refusal
+        return read_by_library("tokenizers", content, refusal)
 
 
 def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_spec import MARK,
 from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.encoding import TokenizerParts
-from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.formats import nothing_left_out
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.formats import nothing_left_out, read_by_library
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
 left_out = nothing_left_out
@@ -36,13 +36,22 @@ def differences(tokenizer: TokenizerParts) -> list[str]:
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read a model of the type BPE: the ids of sentencepiece 0.2.3 on every text.
+    """Read a model: the ids of sentencepiece 0.2.3 on every text.
+
+    Models of the type BPE are encoded here; others (unigram) are run by the library itself, and
+    the remarks say so.
 
     Raises:
         MissingSource: no such file.
-        InvalidTokenizer: no model, one of another type (unigram), or one that merges cannot say.
+        InvalidTokenizer: no model; or one that has no encoder here, and the optional library is
+            not installed.
     """
-    return spec_of_model(read_model(read_bounded(path), path), path)
+    content = read_bounded(path)
+    model = read_model(content, path)
+    try:
+        return spec_of_model(model, path)
+    except InvalidTokenizer as refusal:
+        return read_by_library("sentencepiece", content, refusal)
 
 
 def _writer(tokenizer: TokenizerParts) -> Any:
