@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .split_automaton import SplitAutomaton as SplitAutomaton
     from .split_patterns import NAMED_PATTERNS as NAMED_PATTERNS
     from .split_patterns import SplitPattern as SplitPattern
+    from .split_steps import SplitStep as SplitStep
     from .unicode_classes import class_runs as class_runs
     from .unicode_classes import class_table as class_table
     from .unicode_classes import unicode_classes_digest as unicode_classes_digest

@@ -1,18 +1,35 @@
-"""Pre-tokenizers of a tokenizer.json as split patterns; what cannot be one exactly is refused.
+"""Pre-tokenizers of a tokenizer.json as split patterns, exactly or not at all; knows no file.
 
-What they put before pieces (Metaspace, ByteLevel with ``add_prefix_space``) is no cut, and not
-looked at here.
+What comes before cutting is someone else's: normalizing, a space or ``▁`` put before a text, and
+``▁`` put for spaces.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, cast
 
-from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
+from bpeline.tokenizer_core.errors import InvalidPattern
+from bpeline.tokenizer_core.splitting.named_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.regex_syntax import (
+    Characters,
+    Choice,
+    Next,
+    Node,
+    NotRegular,
+    Parts,
+    Repeat,
+    parsed,
+)
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.splitting.split_steps import BEHAVIORS, MOST_STEPS, Behavior, SplitStep
+from bpeline.tokenizer_core.splitting.unicode_classes import class_runs
 
-_WHOLE_TEXT = r"[\s\S]+"
-_LEVEL = {"type", "add_prefix_space", "trim_offsets", "use_regex"}
+_DEEPEST = 16
+_ACCEPTED = (
+    "ByteLevel, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer, "
+    "Metaspace, CharDelimiterSplit and Sequence of these, with the keys tokenizers 0.23 writes"
+)
 # Cut one after the other, as DeepSeek-V3 publishes them: together `deepseek-v3`.
 _DEEPSEEK_V3 = [
     r"\p{N}{1,3}",
@@ -20,113 +37,297 @@ _DEEPSEEK_V3 = [
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
-# Digits(individual_digits=false), then gpt2 on what lies between: as `starcoder`, but in runs.
+# Digits in runs, then gpt2 on what lies between: as `starcoder`, but in runs.
 _RUNS_OF_DIGITS = r"\p{N}+|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+# What is punctuation for `tokenizers`: that of ASCII, symbols too, and that of Unicode 8.
+_PUNCTUATION = (
+    "!-/:-@\\[-`{-\\~\u00a1\u00a7\u00ab\u00b6\u00b7\u00bb\u00bf\u037e\u0387\u055a-\u055f"
+    "\u0589\u058a\u05be\u05c0\u05c3\u05c6\u05f3\u05f4\u0609\u060a\u060c\u060d\u061b"
+    "\u061e\u061f\u066a-\u066d\u06d4\u0700-\u070d\u07f7-\u07f9\u0830-\u083e\u085e\u0964\u0965"
+    "\u0970\u0af0\u0df4\u0e4f\u0e5a\u0e5b\u0f04-\u0f12\u0f14\u0f3a-\u0f3d\u0f85\u0fd0-\u0fd4"
+    "\u0fd9\u0fda\u104a-\u104f\u10fb\u1360-\u1368\u1400\u166d\u166e\u169b\u169c\u16eb-\u16ed"
+    "\u1735\u1736\u17d4-\u17d6\u17d8-\u17da\u1800-\u180a\u1944\u1945\u1a1e\u1a1f\u1aa0-\u1aa6"
+    "\u1aa8-\u1aad\u1b5a-\u1b60\u1bfc-\u1bff\u1c3b-\u1c3f\u1c7e\u1c7f\u1cc0-\u1cc7\u1cd3"
+    "\u2010-\u2027\u2030-\u2043\u2045-\u2051\u2053-\u205e\u207d\u207e\u208d\u208e"
+    "\u2308-\u230b\u2329\u232a\u2768-\u2775\u27c5\u27c6\u27e6-\u27ef\u2983-\u2998"
+    "\u29d8-\u29db\u29fc\u29fd\u2cf9-\u2cfc\u2cfe\u2cff\u2d70\u2e00-\u2e2e\u2e30-\u2e42"
+    "\u3001-\u3003\u3008-\u3011\u3014-\u301f\u3030\u303d\u30a0\u30fb\ua4fe\ua4ff\ua60d-\ua60f"
+    "\ua673\ua67e\ua6f2-\ua6f7\ua874-\ua877\ua8ce\ua8cf\ua8f8-\ua8fa\ua8fc\ua92e\ua92f\ua95f"
+    "\ua9c1-\ua9cd\ua9de\ua9df\uaa5c-\uaa5f\uaade\uaadf\uaaf0\uaaf1\uabeb\ufd3e\ufd3f"
+    "\ufe10-\ufe19\ufe30-\ufe52\ufe54-\ufe61\ufe63\ufe68\ufe6a\ufe6b\uff01-\uff03"
+    "\uff05-\uff0a\uff0c-\uff0f\uff1a\uff1b\uff1f\uff20\uff3b-\uff3d\uff3f\uff5b\uff5d"
+    "\uff5f-\uff65\U00010100-\U00010102\U0001039f\U000103d0\U0001056f\U00010857\U0001091f"
+    "\U0001093f\U00010a50-\U00010a58\U00010a7f\U00010af0-\U00010af6\U00010b39-\U00010b3f"
+    "\U00010b99-\U00010b9c\U00011047-\U0001104d\U000110bb\U000110bc\U000110be-\U000110c1"
+    "\U00011140-\U00011143\U00011174\U00011175\U000111c5-\U000111c9\U000111cd\U000111db"
+    "\U000111dd-\U000111df\U00011238-\U0001123d\U000112a9\U000114c6\U000115c1-\U000115d7"
+    "\U00011641-\U00011643\U0001173c-\U0001173e\U00012470-\U00012474\U00016a6e\U00016a6f"
+    "\U00016af5\U00016b37-\U00016b3b\U00016b44\U0001bc9f\U0001da87-\U0001da8b"
+)
+# \w of Rust's `regex`.
+_WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
+_LETTERS_OF_SHORTHANDS = frozenset("sSdD")
+_SPECIAL = frozenset("\\^$.|?*+()[]{}")
+_PRINTABLE_ASCII = (0x21, 0x7F)  # what ByteLevel leaves as it is
 
 
 def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
-    """The split pattern of a pre-tokenizer, as HuggingFace's JSON; null cuts nothing.
+    """The split pattern that cuts as a ``pre_tokenizer`` does, faster where one is known.
+
+    None, and what does not cut, leave texts whole. `SplitPattern.drops_gaps` says whether text is
+    dropped.
 
     Raises:
-        InvalidTokenizer: malformed, or steps that no pattern stands for.
-        InvalidPattern: a regex that cannot be used, or that Oniguruma reads differently.
+        InvalidPattern: naming what cannot be done exactly.
     """
-    steps = _in_sequence(part)
-    kinds = [_kind(step) for step in steps]
-    if not steps:
-        return SplitPattern(_WHOLE_TEXT)
-    if kinds == ["Metaspace"]:
-        return _metaspace(steps[0])
-    if kinds in (["WhitespaceSplit"], ["Whitespace"]):
-        return SplitPattern.named("wordpunct" if kinds == ["Whitespace"] else "whitespace")
-    if kinds[-1] != "ByteLevel":
-        _refuse(f"the steps {', '.join(kinds)}" if kinds[1:] else kinds[0])
-    return _before_bytes(steps, kinds)
-
-
-def _before_bytes(steps: list[Any], kinds: list[str]) -> SplitPattern:
-    """What cuts before or with a ByteLevel that comes last."""
-    level = _only(steps[-1], _LEVEL)
-    by_gpt2 = level.get("use_regex", True) is True
-    splits = steps[:-1]
-    if not splits:
-        return SplitPattern.named("gpt2") if by_gpt2 else SplitPattern(_WHOLE_TEXT)
-    if by_gpt2 and kinds[:-1] == ["Digits"]:
-        individual = _only(splits[0], {"type", "individual_digits"}).get("individual_digits", False)
+    parts = list(_in_sequence(part, 0))
+    if len(parts) > MOST_STEPS:
+        _refuse(f"has {len(parts)} steps", f"up to {MOST_STEPS} steps")
+    kinds = [one["type"] for one in parts]
+    if kinds == ["WhitespaceSplit"]:
+        _only(parts[0])
+        return SplitPattern.named("whitespace")
+    if kinds == ["Whitespace"]:
+        _only(parts[0])
+        return SplitPattern.named("wordpunct")
+    steps: list[SplitStep] = []
+    as_bytes = False
+    for one in parts:
+        if (kind := one["type"]) not in _READERS:
+            _refuse(f"has the type {kind[:40]!r}, which is not supported")
+        _refuse_changed(one, bool(steps), as_bytes)
+        read = _READERS[kind](one)
+        if as_bytes and not all(_looks_at_ascii(step.regex) for step in read):
+            _refuse(f"has a {kind} after ByteLevel that looks at bytes",
+                    "after it what looks at printable ASCII alone")  # fmt: skip
+        steps += read
+        as_bytes |= kind == "ByteLevel"
+    if kinds == ["Digits", "ByteLevel"] and len(steps) == 2:
+        individual = parts[0].get("individual_digits", False)
         return SplitPattern.named("starcoder") if individual else SplitPattern(_RUNS_OF_DIGITS)
-    regexes = [_split(step) for step in splits if _kind(step) == "Split"]
-    if by_gpt2 or len(regexes) < len(splits):
-        _refuse(f"the steps {', '.join(kinds)}")
-    if regexes == [(regex, True) for regex in _DEEPSEEK_V3]:
+    if steps == [SplitStep(regex, "Isolated") for regex in _DEEPSEEK_V3]:
         return SplitPattern.named("deepseek-v3")
-    if len(regexes) > 1:
-        _refuse(f"the steps {', '.join(kinds)}")
-    return _of_export(*regexes[0])
+    return _alone(steps[0]) if len(steps) == 1 else SplitPattern.of_steps(steps)
 
 
-def _metaspace(step: dict[str, Any]) -> SplitPattern:
-    if step.get("split", True) is False:
-        return SplitPattern(_WHOLE_TEXT)
-    if step.get("replacement") != "▁":
-        _refuse(f"Metaspace with the replacement {str(step.get('replacement'))[:20]!r}")
-    return SplitPattern("▁[^▁]*|[^▁]+")
+def _alone(step: SplitStep) -> SplitPattern:
+    """A single step as the pattern of one regex, where there is such."""
+    keeps_what_it_matches = step.behavior == "Isolated" or (step.drops and step.invert)
+    if keeps_what_it_matches:
+        for name in NAMED_PATTERNS:
+            if SplitPattern.named(name).regex_for_export == step.regex:
+                return SplitPattern.named(name)  # it leaves nothing between its matches
+    if step.behavior == "Isolated":
+        pattern = SplitPattern(step.regex)
+        # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
+        misread = "}+" in step.regex if pattern.name else pattern.regex_for_export != step.regex
+        if misread:
+            _refuse(
+                f"has the Split regex {step.regex[:200]!r}, which Oniguruma reads differently",
+                f"a regex that every engine reads alike, such as "
+                f"{pattern.regex_for_export[:200]!r}",
+            )
+        return pattern
+    inside, outside = _one_character(step.regex)
+    if outside is not None and step.behavior == "Contiguous":
+        return SplitPattern(f"{inside}+")
+    if outside is not None and not step.invert:
+        match step.behavior:
+            case "MergedWithPrevious":
+                return SplitPattern(f"{outside}+{inside}?|{inside}")
+            case "MergedWithNext":
+                return SplitPattern(f"{inside}?{outside}+|{inside}")
+            case "Removed":
+                return SplitPattern.of_steps([SplitStep(f"{outside}+", "Removed", invert=True)])
+    return SplitPattern.of_steps([step])
 
 
-def _split(step: Any) -> tuple[str, bool]:
-    """The regex of a Split, and whether it keeps what lies between matches."""
-    split = _only(step, {"type", "pattern", "behavior", "invert"})
-    pattern = split.get("pattern")
-    if not isinstance(pattern, dict) or list(pattern) != ["Regex"]:
-        _refuse("Split at a fixed string")
+def _one_character(regex: str) -> tuple[str, str | None]:
+    """A regex of one character, and that of all others; None where it is of more, or unusual."""
+    try:
+        node = parsed(regex)
+    except NotRegular:
+        return regex, None
+    if not isinstance(node, Characters):
+        return regex, None
+    source = node.source
+    if len(source) == 1:
+        return regex, f"[^{_in_set(source)}]"
+    if source.startswith("[^"):
+        return regex, "[" + source[2:]
+    if source.startswith("["):
+        return regex, "[^" + source[1:]
+    if source.startswith("\\") and (source[1] in "pP" or source[1:] in _LETTERS_OF_SHORTHANDS):
+        return regex, f"\\{source[1].swapcase()}{source[2:]}"
+    return regex, None
+
+
+def _looks_at_ascii(regex: str) -> bool:
+    try:
+        return _is_printable_ascii(parsed(regex))
+    except NotRegular:
+        return False
+
+
+def _is_printable_ascii(node: Node) -> bool:
+    """Whether all that a regex matches or looks for are characters that ByteLevel leaves alone."""
+    match node:
+        case Characters(source):
+            return _of_printable_ascii(source)
+        case Next(sources):
+            return all(map(_of_printable_ascii, sources))
+        case Parts(parts) | Choice(parts):
+            return all(map(_is_printable_ascii, parts))
+        case Repeat(part):
+            return _is_printable_ascii(part)
+
+
+def _of_printable_ascii(source: str) -> bool:
+    first, behind = _PRINTABLE_ASCII
+    return all(begin >= first and end <= behind for _, begin, end in class_runs({0: source}))
+
+
+def _in_set(character: str) -> str:
+    return f"\\{character}" if character in "\\^-[]&~" else character
+
+
+def _literally(text: str) -> str:
+    return "".join(f"\\{one}" if one in _SPECIAL else one for one in text)
+
+
+def _in_sequence(part: Any, depth: int) -> Iterator[dict[str, Any]]:
+    """The steps of a part: those of a Sequence, also of one in another; else the part itself."""
+    if part is None and depth == 0:
+        return
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        _refuse("has no type")
+    if part["type"] != "Sequence":
+        yield part
+        return
+    inner = _only(part, pretokenizers=list)["pretokenizers"]
+    if depth >= _DEEPEST or len(inner) > MOST_STEPS:
+        _refuse("has too many Sequences in Sequences, or steps")
+    for one in inner:
+        yield from _in_sequence(one, depth + 1)
+
+
+def _refuse_changed(part: dict[str, Any], after_others: bool, as_bytes: bool) -> None:
+    """Refuse what would put something before each piece, or change pieces that are cut already."""
+    kind = part["type"]
+    if kind == "ByteLevel" and as_bytes:
+        _refuse("has ByteLevel twice")
+    if kind == "ByteLevel" and after_others and part.get("add_prefix_space", True) is not False:
+        _refuse("has ByteLevel with add_prefix_space after what cuts, which puts a space before "
+                "each piece", "add_prefix_space=false, or ByteLevel first")  # fmt: skip
+    if kind == "Metaspace" and (after_others or as_bytes):
+        _refuse("has Metaspace after what cuts, which changes each piece", "Metaspace first")
+
+
+def _split(part: dict[str, Any]) -> list[SplitStep]:
+    values = _only(part, pattern=dict, behavior=str, invert=bool)
+    pattern, behavior = values["pattern"], _behavior(part, values["behavior"])
+    if list(pattern) == ["String"] and isinstance(pattern["String"], str) and pattern["String"]:
+        return [SplitStep(_literally(pattern["String"]), behavior, values["invert"])]
+    if list(pattern) != ["Regex"] or not isinstance(pattern["Regex"], str):
+        _refuse(f"has a Split of the pattern {str(pattern)[:80]}", "a Regex or a String")
     regex = pattern["Regex"]
-    if not isinstance(regex, str):
-        _refuse("Split without a regex")
-    behavior = split.get("behavior"), split.get("invert")
-    if behavior not in (("Isolated", False), ("Removed", True)):
-        _refuse(f"Split of the behavior {behavior[0]!r}, inverted: {behavior[1]!r}")
-    return regex, behavior == ("Isolated", False)
+    SplitPattern(regex)  # refuses what does not compile
+    if behavior == "Isolated":
+        return [SplitStep(regex, behavior)]  # inverted or not
+    return [SplitStep(regex, behavior, values["invert"])]
 
 
-def _of_export(regex: str, isolated: bool) -> SplitPattern:
-    for name in NAMED_PATTERNS:
-        if SplitPattern.named(name).regex_for_export == regex:
-            return SplitPattern.named(name)
-    pattern = SplitPattern(regex)
-    # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
-    misread = "}+" in regex if pattern.name else pattern.regex_for_export != regex
-    if misread:
-        _refuse(f"Split at the regex {regex[:200]!r}, which Oniguruma reads differently")
-    if not (isolated or pattern.name):
-        _refuse("Split that drops the text between matches (Removed, inverted)")
-    return pattern
+def _digits(part: dict[str, Any]) -> list[SplitStep]:
+    individual = _only(part, individual_digits=(bool,))["individual_digits"]
+    return [SplitStep(r"\p{N}" if individual else r"\p{N}+", "Isolated")]
 
 
-def _in_sequence(part: Any) -> list[Any]:
-    if part is None:
+def _punctuation(part: dict[str, Any]) -> list[SplitStep]:
+    behavior = _behavior(part, _only(part, behavior=(str,))["behavior"] or "Isolated")
+    if behavior == "Contiguous":
+        return [SplitStep(f"[{_PUNCTUATION}]+", "Isolated")]
+    return [SplitStep(f"[{_PUNCTUATION}]", behavior)]
+
+
+def _bert(part: dict[str, Any]) -> list[SplitStep]:
+    _only(part)
+    words = rf"[{_PUNCTUATION}]|[^\s{_PUNCTUATION}]+"
+    return [SplitStep(words, "Removed", invert=True)]
+
+
+def _white_space(part: dict[str, Any]) -> list[SplitStep]:
+    _only(part)
+    return [SplitStep(r"\S+", "Removed", invert=True)]
+
+
+def _words(part: dict[str, Any]) -> list[SplitStep]:
+    _only(part)
+    return [SplitStep(rf"[{_WORD}]+|[^{_WORD}\s]+", "Removed", invert=True)]
+
+
+def _byte_level(part: dict[str, Any]) -> list[SplitStep]:
+    values = _only(part, add_prefix_space=(bool,), trim_offsets=(bool,), use_regex=(bool,))
+    if values["use_regex"] is False:
         return []
-    if _kind(part) != "Sequence":
-        return [part]
-    steps = _only(part, {"type", "pretokenizers"}).get("pretokenizers")
-    if not isinstance(steps, list):
-        _refuse("Sequence without pretokenizers")
-    return [step for inner in steps for step in _in_sequence(inner)]
+    return [SplitStep(SplitPattern.named("gpt2").regex, "Isolated")]
 
 
-def _kind(part: Any) -> str:
-    return str(part.get("type", "without type"))[:40] if isinstance(part, dict) else "none"
+def _metaspace(part: dict[str, Any]) -> list[SplitStep]:
+    values = _only(
+        part,
+        replacement=str,
+        str_rep=(str,),
+        add_prefix_space=(bool,),
+        prepend_scheme=(str,),
+        split=(bool,),
+    )
+    if len(values["replacement"]) != 1:
+        _refuse(f"has a Metaspace with the replacement {values['replacement'][:40]!r}")
+    if values["split"] is False:
+        return []
+    return [SplitStep(_literally(values["replacement"]), "MergedWithNext")]
 
 
-def _only(part: dict[str, Any], known: set[str]) -> dict[str, Any]:
-    """``part`` itself, once every key in it is known."""
-    if unknown := sorted(part.keys() - known):
-        _refuse(f"{_kind(part)} that sets {str(unknown[0])[:40]!r}")
-    return part
+def _delimiter(part: dict[str, Any]) -> list[SplitStep]:
+    delimiter = _only(part, delimiter=str)["delimiter"]
+    if len(delimiter) != 1:
+        _refuse(f"has a CharDelimiterSplit with the delimiter {delimiter[:40]!r}")
+    return [SplitStep(_literally(delimiter), "Removed")]
 
 
-def _refuse(what: str) -> NoReturn:
-    raise InvalidTokenizer(
-        f"the pre_tokenizer is {what}",
-        "ByteLevel, alone or after one Split(Regex) or Digits; Metaspace, Whitespace and "
-        "WhitespaceSplit",
-        "export the tokenizer again from where it came",
+_READERS: dict[str, Callable[[dict[str, Any]], list[SplitStep]]] = {
+    "Split": _split,
+    "Digits": _digits,
+    "Punctuation": _punctuation,
+    "BertPreTokenizer": _bert,
+    "WhitespaceSplit": _white_space,
+    "Whitespace": _words,
+    "ByteLevel": _byte_level,
+    "Metaspace": _metaspace,
+    "CharDelimiterSplit": _delimiter,
+}
+
+
+def _behavior(part: dict[str, Any], behavior: str) -> Behavior:
+    if behavior not in BEHAVIORS:
+        _refuse(f"has a {part['type']} with the behavior {behavior[:40]!r}", ", ".join(BEHAVIORS))
+    return cast(Behavior, behavior)
+
+
+def _only(part: dict[str, Any], **types: type | tuple[type, ...]) -> dict[str, Any]:
+    """The values of a step, once every key is known; a key with a tuple of types may be absent."""
+    kind = part["type"]
+    for key in part:
+        if key != "type" and key not in types:
+            _refuse(f"sets {str(key)[:40]!r} of {kind}, which is not understood")
+    for key, type_ in types.items():
+        absent = isinstance(type_, tuple) and key not in part
+        if not absent and not isinstance(part.get(key), type_):
+            _refuse(f"has a {kind} with the {key} {str(part.get(key, 'that is missing'))[:40]!r}")
+    return {key: part.get(key) for key in types}
+
+
+def _refuse(what: str, accepted: str = _ACCEPTED) -> NoReturn:
+    raise InvalidPattern(
+        f"the pre-tokenizer {what}", accepted, "ask for a tokenizer.json without it"
     )

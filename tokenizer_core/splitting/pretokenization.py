@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.splitting.split_steps import SplitStep, mark_in_steps
 from bpeline.tokenizer_core.splitting.unicode_classes import class_table
 from bpeline.tokenizer_core.text import Text
 
@@ -80,9 +81,14 @@ class Splitter:
 
     def __init__(self, pattern: SplitPattern) -> None:
         self.pattern = pattern
-        self._drops = pattern.name in DROPPING_PATTERNS
+        dropping = any(step.drops for step in pattern.steps)
+        self._drops = dropping or pattern.name in DROPPING_PATTERNS
         self._masks = MASK_KERNELS.get(pattern.name)
         self._classes = class_table() if self._masks else _NOTHING
+
+    @cached_property
+    def _steps(self) -> list[tuple[SplitStep, SplitAutomaton]]:
+        return [(step, step.automaton) for step in self.pattern.steps]
 
     @cached_property
     def _automaton(self) -> SplitAutomaton | None:
@@ -125,6 +131,9 @@ class Splitter:
             within = bool(((begins >= 0) & (begins <= ends) & (ends <= text.size)).all())
             if within and (segmenter := self.pattern.segmenter) is not None:
                 mark_by_segmenter(text, spans, segmenter, starts)
+            elif within and self._steps:
+                starts, left_out = mark_in_steps(text, spans, self._steps)
+                dropped = left_out if self._drops else dropped
             elif within:
                 mark_by_regex(text, spans, self.pattern.regex, starts)
         if not within:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import regex as regex_package
 
@@ -33,6 +35,7 @@ from bpeline.tokenizer_core.splitting.regex_limits import (
 )
 from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS, Segmenter
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
+from bpeline.tokenizer_core.splitting.split_steps import BEHAVIORS, MOST_STEPS, Behavior, SplitStep
 from bpeline.tokenizer_core.splitting.unicode_classes import unicode_classes_digest
 
 __all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
@@ -65,16 +68,24 @@ class SplitPattern:
             ``wordpunct`` what lies between matches is dropped (`drops_gaps`); the same regex
             without the name keeps it. With ``jieba`` and ``sudachi`` a program cuts further what
             the regex matches (`segmenter`).
+        steps: where text is cut several times, each time the pieces of the time before
+            (`of_steps`); ``regex`` then is what they say as JSON, and ``name`` is None.
 
     Raises:
-        InvalidPattern: the regex does not compile, is longer than 4 KB, or searches backwards.
+        InvalidPattern: the regex does not compile, is longer than 4 KB, or searches backwards; or
+            one of the steps' is beyond an automaton.
         SegmenterUnavailable: the program is not installed.
     """
 
     regex: str
     name: str | None = None
+    steps: tuple[SplitStep, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.steps:
+            object.__setattr__(self, "regex", _checked(self.steps))
+            object.__setattr__(self, "name", None)
+            return
         name = SAME_PATTERNS.get(self.name or "", self.name)
         if name in _MORE_THAN_REGEX:
             known = name if _MORE_THAN_REGEX[name] == self.regex else None
@@ -112,6 +123,23 @@ class SplitPattern:
         return cls(_regex_of(name), name)
 
     @classmethod
+    def of_steps(cls, steps: Sequence[SplitStep]) -> SplitPattern:
+        """Text cut by one step after the other, each inside of the pieces of the one before.
+
+        A single step that keeps matches and what lies between as they are is the pattern of its
+        regex. No step at all leaves texts whole.
+
+        Raises:
+            InvalidPattern: a regex that is beyond an automaton, or that Oniguruma reads
+                differently.
+        """
+        if not steps:
+            return cls(r"[\s\S]+")
+        if len(steps) == 1 and steps[0].behavior == "Isolated":
+            return cls(steps[0].regex)
+        return cls("", None, tuple(steps))
+
+    @classmethod
     def parse(cls, pattern: str | SplitPattern) -> SplitPattern:
         """A pattern from a name, a regex or a pattern.
 
@@ -129,18 +157,20 @@ class SplitPattern:
             return cls.named(pattern)
         return cls(pattern)
 
-    def as_record(self) -> dict[str, str | None]:
+    def as_record(self) -> dict[str, Any]:
         """The pattern as JSON values, for files; `from_record` gives an equal one back.
 
         Beside what makes the pattern it holds ``digest``, which tells the Unicode tables it was
         used with.
         """
-        record = {
+        record: dict[str, Any] = {
             "name": self.name,
             "regex": self.regex,
             "between": _BETWEEN[self.drops_gaps],
             "digest": self.digest,
         }
+        if self.steps:
+            record["steps"] = [step.described() for step in self.steps]
         if self.segmenter is not None:
             record["segmenter"] = self.segmenter.identity
         return record
@@ -158,7 +188,10 @@ class SplitPattern:
         name = record.get("name")
         if not isinstance(name, str | None):
             _refuse_record("has a name that is none")
-        pattern = cls(record["regex"], name)
+        steps = _steps_of_record(record.get("steps", []))
+        pattern = cls(record["regex"], name, steps)
+        if (pattern.regex, pattern.name) != (record["regex"], name) and steps:
+            _refuse_record("says otherwise than its steps what its regex is")
         if record.get("between", _BETWEEN[pattern.drops_gaps]) != _BETWEEN[pattern.drops_gaps]:
             _refuse_record(f"says otherwise than its name what lies between matches: {name!r}")
         if record.get("digest") != pattern.digest:
@@ -178,13 +211,34 @@ class SplitPattern:
     # What the regex is compiled to belongs to whoever owns the pattern, such as a tokenizer: the
     # caches below only spare equal patterns the work, and forget.
 
-    def __getstate__(self) -> dict[str, str | None]:
-        return {"regex": self.regex, "name": self.name}
+    def __getstate__(self) -> dict[str, Any]:
+        return {"regex": self.regex, "name": self.name, "steps": self.steps}
 
     @cached_property
     def compiled(self) -> Any:
-        """The compiled ``regex.Pattern``."""
+        """The compiled ``regex.Pattern``.
+
+        Raises:
+            InvalidPattern: text is cut in steps, of which each has its own.
+        """
+        if self.steps:
+            self._refuse_one_regex()
         return _compile(self.regex)
+
+    @property
+    def _sole_regex(self) -> str | None:
+        """The regex whose matches are the pre-tokens; None where steps cut several times."""
+        if not self.steps:
+            return self.regex
+        only = self.steps[0]
+        return only.regex if len(self.steps) == 1 and only.drops and only.invert else None
+
+    def _refuse_one_regex(self) -> NoReturn:
+        raise InvalidPattern(
+            f"the split pattern {self.regex[:200]} cuts in steps, and is no regex",
+            "other programs than tokenizers can be told of one regex alone",
+            "save in the format bpeline, or train with a regex such as 'deepseek-v3'",
+        )
 
     @property
     def segmenter(self) -> Segmenter | None:
@@ -200,7 +254,8 @@ class SplitPattern:
 
     @cached_property
     def _made(self) -> SplitAutomaton | str:
-        return split_automaton(self.regex)
+        sole = self._sole_regex
+        return "it is several" if sole is None else split_automaton(sole)
 
     @property
     def compiled_by(self) -> str:
@@ -215,6 +270,8 @@ class SplitPattern:
         if self.segmenter is not None:
             return f"segmenter: {self.segmenter.shown}"
         made = self._made
+        if self.steps:
+            return "automaton"
         return "automaton" if isinstance(made, SplitAutomaton) else f"regex: {made}"
 
     @property
@@ -225,7 +282,7 @@ class SplitPattern:
     @property
     def drops_gaps(self) -> bool:
         """Whether text between matches is dropped; otherwise it is a pre-token of its own."""
-        return self.name in DROPPING_PATTERNS
+        return self.name in DROPPING_PATTERNS or any(step.drops for step in self.steps)
 
     def require_every_byte(self) -> None:
         """Refuse to be used where every byte of a text must belong to a pre-token.
@@ -235,10 +292,13 @@ class SplitPattern:
         """
         if self.drops_gaps:
             raise InvalidPattern(
-                f"the split pattern {self.name!r} drops the text between its pre-tokens",
+                f"the split pattern {(self.name or self.regex)[:200]!r} drops the text between its "
+                "pre-tokens",
                 "byte-level tokenizers keep every byte: gpt2, cl100k, o200k, llama3, qwen2, "
                 "deepseek-v3 or a regex",
-                f"use 'gpt2', or the regex {self.regex!r}, which keeps what lies between",
+                "use 'gpt2'"
+                if self.steps
+                else f"use 'gpt2', or the regex {self.regex!r}, which keeps what lies between",
             )
 
     @property
@@ -255,7 +315,12 @@ class SplitPattern:
     @cached_property
     def cut_pairs(self) -> CutPairs | None:
         """Between which characters text may be cut; None where nothing is known."""
-        return cut_pairs(self.regex)
+        sole = self._sole_regex
+        if sole is not None:
+            return cut_pairs(sole)
+        # What the first step always parts, the others never see together.
+        first = self.steps[0]
+        return cut_pairs(first.regex) if first.behavior in ("Isolated", "Removed") else None
 
     @property
     def digest(self) -> str:
@@ -265,6 +330,9 @@ class SplitPattern:
         """
         if self.segmenter is not None:
             return digest_of({"segmenter": self.segmenter.identity, "blocks": self.regex})
+        if self.steps:
+            characters = [_characters_digest(step.regex) for step in self.steps]
+            return digest_of({"steps": self.regex, "characters": characters})
         behaviour = {"regex": self.regex, "unicode": unicode_classes_digest()}
         if self.name not in _OF_THREE_CLASSES:
             behaviour["characters"] = _characters_digest(self.regex)
@@ -283,6 +351,8 @@ class SplitPattern:
                 differently.
         """
         self.require_every_byte()
+        if self.steps:
+            self._refuse_one_regex()
         if self.segmenter is not None:
             raise InvalidPattern(
                 f"the split pattern {self.name!r} is no regex, but cut by {self.segmenter.shown}",
@@ -290,6 +360,17 @@ class SplitPattern:
                 "save in the format bpeline, or train with a regex such as 'deepseek-v3'",
             )
         return self.regex if self.name else respelled_for_export(self.regex)
+
+    @property
+    def steps_for_export(self) -> list[dict[str, Any]]:
+        """Pre-tokenizers Split for a tokenizer.json, in order.
+
+        Raises:
+            InvalidPattern: as `regex_for_export`, of a pattern without steps.
+        """
+        if self.steps:
+            return [step.described() for step in self.steps]
+        return [SplitStep(self.regex_for_export, "Isolated").described()]
 
     @property
     def regex_for_tiktoken(self) -> str:
@@ -309,6 +390,36 @@ def _refuse_record(problem: str, next_step: str = "fetch or make the file again"
         "Unicode tables",
         next_step,
     )
+
+
+def _checked(steps: tuple[SplitStep, ...]) -> str:
+    """What steps say, once all of them can be run."""
+    if len(steps) > MOST_STEPS:
+        raise InvalidPattern(
+            f"the split pattern has {len(steps)} steps",
+            f"up to {MOST_STEPS}",
+            "cut by one regex, such as 'gpt2'",
+        )
+    for step in steps:
+        _compile(step.regex)
+        _ = step.automaton
+    return json.dumps([step.described() for step in steps], ensure_ascii=False)
+
+
+def _steps_of_record(steps: Any) -> tuple[SplitStep, ...]:
+    found = []
+    for step in steps if isinstance(steps, list) else [None]:
+        match step:
+            case {
+                "type": "Split",
+                "pattern": {"Regex": str(regex)},
+                "behavior": str(behavior),
+                "invert": bool(invert),
+            } if behavior in BEHAVIORS:
+                found.append(SplitStep(regex, cast(Behavior, behavior), invert))
+            case _:
+                _refuse_record("has a step that is none")
+    return tuple(found)
 
 
 def _regex_of(name: str) -> str:
