@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     files.add_argument("folder", type=Path)
     files.add_argument("--texts", type=Path, nargs="+", default=(), help="UTF-8 text to encode too")
     for measurement in MEASUREMENTS.values():
-        one = what.add_parser(measurement.name, help=measurement.about)
+        about = measurement.about.replace("%", "%%")
+        one = what.add_parser(measurement.name, help=about)
         one.add_argument("files", type=Path, nargs="+", help="UTF-8 text, <|endoftext|> between")
         one.add_argument("--vocab-size", type=int, nargs="+", default=None)
         one.add_argument("--threads", type=int, nargs="+", default=None, help="and processors")

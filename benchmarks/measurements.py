@@ -7,12 +7,13 @@ from benchmarks.cluster import CLUSTER
 from benchmarks.commands import MANY_FILES, NIGHT, ORCHESTRATION
 from benchmarks.counting import GROWTH, STORING
 from benchmarks.encoders import ENCODING, LOADING
+from benchmarks.evaluating import EVALUATING
 from benchmarks.trainers import BY_CORPUS, BY_VOCABULARY, TRAINING
 
 MEASUREMENTS = {
     one.name: one
     for one in (
         *(TRAINING, ENCODING, LOADING, BY_CORPUS, BY_VOCABULARY, ALGORITHMS, GROWTH, STORING),
-        *(CLUSTER, NIGHT, ORCHESTRATION, MANY_FILES),
+        *(CLUSTER, NIGHT, ORCHESTRATION, MANY_FILES, EVALUATING),
     )
 }

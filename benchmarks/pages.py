@@ -24,6 +24,7 @@ from benchmarks.tables import (
     cluster_table,
     encoding_headlines,
     encoding_markdown,
+    evaluation_table,
     loading_markdown,
     night_table,
     orchestration_table,
@@ -66,6 +67,7 @@ def write() -> None:
         ("cluster", cluster_block),
         ("night", nightly_block),
         ("orchestration", orchestration_block),
+        ("evaluation", evaluation_block),
     ):
         if found := newest(name):
             parts.append(written(found))
@@ -228,6 +230,19 @@ def nightly_block(results: Sequence[Mapping[str, Any]]) -> str:
         taken = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
         parts += [night_table(result), _wrapped(f"{taken}, {_company(result)}.")]
     return "\n\n".join(parts)
+
+
+def evaluation_block(results: Sequence[Mapping[str, Any]]) -> str:
+    """What measuring a version costs."""
+    size = max(float(result["set_bytes"]) for result in results)
+    said = (
+        f"An evaluation set of {size / 1e6:.0f} MB in documents of 4 KiB: all figures of it, then "
+        "the perturbations (of 512 KiB of it), of a version alone and beside a champion with "
+        "three quarters of its ids, in a process in which that was done before; both tokenizers "
+        f"are read anew. Medians of {results[-1]['rounds']} runs, {_company(results[-1])}. "
+        "`python -m benchmarks evaluation FILE…` measures it."
+    )
+    return "\n\n".join(["## Evaluation", _wrapped(said), evaluation_table(results)])
 
 
 def orchestration_block(results: Sequence[Mapping[str, Any]]) -> str:

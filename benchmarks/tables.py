@@ -320,6 +320,24 @@ def night_table(result: Result) -> str:
     )
 
 
+def evaluation_table(results: Sequence[Result]) -> str:
+    """Medians of the phases, by processor and by the clock."""
+    lines = [
+        "| file | ids | measured | figures, CPU s | perturbations, CPU s | both, CPU s | seconds |",
+        "|---|---:|---|---:|---:|---:|---:|",
+    ]
+    for result in results:
+        for name, one in result["contestants"].items():
+            phases = [
+                median(run["cpu_phases"][phase] for run in one["runs"])
+                for phase in ("figures", "perturbations")
+            ]
+            times = [*phases, one["cpu_seconds"], one["seconds"]]
+            shown = " | ".join(f"{seconds:.2f}" for seconds in times)
+            lines.append(f"| {result['file']} | {result['vocab_size']:,} | {name} | {shown} |")
+    return "\n".join(lines)
+
+
 def orchestration_table(result: Result) -> str:
     """Medians, and the median of the differences of pairs."""
     rows = ["|  | without, s | with, s | more, s |", "|---|---:|---:|---:|"]
