@@ -14,7 +14,7 @@ from typing import Any
 
 from bpeline.flows.comparisons import comparison_json
 from bpeline.flows.pages import ReportContents, comparison_page, report_page
-from bpeline.flows.requests import TrainingRequest, decimal
+from bpeline.flows.requests import CHAMPION, TrainingRequest, decimal
 from bpeline.flows.running import PUBLISH, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
@@ -193,7 +193,8 @@ def _version(package: str) -> str:
 
 def _params(request: TrainingRequest, trained: Trained) -> dict[str, Any]:
     learned, words, copies = trained.learned, trained.words, trained.corpus.copies
-    config = asked(request)
+    # As a parameter, too: what is compared with it shares rows with what met another one.
+    config = {**asked(request), CHAMPION: trained.evaluated.references.get(CHAMPION, "none")}
     if copies is not None:
         config["copied_documents"] = copies.documents
         config["copied_bytes"] = copies.text_bytes

@@ -10,6 +10,7 @@ from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
 from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.other_versions import against_others
 from bpeline.flows.steps.runs import TrainingRun
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
@@ -64,6 +65,9 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         evaluated_bytes=evaluated.report.bytes,
         evaluated_on=evaluated.kind,
         measured_on=evaluated.measured_on,
+        against_others=against_others(
+            run.registry, request.name, evaluated.tokenizer.digest, evaluated.made
+        ),
         held_out=evaluated.held_out,
         metrics={
             **metrics_of(evaluated),

@@ -47,6 +47,7 @@ class TrainingSummary:
         directory: where its files lie.
         link: where the MLflow UI shows it.
         ui_command: what to type so that the link answers; empty where a server does.
+        against_others: a table: tokens by slice, against earlier versions on the same texts.
         promotion: what rules said of making it champion; None when there were none.
         sources: the named sources of the corpus; none where paths were given.
         notes: what people should know.
@@ -80,6 +81,7 @@ class TrainingSummary:
     promotion: Promotion | None = None
     sources: tuple[SourceStatistics, ...] = ()
     measured_on: str = ""
+    against_others: tuple[tuple[str, ...], ...] = ()
 
     def published(
         self,
@@ -212,6 +214,10 @@ class TrainingSummary:
         if self.sources:
             lines += ["", "## Sources", "", markdown_table(statistics_table(as_json(self.sources)))]
         lines += self._slice_table()
+        if self.against_others:
+            table = markdown_table(self.against_others)
+            said = f"Tokens, with the 95 % interval, on {self.measured_on}; fewer are better."
+            lines += ["", "## Against other versions", "", said, "", table]
         lines += ["", "## By vocabulary size", "", "| ids | bytes/token |", "|---:|---:|"]
         lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
         lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]

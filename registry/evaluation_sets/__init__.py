@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .kept_sets import read_set as read_set
     from .measurements import SetMeasurement as SetMeasurement
     from .measurements import keep_measurement as keep_measurement
+    from .measurements import kept_measurement as kept_measurement
     from .measurements import measured_on as measured_on
     from .measurements import measurements_of as measurements_of
     from .measurements import metrics_on as metrics_on

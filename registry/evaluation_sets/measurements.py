@@ -146,9 +146,9 @@ def measured_on(
         RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
     """
     workspace = registry.workspace
-    kept = read_measured(workspace, made.digest, version.digest)
+    kept = kept_measurement(workspace, made, version.digest)
     if kept is not None:
-        return SetMeasurement.from_record(kept)
+        return kept
     tokenizer = load_version(registry, version)
     texts = texts_of(workspace, made)
     evaluation, measured = evaluate_texts(tokenizer, {}, texts, made.parallel)
@@ -157,6 +157,14 @@ def measured_on(
     )
     keep_measurement(workspace, found)
     return found
+
+
+def kept_measurement(
+    workspace: Workspace, made: EvaluationSet, digest: str
+) -> SetMeasurement | None:
+    """What a version made of a set, if it was measured."""
+    kept = read_measured(workspace, made.digest, digest)
+    return None if kept is None else SetMeasurement.from_record(kept)
 
 
 def measurements_of(

@@ -46,6 +46,7 @@ from bpeline.registry.tracking.tracked import (
     shown_set,
     version_tags,
 )
+from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.durable_files import DURABLE
 
 METRICS_PER_REQUEST = 1000
@@ -162,7 +163,9 @@ class MlflowRuns(MlflowConnection):
             run = StartedRun(publication.name, publication.run_id, started, publication.started_by)
             shown = self._begin_run(experiment_id, run)
         told = {key: in_utf8(value) for key, value in publication.tags.items()}
-        told |= {**version_tags(publication), "mlflow.note.content": description_of(publication)}
+        page = run_page(shown.experiment_id, shown.run_id, "report/report.html")
+        said = description_of(publication, page)
+        told |= {**version_tags(publication), "mlflow.note.content": said}
         for key, value in told.items():
             self._client.set_tag(shown.run_id, key, value)
         kept = self._client.get_run(shown.run_id).data.tags

@@ -18,7 +18,7 @@ from bpeline.registry.records import CURVE_METRIC, SUSPICIOUS_METRIC, Publicatio
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
-from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
+from bpeline.tokenizer_core.evaluation import ALL, NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.redaction import without_secrets
 from bpeline.tokenizer_core.splitting import SEGMENTERS
 
@@ -35,6 +35,7 @@ VERSIONS_AT_ONCE = 100_000
 
 _FIRST_SENTENCE = "Tokenizers that bpeline trained and registered."
 COMPARED = "compared_with."  # begins the tags that say which versions it was compared with
+_SLICES_SAID = 4  # in the first line of a version's description
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _LISTING_SECONDS = 60.0
@@ -250,7 +251,7 @@ def description_of(publication: Publication, report: str = "") -> str:
 
 
 def _against_champion(publication: Publication) -> str:
-    """``-1.2 % tokens against news/3 (-1.5 … -0.9)``; empty where there was no champion."""
+    """``-1.2 % tokens against news/3 (-1.5 … -0.9)``, and slices; empty without a champion."""
     name = "vs_champion_percent/all"
     change = publication.metrics.get(name)
     if change is None:
@@ -258,7 +259,22 @@ def _against_champion(publication: Publication) -> str:
     champion = publication.tags.get(f"{COMPARED}champion", "the champion")
     ends = [publication.metrics.get(f"{name}_{end}") for end in ("low", "high")]
     said = f"{change:+.2f} % tokens against {champion}"
-    return said if None in ends else f"{said} ({ends[0]:+.2f} … {ends[1]:+.2f})"
+    low, high = ends
+    if low is not None and high is not None:
+        chance = ", may be chance" if low <= 0 <= high else ""
+        said = f"{said} ({low:+.2f} … {high:+.2f}{chance})"
+    slices = _beyond_chance(publication.metrics)
+    more = f" and {len(slices) - _SLICES_SAID} more" if len(slices) > _SLICES_SAID else ""
+    return ", ".join([said, *slices[:_SLICES_SAID]]) + more
+
+
+def _beyond_chance(metrics: Mapping[str, float]) -> list[str]:
+    """``german +8.5 %``: slices whose tokens differ from the champion's by more than chance."""
+    judged = "vs_champion_beyond_chance/"
+    names = [one.removeprefix(judged) for one in metrics if one.startswith(judged) and metrics[one]]
+    changes = {one: metrics[f"vs_champion_percent/{one}"] for one in names if one != ALL}
+    ordered = sorted(changes.items(), key=lambda one: -abs(one[1]))
+    return [f"{name} {change:+.2f} %" for name, change in ordered]
 
 
 def description_of_name(name: str, measured_on: str) -> str:
@@ -269,7 +285,13 @@ def description_of_name(name: str, measured_on: str) -> str:
         f'Load one with `bpeline.load_tokenizer("{name}@champion")`, or without bpeline with '
         f'`mlflow.pyfunc.load_model("models:/{name}@champion")`; the same by `@candidate`, or by '
         f"number. The first line of a version says how it compares to the champion it met; "
-        f"`bpeline compare {name}@champion {name}@candidate` compares any two.\n\n"
+        f"its page, to the earlier ones; `bpeline compare {name}@champion {name}@candidate` "
+        "compares any two.\n\n"
+        "Better is more of `bytes_per_token`, and less of tokens, `vs_champion_percent` (against "
+        "the version that the parameter `champion` of the run names), `words/fertility`, "
+        "`robustness/…_inflation`, `training/rare_tokens` and `privacy/`; "
+        "`vs_champion_beyond_chance` is -1 where fewer tokens are no chance, 1 where more are "
+        "none, 0 where it may be. Speeds compare on one machine (`speed_of`).\n\n"
         "`champion` is what is in use, `candidate` what was published last."
     )
 

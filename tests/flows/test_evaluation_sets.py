@@ -91,6 +91,17 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
     assert said.startswith(f"{change:+.2f} % tokens against news/2 ("), said
     assert ", 0 tokens look like personal data, " in said.partition("\n")[0]
     assert f"/runs/{run.mlflow_run_id}/artifacts/report/report.html" in said
+    shown_run = client.get_run(run.mlflow_run_id).data
+    assert (
+        shown_run.tags["mlflow.note.content"].partition("\n\n# ")[0]
+        == (said.partition("\n\n# ")[0])
+    ), "the report is linked there too"
+    assert shown_run.params["champion"] == "news/2", "said where figures share a row"
+    titles, _, *rows = said.partition("## Against other versions")[2].split("\n\n")[2].split("\n")
+    assert titles == "| slice | news/2 | news/1 |"
+    (only_row,) = rows
+    low, high = (poor["metrics"][f"vs_champion_percent/all_{end}"] for end in ("low", "high"))
+    assert only_row.startswith(f"| all | {change:+.2f} % ({low:+.2f} … {high:+.2f}) |")
     assert run.tags["compared_with.champion"] == "news/2"
     page = client.get_registered_model("news").description
     assert f"measured on evaluation set {only['digest'][:8]} (" in page
@@ -225,10 +236,15 @@ def test_compare_promote_and_mlflow_show_the_same_figures(
         assert figures == (pair["first"], pair["second"]), metric
         assert figures == tuple(one[name] for one in in_mlflow), metric
         assert figures == tuple(one["metrics"][name] for one in shown), metric
+    description = tracker._client.get_model_version("news", "2").description
     for part in ("all", "first", "last"):
         change = slices[part]["change"]
         name = f"vs_champion_percent/{part}"
         assert in_mlflow[1][name] == 100 * change["value"]
+        differs = in_mlflow[1][f"vs_champion_beyond_chance/{part}"]
+        assert part == "all" or (
+            f", {part} {100 * change['value']:+.2f} %" in description.partition("\n")[0]
+        ) == bool(differs)
         low, high = change["intervals"]["0.95"]
         assert (in_mlflow[1][f"{name}_low"], in_mlflow[1][f"{name}_high"]) == (
             100 * low,
