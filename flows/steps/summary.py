@@ -17,7 +17,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
-from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, NEW_TEXT
+from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, NEW_TEXT, SPEEDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class TrainingSummary:
             ),
             ("measured on", self.measured_on),
         ]
-        rows += self._against_champion()
+        rows += [*self._against_champion(), ("costs", self._costs())]
         if not self.version:
             return rows
         if self.promotion is not None:
@@ -165,6 +165,21 @@ class TrainingSummary:
             high = self.metrics["vs_champion_percent/all_high"]
             said += f", 95 % interval {low:+.2f} … {high:+.2f} %"
         return [("champion", said)]
+
+    def _costs(self) -> str:
+        """What is paid for it, beside the ids."""
+        said = [
+            f"{self.metrics[name]:,.0f} {what}"
+            for name, what in (
+                ("training/rare_tokens", "tokens rare in training"),
+                ("training/junk_tokens", "mostly steps to longer ones"),
+                ("privacy/suspicious_tokens", "look like personal data"),
+            )
+            if name in self.metrics
+        ]
+        encoding, decoding = (self.metrics[name] for name in SPEEDS)
+        said.append(f"encodes {encoding:,.0f} MB/s, decodes {decoding:,.0f} (one thread)")
+        return ", ".join(said)
 
     def _slice_table(self) -> list[str]:
         """Each slice with its compression, and how it compares."""

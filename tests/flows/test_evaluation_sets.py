@@ -96,6 +96,10 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
         shown_run.tags["mlflow.note.content"].partition("\n\n# ")[0]
         == (said.partition("\n\n# ")[0])
     ), "the report is linked there too"
+    costs = said.partition("| costs | ")[2].partition(" |")[0]
+    assert costs.startswith(f"{poor['metrics']['training/rare_tokens']:,.0f} tokens rare in")
+    assert "0 look like personal data" in costs
+    assert f"decodes {poor['metrics']['evaluated/decode_mb_per_second']:,.0f} (" in costs
     assert shown_run.params["champion"] == "news/2", "said where figures share a row"
     titles, _, *rows = said.partition("## Against other versions")[2].split("\n\n")[2].split("\n")
     assert titles == "| slice | news/2 | news/1 |"
