@@ -11,7 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -33,12 +33,11 @@ from bpeline.registry.workspace import (
     FileSeal,
     Workspace,
     damaged,
-    fetch,
     fetch_below,
     forget,
     read_record,
     write_record,
-    write_shared,
+    write_sealed,
 )
 from bpeline.tokenizer_core.counting import WordCounts, concatenated
 from bpeline.tokenizer_core.digests import digest_of
@@ -91,8 +90,8 @@ class Packs:
         if not shards:
             return False
         counts, held_out = shards[0].counts_seal, shards[0].held_out_seal
-        return self._seems_there(counts, self._workspace.pack_counts(name)) and (
-            held_out is None or self._seems_there(held_out, self._workspace.pack_held_out(name))
+        return counts.fits(self._workspace.pack_counts(name), self._workspace) and (
+            held_out is None or held_out.fits(self._workspace.pack_held_out(name), self._workspace)
         )
 
     def write(self, parts: Sequence[ChunkCounts], reading_digest: str) -> None:
@@ -105,11 +104,13 @@ class Packs:
         name = digest_of(["pack", _FORMAT, keys])
         counts = concatenated([part.counts for part in parts])
         documents = [document for part in parts for document in part.held_out]
-        counts_seal = self._write(self._workspace.pack_counts(name), counts_as_file(counts))
+        counts_seal = write_sealed(
+            self._workspace.pack_counts(name), counts_as_file(counts), self._workspace
+        )
         held_out_seal = None
         if documents:
             path = self._workspace.pack_held_out(name)
-            held_out_seal = self._write(path, documents_as_file(documents))
+            held_out_seal = write_sealed(path, documents_as_file(documents), self._workspace)
         shards = [
             shard_of(part, key, RowSums().with_rows(part.counts), counts_seal, held_out_seal)
             for key, part in zip(keys, parts, strict=True)
@@ -171,7 +172,7 @@ class Packs:
         documents = _kept_open(
             self._documents,
             packed.pack,
-            lambda: list(documents_from_file(self._content(seal, path))),
+            lambda: list(documents_from_file(seal.read(path, self._workspace))),
         )
         return documents[begin:end]
 
@@ -192,7 +193,7 @@ class Packs:
             shards = _shards_in(manifest)
             if not shards:
                 raise damaged(manifest)
-            content = self._content(shards[0].counts_seal, self._workspace.pack_counts(name))
+            content = shards[0].counts_seal.read(self._workspace.pack_counts(name), self._workspace)
             return counts_from_file(content, pattern)
 
         manifest = self._workspace.pack_manifest(name)
@@ -205,17 +206,6 @@ class Packs:
             for shard in _shards_in(path):
                 index[shard.key] = shard
         return index
-
-    def _write(self, path: Path, content: Any) -> FileSeal:
-        write_shared(self._workspace, path, content)
-        return FileSeal.of_content(content)
-
-    def _content(self, seal: FileSeal, path: Path) -> bytes:
-        fetch(self._workspace, path)
-        return seal.read(path)
-
-    def _seems_there(self, seal: FileSeal, path: Path) -> bool:
-        return seal.fits(path) or (bool(self._workspace.store) and not path.exists())
 
 
 def keys_in_pack(manifest: Path) -> frozenset[str]:

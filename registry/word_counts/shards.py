@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bpeline.registry.word_counts.arrow_columns import (
     counts_as_file,
@@ -40,7 +40,7 @@ from bpeline.registry.workspace import (
     forget,
     read_record,
     write_record,
-    write_shared,
+    write_sealed,
     writing_shared,
 )
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
@@ -83,11 +83,13 @@ class ShardFiles:
             sums, counts_seal = rows.sums, rows.seal
         else:
             sums = RowSums().with_rows(counts)
-            counts_seal = self._write(self._workspace.shard_counts(key), counts_as_file(counts))
+            counts_seal = write_sealed(
+                self._workspace.shard_counts(key), counts_as_file(counts), self._workspace
+            )
         held_out_seal = None
         if held_out:
             path = self._workspace.shard_held_out(key)
-            held_out_seal = self._write(path, documents_as_file(held_out))
+            held_out_seal = write_sealed(path, documents_as_file(held_out), self._workspace)
         shard = shard_of(counted, key, sums, counts_seal, held_out_seal)
         write_record(self._workspace.shard_manifest(key), as_record(shard), self._workspace)
         return shard
@@ -139,7 +141,7 @@ class ShardFiles:
         if shard.packed is not None:
             self._packs.counts(shard.packed, shard.pattern)
         else:
-            self._content(shard.counts_seal, self._workspace.shard_counts(shard.key))
+            shard.counts_seal.read(self._workspace.shard_counts(shard.key), self._workspace)
 
     def counts(self, shard: Shard, pattern: SplitPattern) -> WordCounts:
         """The shard's words, verified; first positions are bytes from the chunk's begin.
@@ -153,7 +155,7 @@ class ShardFiles:
         """
         if shard.packed is not None:
             return self._packs.counts(shard.packed, pattern)
-        content = self._content(shard.counts_seal, self._workspace.shard_counts(shard.key))
+        content = shard.counts_seal.read(self._workspace.shard_counts(shard.key), self._workspace)
         return counts_from_file(content, pattern)
 
     def placed(self, group: Sequence[Placed], pattern: SplitPattern) -> WordCounts:
@@ -203,8 +205,8 @@ class ShardFiles:
         except CorruptFile:
             return False
         held_out = shard.held_out_seal
-        return self._seems_there(shard.counts_seal, self._workspace.shard_counts(key)) and (
-            held_out is None or self._seems_there(held_out, self._workspace.shard_held_out(key))
+        return shard.counts_seal.fits(self._workspace.shard_counts(key), self._workspace) and (
+            held_out is None or held_out.fits(self._workspace.shard_held_out(key), self._workspace)
         )
 
     def forget(self, key: str) -> None:
@@ -230,19 +232,7 @@ class ShardFiles:
             yield from self._packs.held_out(shard, shard.packed)
         elif shard.held_out_seal is not None:
             path = self._workspace.shard_held_out(shard.key)
-            yield from documents_from_file(self._content(shard.held_out_seal, path))
-
-    def _write(self, path: Path, content: Any) -> FileSeal:
-        write_shared(self._workspace, path, content)
-        return FileSeal.of_content(content)
-
-    def _content(self, seal: FileSeal, path: Path) -> bytes:
-        fetch(self._workspace, path)
-        return seal.read(path)
-
-    def _seems_there(self, seal: FileSeal, path: Path) -> bool:
-        """What is only in the store went there before the shard's record; it is fetched late."""
-        return seal.fits(path) or (bool(self._workspace.store) and not path.exists())
+            yield from documents_from_file(shard.held_out_seal.read(path, self._workspace))
 
 
 class ShardRows:

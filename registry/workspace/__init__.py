@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .sealed_records import damaged as damaged
     from .sealed_records import read_record as read_record
     from .sealed_records import write_record as write_record
+    from .sealed_records import write_sealed as write_sealed
     from .shared_copies import fetch as fetch
     from .shared_copies import fetch_all as fetch_all
     from .shared_copies import fetch_below as fetch_below
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .shared_copies import share_directory as share_directory
     from .shared_copies import share_grown as share_grown
     from .shared_copies import sharing as sharing
-    from .shared_copies import write_shared as write_shared
     from .shared_copies import writing_shared as writing_shared
     from .store_records import known_store as known_store
     from .store_records import known_stores as known_stores

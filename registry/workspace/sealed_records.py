@@ -47,24 +47,39 @@ class FileSeal:
         with path.open("rb") as file:
             return cls(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
-    def fits(self, path: Path) -> bool:
-        """Whether there is a file of the right size; its content is not read."""
+    def fits(self, path: Path, sharing: Workspace | None = None) -> bool:
+        """Whether there is a file of the right size; its content is not read.
+
+        Where a workspace shares its files, one that is missing is in the store: it went there
+        before its record, and is fetched late.
+        """
         try:
             return path.stat().st_size == self.size
+        except FileNotFoundError:
+            return sharing is not None and bool(sharing.store)
         except OSError:
             return False
 
-    def read(self, path: Path) -> bytes:
-        """The content of the file.
+    def read(self, path: Path, sharing: Workspace | None = None) -> bytes:
+        """The content of the file, which is fetched where it is missing and shared.
 
         Raises:
             CorruptFile: it is missing or has other content.
         """
+        if sharing is not None:
+            fetch(sharing, path)
         if self.fits(path):
             content = path.read_bytes()
             if FileSeal.of_content(content) == self:
                 return content
         raise damaged(path)
+
+
+def write_sealed(path: Path, content: Any, sharing: Workspace) -> FileSeal:
+    """Write a file whose content is at hand, sharing it first; what vouches for it."""
+    share(sharing, path, content)
+    DURABLE.write(path, content)
+    return FileSeal.of_content(content)
 
 
 def write_record(path: Path, record: Mapping[str, Any], sharing: Workspace | None = None) -> None:

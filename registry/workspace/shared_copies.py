@@ -45,12 +45,6 @@ def share(workspace: Workspace, path: Path, content: Path | bytes | None = None)
             remote_files.write_file(_url(workspace, path), path if content is None else content)
 
 
-def write_shared(workspace: Workspace, path: Path, content: Any) -> None:
-    """Write a file whose content is at hand; share it first."""
-    share(workspace, path, content)
-    DURABLE.write(path, content)
-
-
 @contextmanager
 def writing_shared(workspace: Workspace, path: Path) -> Iterator[Path]:
     """Yield a temporary path; what was written there is shared, then published as ``path``."""
