@@ -122,7 +122,7 @@ def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
     except BpelineError as refusal:
         reason = str(refusal).splitlines()[0].removeprefix(str(path)).strip()
         return Outcome(name, "refused", 0, reason[:_REASON])
-    pattern = str(ours.pattern.name or ours.pattern.regex)
+    pattern = ours.pattern.title
     original = original_of(path)
     if original is None:
         return Outcome(name, "not compared", 0, pattern)

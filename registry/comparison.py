@@ -355,4 +355,4 @@ def _reading(
 
 
 def _pattern(tokenizer: Tokenizer) -> str:
-    return tokenizer.pattern.name or tokenizer.pattern.regex
+    return tokenizer.pattern.title

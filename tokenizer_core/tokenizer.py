@@ -292,7 +292,7 @@ class Tokenizer:
         return self.spec.digest
 
     def __repr__(self) -> str:
-        pattern = self.spec.pattern.name or shown(self.spec.pattern.regex)
+        pattern = self.spec.pattern.name or shown(self.spec.pattern.title)
         specials = len(self.spec.special_tokens)
         name = "" if self.spec.algorithm == BYTE_BPE else f", {self.spec.algorithm.name}"
         return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}{name}>"

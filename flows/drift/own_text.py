@@ -51,7 +51,7 @@ def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> Tra
     told = {key: value for key, value in lineage.request.items() if key not in _NOT_ABOUT_READING}
     read = {
         "name": lineage.version.name, "vocab_size": max(512, tokenizer.vocab_size),
-        "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
+        "pattern": tokenizer.pattern.title,
         "special_tokens": tokenizer.special_tokens, "held_out": 0.0,
     }  # fmt: skip
     return TrainingRequest.checked(**(told or read) | {"paths": paths, "workers": None})

@@ -120,7 +120,7 @@ class Evaluated:
         return evaluation_record(
             self.evaluation,
             digest=self.tokenizer.digest,
-            pattern=self.tokenizer.pattern.name or self.tokenizer.pattern.regex,
+            pattern=self.tokenizer.pattern.title,
             made=self.made,
             new=self.new,
             sources=self.sources,

@@ -96,7 +96,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             corpus_digest=words.corpus_digest,
             counts_digest=words.table.counts_digest,
             vocab_size=tokenizer.vocab_size,
-            pattern=tokenizer.pattern.name or tokenizer.pattern.regex,
+            pattern=tokenizer.pattern.title,
             params=_params(request, trained),
             metrics=summary.metrics,
             curve=summary.curve,

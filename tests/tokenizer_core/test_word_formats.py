@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tokenizers
 from huggingface_peers import assert_as_library
+from tokenizers.implementations import BertWordPieceTokenizer
 
 from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.reference import merge_by_frequency
@@ -99,9 +100,23 @@ def test_what_vocab_txt_does_not_say_is_asked_for(wordpiece: Tokenizer, tmp_path
         with pytest.raises(InvalidTokenizer, match="does not say what is done to texts") as refused:
             Tokenizer.load(path, **told)
         assert f"{path},without_normalizer,pattern=whitespace" in refused.value.next_step
-    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    with pytest.raises(InvalidTokenizer, match=r"BERT's normalizer.*do_lower_case=True"):
-        Tokenizer.load(path)
+        assert f"{path},uncased" in refused.value.next_step
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_vocab_txt_is_read_as_bert_reads_it(lowercase: bool, tmp_path: Path) -> None:
+    words = ["the", "##re", "The", "na", "##ive", "naïve", "漢", "!", "a", "##b", "-", "cafe"]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    peer = BertWordPieceTokenizer(str(path), lowercase=lowercase)
+    ours = Tokenizer.load(path, **{"uncased" if lowercase else "cased": True})
+    for text in ("There THE the!", "naïve café-ab", "a漢b [MASK] x", "[CLS]the", "", "\x00a\tb"):
+        theirs = peer.encode(text)
+        assert ours.encode(text, add_special_tokens=True) == theirs.ids, text
+        assert ours.decode(theirs.ids) == peer.decode(theirs.ids, skip_special_tokens=False)
+    beside = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(beside))
+    assert Tokenizer.load(path).digest == ours.digest
 
 
 @pytest.mark.parametrize(

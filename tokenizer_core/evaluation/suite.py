@@ -181,7 +181,7 @@ def evaluate_texts(
         label: Opponent(
             other.digest,
             other.vocab_size,
-            other.pattern.name or other.pattern.regex,
+            other.pattern.title,
             other.spec.normalizer_name,
             other.spec.remarks,
             slices[label],

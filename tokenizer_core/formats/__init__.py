@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .bpeline import read_manifest as read_manifest
     from .by_library import read_by_library as read_by_library
     from .gguf_vocabulary import GgufVocabulary as GgufVocabulary
+    from .huggingface_reading import spec_of as spec_of
     from .known import details_of as details_of
     from .known import differences_of as differences_of
     from .known import format_named as format_named

@@ -16,7 +16,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.companions import of_huggingface_model
-from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import require_names
 from bpeline.tokenizer_core.formats.printable import (
     merges_text,
@@ -68,7 +68,7 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
             refuse(path, f"has the part {part!r}", _SUPPORTED)
     try:
         return _spec_of(document, path)
-    except InvalidTokenizer as error:
+    except (InvalidTokenizer, InvalidPattern) as error:
         if str(path) in error.happened:
             raise
         raise type(error)(

@@ -157,6 +157,13 @@ class SplitPattern:
             return cls.named(pattern)
         return cls(pattern)
 
+    @property
+    def title(self) -> str:
+        """For people: the name, or the regex, or how many steps there are."""
+        if self.steps:
+            return f"{len(self.steps)} steps, {self.digest[:8]}"
+        return self.name or self.regex
+
     def as_record(self) -> dict[str, Any]:
         """The pattern as JSON values, for files; `from_record` gives an equal one back.
 

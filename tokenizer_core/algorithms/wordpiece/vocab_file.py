@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,10 +11,7 @@ from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse, 
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats import (
-    pattern_left_out,
-    refuse_other_algorithms,
-)
+from bpeline.tokenizer_core.formats import pattern_left_out, refuse_other_algorithms, spec_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
@@ -57,12 +54,13 @@ def load(
     special_tokens: Sequence[str] | None = None,
     algorithm: WordPiece | None = None,
     without_normalizer: bool = False,
+    uncased: bool = False,
+    cased: bool = False,
 ) -> TokenizerSpec:
     """Read a vocab.txt.
 
     BERT's tokenizers clean texts, lower-case them or not, and cut them by rules of their own. The
-    file says nothing of that, so it is refused unless the caller says how texts are cut, and that
-    they come as they are to be cut.
+    file says nothing of that: a tokenizer_config.json beside it may, else the caller must.
 
     Args:
         path: the file.
@@ -70,6 +68,7 @@ def load(
         special_tokens: by default those of BERT that are in it.
         algorithm: the properties of WordPiece, by default BERT's.
         without_normalizer: texts are encoded as they are.
+        uncased, cased: texts are cleaned and cut as by BERT's tokenizers, lower-cased or not.
 
     Raises:
         MissingSource: no such file.
@@ -79,6 +78,9 @@ def load(
     tokens = content.split("\n")
     if len(set(tokens)) != len(tokens):
         refuse(path, "holds a token twice", "each line is a token of its own")
+    flags = {"do_lower_case": uncased} if uncased or cased else _flags_beside(path)
+    if flags is not None and pattern is None:
+        return _of_bert(tokens, flags, path)
     if pattern is None or not without_normalizer:
         _refuse_unsaid(path)
     if special_tokens is None:
@@ -89,25 +91,60 @@ def load(
     )
 
 
-def _refuse_unsaid(path: Path) -> NoReturn:
+def _of_bert(tokens: Sequence[str], flags: Mapping[str, Any], path: Path) -> TokenizerSpec:
+    """The tokenizer that HuggingFace's BERT classes make of a vocab.txt.
+
+    Args:
+        flags: of a tokenizer_config.json, or their defaults.
+    """
+    ids = {token: id_ for id_, token in enumerate(tokens)}
+    if missing := [token for token in _BERTS if token not in ids]:
+        refuse(path, f"lacks {missing[0]}, which BERT puts around texts or takes for the unknown")
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    document = {
+        "added_tokens": [
+            {"id": ids[token], "content": token, "special": True, **plain} for token in _BERTS
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": flags.get("tokenize_chinese_chars", True),
+            "strip_accents": flags.get("strip_accents"),
+            "lowercase": flags.get("do_lower_case", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "BertProcessing",
+            "sep": ["[SEP]", ids["[SEP]"]],
+            "cls": ["[CLS]", ids["[CLS]"]],
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": ids,
+        },
+    }
+    return spec_of(document, path)
+
+
+def _flags_beside(path: Path) -> Mapping[str, Any] | None:
+    """What a tokenizer_config.json of a BERT class beside a vocab.txt says; None without one."""
     beside = path.with_name("tokenizer_config.json")
     config = json_of(read_bounded(beside), beside) if beside.exists() else None
-    said = [
-        f"{flag}={config[flag]!r}"[:60]
-        for flag in ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-        if isinstance(config, dict) and flag in config
-    ]
-    problem = (
-        f"goes with BERT's normalizer and pre-tokenizer ({', '.join(said)} in {beside.name}), "
-        "which are not understood"
-        if said
-        else "does not say what is done to texts before they are looked up (BERT's tokenizers "
-        "clean them, lower-case them or not, and cut them at punctuation and Chinese characters)"
-    )
+    if not isinstance(config, dict) or "do_lower_case" not in config:
+        return None
+    return config
+
+
+def _refuse_unsaid(path: Path) -> NoReturn:
     refuse(
         path,
-        problem,
-        "texts that come as they are to be cut, by a split pattern that is named",
-        "do that yourself: Tokenizer.load(PATH, pattern='whitespace', without_normalizer=True), "
-        f"and wherever a command takes a tokenizer: {path},without_normalizer,pattern=whitespace",
+        "does not say what is done to texts before they are looked up: BERT's tokenizers clean "
+        "them, lower-case them or not, and cut them at punctuation and Chinese characters",
+        "BERT's own way with lower-casing or without, or texts that come as they are to be cut",
+        f"say which, wherever a command takes a tokenizer: {path},uncased or {path},cased, or "
+        f"{path},without_normalizer,pattern=whitespace; and Tokenizer.load(PATH, uncased=True)",
     )
