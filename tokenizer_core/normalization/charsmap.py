@@ -20,6 +20,7 @@ from bpeline.tokenizer_core.normalization.unicode_tables import (
     controls,
     inside_set,
     joined,
+    one_of,
     prepended,
 )
 from bpeline.tokenizer_core.splitting import class_runs
@@ -74,8 +75,9 @@ class Precompiled:
         characters, clusters = rules.characters, rules.clusters
         out: list[str] = []
         last = 0
-        if not text.isascii() or "\r\n" in text:
-            for found in _clusters().finditer(text):
+        for near in _joining().finditer(text):
+            # Two characters that join nothing are always apart, so clusters begin before.
+            for found in _clusters().finditer(text, max(near.start() - 1, last), near.end() + 1):
                 begin, end = found.span()
                 # None where the cluster is too long or no key begins it.
                 if end - begin < _SHORT and (whole := clusters[found.group()]) is not None:
@@ -196,6 +198,18 @@ def _refuse(what: str) -> NoReturn:
         f"the size of a trie, the trie and replacements, up to {MOST_BYTES >> 20} MB in base64",
         "fetch the file again",
     )
+
+
+@functools.cache
+def _joining() -> re.Pattern[str]:
+    """Stretches in which no two characters beside each other are sure to be apart."""
+    jamo = [
+        point
+        for _, begin, end in class_runs({0: r"[\p{GCB=L}\p{GCB=V}\p{GCB=T}]"})
+        for point in range(begin, end)
+    ]
+    joins = one_of(sorted({*joined(), *prepended(), *jamo, ord("\r")}))
+    return re.compile(f"{joins}(?:(?:{joins})|[\\s\\S](?:{joins}))*")
 
 
 @functools.cache

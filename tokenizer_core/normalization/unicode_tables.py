@@ -131,6 +131,8 @@ _CONTROLS = (
     "1BCA0-1BCA3 1D173-1D17A E0000-E001F E0080-E00FF E01F0-E0FFF"
 )
 
+_FAR = 0x10000
+
 
 def points_of(ranges: str) -> list[int]:
     """The code points of ranges such as ``"41-5A 5F"``."""
@@ -154,22 +156,35 @@ def inside_set(points: list[int]) -> str:
     return "".join(spelled)
 
 
+def one_of(points: list[int]) -> str:
+    """A regex of `re` for one of these characters, which is searched for fast.
+
+    `re` has a table for characters of up to 16 bits, and tries ranges of others one by one. So
+    these are only looked at where there is one.
+    """
+    near = [point for point in points if point < _FAR]
+    far = [point for point in points if point >= _FAR]
+    if not far:
+        return f"[{inside_set(near)}]"
+    return rf"[{inside_set(near)}\U00010000-\U0010ffff](?<=[\0-\uffff{inside_set(far)}])"
+
+
 @functools.cache
 def without_forms() -> re.Pattern[str]:
-    """Runs of characters that no Unicode form changes or moves."""
-    return re.compile(f"([{inside_set(points_of(_WITHOUT_FORMS))}]+)")
+    """One of the characters that no Unicode form changes or moves, as a group."""
+    return re.compile(f"({one_of(points_of(_WITHOUT_FORMS))})")
 
 
 @functools.cache
 def nonspacing() -> re.Pattern[str]:
-    """Runs of nonspacing marks."""
-    return re.compile(f"[{inside_set(points_of(_NONSPACING))}]+")
+    """One nonspacing mark."""
+    return re.compile(one_of(points_of(_NONSPACING)))
 
 
 @functools.cache
 def marks() -> re.Pattern[str]:
-    """Runs of marks of any kind."""
-    return re.compile(f"[{inside_set(points_of(_NONSPACING) + points_of(_OTHER_MARKS))}]+")
+    """One mark of any kind."""
+    return re.compile(one_of(points_of(_NONSPACING) + points_of(_OTHER_MARKS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +199,8 @@ class DroppedAndSpaced:
     def of(cls, dropped: str, spaces: str) -> DroppedAndSpaced:
         none, space = points_of(dropped), sorted({*points_of(spaces)} - {0x20})
         return cls(
-            re.compile(f"[{inside_set(none)}]+"),
-            re.compile(f"[{inside_set(space)}]"),
+            re.compile(one_of(none)),
+            re.compile(one_of(space)),
             {**dict.fromkeys(none), **dict.fromkeys(space, " ")},
         )
 
@@ -210,13 +225,13 @@ def nmt() -> DroppedAndSpaced:
 @functools.cache
 def ideographs() -> re.Pattern[str]:
     """One character of the blocks that BertNormalizer takes for Chinese."""
-    return re.compile(f"([{inside_set(points_of(_IDEOGRAPHS))}])")
+    return re.compile(f"({one_of(points_of(_IDEOGRAPHS))})")
 
 
 @functools.cache
 def young_capital() -> re.Pattern[str]:
     """One of the capitals that Python may not know."""
-    return re.compile(f"[{inside_set(list(young_capitals()))}]")
+    return re.compile(one_of(list(young_capitals())))
 
 
 @functools.cache
