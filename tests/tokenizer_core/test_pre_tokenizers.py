@@ -60,6 +60,11 @@ SPLITS = [
         {"Regex": r"\s+(?!\S)"},
     )
 ]
+CL100K_AS_PUBLISHED = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DEEPSEEK_LLM = sequence(
     split("Isolated", Regex=r"[\r\n]"),
     split("Isolated", Regex=r"\s?\p{L}+"),
@@ -200,6 +205,8 @@ def test_texts_are_cut_alike_in_parts(part: dict[str, Any], seed: int) -> None:
         (byte_level(True), "gpt2"),
         (sequence(byte_level(True)), "gpt2"),
         (SEQUENCES[2], "starcoder"),
+        (split("Removed", invert=True, Regex=GPT2_AS_PUBLISHED), "gpt2"),
+        (split("Isolated", Regex=GPT2_AS_PUBLISHED), "gpt2"),
         (step("WhitespaceSplit"), "whitespace"),
         (step("Whitespace"), "wordpunct"),
         *(
@@ -258,6 +265,7 @@ def test_steps_are_given_back_for_export(part: dict[str, Any], seed: int) -> Non
         (split("Isolated", Regex="("), "compile"),
         (split("Isolated", Regex=r"\w+"), "differently"),
         (split("Removed", Regex=r"\w+"), "differently"),
+        (split("Isolated", Regex=CL100K_AS_PUBLISHED), "differently"),
         (split("Removed", Regex=r"(?<=a)b"), "beyond an automaton"),
         (split("Removed", Regex=r"a*"), "nothing at all"),
         (step("CharDelimiterSplit", delimiter="ab"), "'ab'"),

@@ -6,6 +6,7 @@ What comes before cutting is someone else's: normalizing, a space or ``▁`` put
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, cast
 
@@ -67,6 +68,7 @@ _PUNCTUATION = (
 # \w of Rust's `regex`.
 _WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
 _LETTERS_OF_SHORTHANDS = frozenset("sSdD")
+_PLUS_AFTER_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}\+")
 _SPECIAL = frozenset("\\^$.|?*+()[]{}")
 _PRINTABLE_ASCII = (0x21, 0x7F)  # what ByteLevel leaves as it is
 
@@ -112,16 +114,17 @@ def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
 
 def _alone(step: SplitStep) -> SplitPattern:
     """A single step as the pattern of one regex, where there is such."""
-    keeps_what_it_matches = step.behavior == "Isolated" or (step.drops and step.invert)
-    if keeps_what_it_matches:
+    if step.behavior == "Isolated" or (step.drops and step.invert):
         for name in NAMED_PATTERNS:
             if SplitPattern.named(name).regex_for_export == step.regex:
                 return SplitPattern.named(name)  # it leaves nothing between its matches
+        known = SplitPattern(step.regex)
+        # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
+        if known.name in NAMED_PATTERNS and not _PLUS_AFTER_COUNT.search(step.regex):
+            return known
     if step.behavior == "Isolated":
         pattern = SplitPattern(step.regex)
-        # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
-        misread = "}+" in step.regex if pattern.name else pattern.regex_for_export != step.regex
-        if misread:
+        if pattern.name is not None or pattern.regex_for_export != step.regex:
             _refuse(
                 f"has the Split regex {step.regex[:200]!r}, which Oniguruma reads differently",
                 f"a regex that every engine reads alike, such as "
