@@ -13,7 +13,7 @@ import pytest
 
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.derived.smaller_sizes import of_size
-from bpeline.tokenizer_core.errors import BpelineError, InvalidTokenizer
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.formats import gguf
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
@@ -160,6 +160,14 @@ def test_the_type_llama_has_the_ids_of_llama_cpp(
     assert Tokenizer.load(tmp_path / "ours").digest == ours.digest
 
 
+def test_tokens_with_scores_are_not_written_as_merges(tmp_path: Path) -> None:
+    ours = Tokenizer.load(written(tmp_path / "x.gguf", llama_like(4)))
+    with pytest.raises(InvalidTokenizer, match="scores"):
+        ours.save(tmp_path / "tokenizer.json", "hf")
+    with pytest.raises(BpelineError):
+        ours.save(tmp_path / "y.gguf", "gguf")
+
+
 def test_tokens_of_the_type_llama_become_text_again(tmp_path: Path) -> None:
     ours = Tokenizer.load(written(tmp_path / "x.gguf", llama_like(4)))
     for sample in ("a b  c", "☃\n", " abc"):
@@ -186,6 +194,8 @@ def test_user_defined_tokens_of_the_type_gpt2_are_those_of_llama_cpp(tmp_path: P
     for sample, expected in zip(texts, by_llama_cpp(path, texts), strict=True):
         assert (ours.encode(sample, "none"), ours.encode(sample, "all")) == expected, sample
     assert ours.encode("low", add_special_tokens=True) == [0, *ours.encode("low")]
+    with pytest.raises(InvalidOption, match="added tokens"):
+        ours.save(tmp_path / "z.gguf", "gguf")
 
 
 LETTERS = ["a", "b", "ab"]

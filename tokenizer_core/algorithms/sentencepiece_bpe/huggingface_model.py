@@ -8,6 +8,7 @@ from typing import Any
 from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.codec import SentencePieceBpe
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import TokenizerParts
+from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats import add_names, read_plain_vocab
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import Pipeline, TokenizerSpec
@@ -21,9 +22,19 @@ _FLAGS = ("byte_fallback", "fuse_unk", "ignore_merges")
 
 
 def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """pre_tokenizer, decoder and model of a tokenizer.json, as they were read."""
+    """pre_tokenizer, decoder and model of a tokenizer.json, as they were read.
+
+    Raises:
+        InvalidTokenizer: tokens have ranks, and not merges, or some are found before all else.
+    """
     spec, algorithm = tokenizer.spec, tokenizer.spec.algorithm
     assert isinstance(algorithm, SentencePieceBpe)
+    if algorithm.by_piece or algorithm.user_defined:
+        raise InvalidTokenizer(
+            "the tokens of this tokenizer have scores, as in SentencePiece",
+            "in tokenizer.json merges have ranks: of some texts it would make other ids",
+            "save it as 'bpeline'",
+        )
     pipeline = spec.pipeline
     named = sorted(spec.vocab.items())
     return {
