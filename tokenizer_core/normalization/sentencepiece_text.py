@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 
 MARK = "▁"
-MOST_RULES = 1 << 18
+MOST_RULES = 1 << 19  # and beginnings of their keys
 LONGEST_KEY = 64  # bytes
 LONGEST_REPLACEMENT = 256  # bytes
+_TOGETHER = 1 << 12  # nodes of a trie that are looked at together
 _LEAF = np.uint32(1 << 31)
 _LABEL = np.uint32(1 << 31 | 0xFF)
 
@@ -181,6 +183,7 @@ def _set_of(characters: set[str]) -> str:
     return f"[{''.join(map(re.escape, sorted(characters)))}]"
 
 
+@functools.lru_cache(maxsize=4)  # spm_train's own have 225,000 rules, which take two seconds
 def _rules_of(charsmap: str) -> dict[str, str]:
     """Key → what is written for it, of a double-array trie in base64."""
     try:
@@ -209,15 +212,18 @@ def _keys_of(units: NDArray[np.uint32]) -> list[tuple[bytes, int]]:
     found: list[tuple[bytes, int]] = []
     keys = [b""]
     nodes = _children_base(units[:1], np.zeros(1, np.int64))
-    labels = np.arange(1, 256, dtype=np.int64)
+    visited = 0
     while len(nodes):
-        places = nodes[:, None] ^ labels
-        inside = places < len(units)
-        child = units[np.where(inside, places, 0)]
-        rows, columns = np.nonzero(inside & ((child & _LABEL) == labels.astype(np.uint32)))
-        if len(rows) + len(found) > MOST_RULES or (len(rows) and len(keys[0]) == LONGEST_KEY):
+        parts = [
+            _children_of(units, nodes[begin : begin + _TOGETHER])
+            for begin in range(0, len(nodes), _TOGETHER)
+        ]
+        rows = np.concatenate([part[0] + i * _TOGETHER for i, part in enumerate(parts)])
+        columns, here = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        visited += len(rows)
+        if visited > MOST_RULES or (len(rows) and len(keys[0]) == LONGEST_KEY):
             _refuse("has too many rules, or too long ones")
-        here, taken = places[rows, columns], child[rows, columns]
+        taken = units[here]
         keys = [keys[row] + bytes([column + 1]) for row, column in zip(rows, columns, strict=True)]
         nodes = _children_base(taken, here)
         ending = np.flatnonzero((taken >> np.uint32(8)) & np.uint32(1))
@@ -227,6 +233,18 @@ def _keys_of(units: NDArray[np.uint32]) -> list[tuple[bytes, int]]:
                 _refuse("has a key without a value")
             found.append((keys[index], int(value & ~_LEAF)))
     return found
+
+
+def _children_of(
+    units: NDArray[np.uint32], nodes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Of each child of some nodes: the number of its node, its label less one, its place."""
+    labels = np.arange(1, 256, dtype=np.int64)
+    places = nodes[:, None] ^ labels
+    inside = places < len(units)
+    child = units[np.where(inside, places, 0)]
+    rows, columns = np.nonzero(inside & ((child & _LABEL) == labels.astype(np.uint32)))
+    return rows, columns, places[rows, columns]
 
 
 def _children_base(units: NDArray[np.uint32], places: NDArray[np.int64]) -> NDArray[np.int64]:
