@@ -759,6 +759,9 @@ class Tokenizer:
         """Token ids of a string, or of bytes, which are checked to be UTF-8."""
         unchecked = isinstance(text, bytes)
         content = text if isinstance(text, bytes) else utf8_of(text)
+        usual = allowed_special is None or allowed_special == self._usual
+        if usual and on_special == "text":
+            return encode_long(self.encoder, content, self._cutting, threads, unchecked)
         encoder, policy = self._asked(allowed_special, on_special)
         if not policy.allowed and not policy.forbidden:
             return encode_long(encoder, content, self._cutting, threads, unchecked)
