@@ -164,7 +164,8 @@ class Tokenizer:
         #: The encoder where text is encoded word by word; None with others.
         self.words: WordEncoder | None = None
         # What `allowed_special` is where it is not given, and nothing else need be looked at.
-        self._usual = None if spec.finds_special else "none"
+        self._finds_special = spec.finds_special
+        self._usual = None if self._finds_special else "none"
         # Plain attributes: a property that keeps its value makes all others slower to find.
         self._made_encoder: Encoder | None = None
         self._made_decoder: Decoder | None = None
@@ -783,7 +784,7 @@ class Tokenizer:
 
         An imported tokenizer's encoder finds its special tokens by itself.
         """
-        if not self.spec.finds_special:
+        if not self._finds_special:
             return self.encoder, self._policies.of(allowed_special or "none", on_special)
         policy = self._policies.of(
             "all" if allowed_special is None else allowed_special, on_special
@@ -803,7 +804,7 @@ class Tokenizer:
     def _cutting(self) -> SplitPattern | None:
         """Says where ids on both sides of a cut are independent; None where they never are."""
         marked = self.words is not None and self.words.marks is not None
-        return None if marked or self.spec.finds_special else self.spec.pattern
+        return None if marked or self._finds_special else self.spec.pattern
 
     @cached_property
     def explainer(self) -> Explainer:

@@ -1,4 +1,4 @@
-"""Words made to meet in one place of a table do so under one key alone, which nobody knows."""
+"""Words and pairs made to meet in one place of a table do so under one key, which nobody knows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.algorithms import train_wordpiece
 from bpeline.tokenizer_core.counting import WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
-from bpeline.tokenizer_core.kernels.tables import word_keys
+from bpeline.tokenizer_core.kernels.tables import hashing
+from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    COLUMNS,
+    EMPTY,
+    KEY,
+    NO_MERGE,
+    fill_merges,
+    fill_slots,
+)
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe
@@ -57,7 +67,10 @@ FAMILIES = {
 
 def longest_run(entries: NDArray[np.uint64]) -> int:
     """How many entries stand side by side: what a search passes at most."""
-    taken = entries[1::4] != 0
+    return longest_of(entries[1::4] != 0)
+
+
+def longest_of(taken: NDArray[np.bool_]) -> int:
     edges = np.flatnonzero(np.diff(np.concatenate(([False], taken, [False]))))
     return int((edges[1::2] - edges[::2]).max())
 
@@ -79,11 +92,38 @@ def test_no_words_are_made_to_meet_while_encoding(family: str) -> None:
     assert longest_run(encoder._words.table._entries) < 150
 
 
+def pairs_alike_without_key() -> NDArray[np.int64]:
+    """Pairs [n, 2] whose numbers, times the constant of Fibonacci hashing, are small."""
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    numbers = (number * inverse & ALL for number in range(1, 4 * WORDS))
+    pairs = [divmod(number, 1 << 32) for number in numbers if number < 1 << 63]
+    return np.array(pairs[:WORDS], np.int64)
+
+
+def test_no_pairs_are_made_to_meet_while_encoding() -> None:
+    left, right = pairs_alike_without_key().T.copy()
+    table = np.full(2 << 12, NO_MERGE, np.uint64)
+    fill_merges(left, right, left, right, table, hashing.HASH_KEY)
+    taken = table[::2] != NO_MERGE
+    assert int(taken.sum()) == WORDS
+    assert longest_of(taken) < 150
+
+
+def test_no_pairs_are_made_to_meet_while_training() -> None:
+    left, right = pairs_alike_without_key().T
+    rows = np.zeros((WORDS, COLUMNS), np.int64)
+    rows[:, KEY] = (left << 32) | right
+    slots = np.full(1 << 12, EMPTY, np.int32)
+    fill_slots(rows, WORDS, slots, HashKey(*hashing.HASH_KEY))
+    assert sorted(slots[slots != EMPTY].tolist()) == list(range(WORDS))
+    assert longest_of(slots != EMPTY) < 150
+
+
 @pytest.fixture
 def key_of_process() -> Iterator[NDArray[np.uint64]]:
-    kept = word_keys.HASH_KEY.copy()
-    yield word_keys.HASH_KEY
-    word_keys.HASH_KEY[:] = kept
+    kept = hashing.HASH_KEY.copy()
+    yield hashing.HASH_KEY
+    hashing.HASH_KEY[:] = kept
 
 
 def test_two_processes_do_not_share_a_key(key_of_process: NDArray[np.uint64]) -> None:
@@ -106,8 +146,11 @@ def test_no_result_depends_on_the_key(key_of_process: NDArray[np.uint64], tmp_pa
         trained = train_bpe(counts, 300)
         whole = Tokenizer(vocab, [(b"a", b"b"), (b"c", b"d")], ignore_merges=True, cache_words=100)
         found = find_merges(vocab, parts, lengths)
+        by_characters = train_wordpiece(count_words(path, "whitespace"), 40)
         results.append(
             (
+                by_characters.digest,
+                by_characters.encode(text),
                 [column.tobytes() for column in (counts.word_bytes, counts.offsets, counts.counts)],
                 counts.first_positions.tobytes(),
                 trained.digest,

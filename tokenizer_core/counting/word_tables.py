@@ -22,7 +22,8 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     add_table,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
-from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY, move_words
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern

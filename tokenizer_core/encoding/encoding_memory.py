@@ -18,7 +18,8 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
-from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY, HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words as move_kept
 from bpeline.tokenizer_core.splitting import MarkShort
 
@@ -151,12 +152,14 @@ class ShortBuffers:
         self._marks = self.marks.data.cast("B")
         self._ids = self.ids.data
 
-    def encode(self, content: bytes, mark: MarkShort, workspace: int) -> tuple[list[int], bool]:
+    def encode(
+        self, content: bytes, mark: MarkShort, workspace: NDArray[np.int64]
+    ) -> tuple[list[int], bool]:
         """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; and whether the cache is full.
 
         Args:
             mark: of `Splitter.marking_short_texts`.
-            workspace: address of a `WORKSPACE`; its scratch is enough for `SHORT_TEXT` bytes.
+            workspace: fields of a `WORKSPACE`; its scratch is enough for `SHORT_TEXT` bytes.
         """
         size = len(content)
         self._text[: size + PADDING] = content + _BLANK
@@ -180,16 +183,16 @@ class Workspace:
 
     Attributes:
         record: one `WORKSPACE`: the addresses of all of it, as kernels want them.
-        address: that of the record.
+        fields: the record as int64, which a kernel is handed sooner.
         words: the table in use.
         short: buffers for short texts.
     """
 
-    __slots__ = ("_queue", "address", "record", "scratch", "short", "words")
+    __slots__ = ("_queue", "fields", "record", "scratch", "short", "words")
 
     def __init__(self, record: NDArray[Any], words: WordCache) -> None:
         self.record = record.copy()
-        self.address = self.record.ctypes.data
+        self.fields = self.record.view(np.int64)
         self.short = ShortBuffers()
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
         self.record["queue"] = self._queue.ctypes.data

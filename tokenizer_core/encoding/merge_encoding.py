@@ -22,11 +22,10 @@ from bpeline.tokenizer_core.kernels.encoding.encode_text import (
     PROGRESS,
     encode_spans,
 )
-from bpeline.tokenizer_core.kernels.encoding.encode_word import NO_MERGE, add_gains, fill_pair_table
+from bpeline.tokenizer_core.kernels.encoding.encode_word import add_gains
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     derive_merges as derive_merges_by_kernel,
 )
-from bpeline.tokenizer_core.kernels.encoding.symbol_tables import fill_symbol_table
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     BYTES,
     MAX_NODES,
@@ -40,7 +39,8 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import WORKSPACE
-from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import MergeIds, TokenizerSpec
@@ -167,8 +167,8 @@ class BytePairEncoder(Encoder):
         state["position"] = -1
         with self._workspace() as workspace:
             while True:
-                record = workspace.record
-                reason = encode_spans(text.data, marks, spans, behind, record, ids, ends, state)
+                fields = workspace.fields
+                reason = encode_spans(text.data, marks, spans, behind, fields, ids, ends, state)
                 if reason == DONE:
                     break
                 if reason == NEEDS_SCRATCH:
@@ -184,7 +184,7 @@ class BytePairEncoder(Encoder):
             workspace = Workspace(self._record, self._words.table)
         # On any exception the workspace is lost, not the text of another call in it.
         mark = self._mark_short
-        ids, full = workspace.short.encode(content, mark, workspace.address)
+        ids, full = workspace.short.encode(content, mark, workspace.fields)
         if full:
             self._make_room(workspace)
         self._idle.append(workspace)
@@ -203,15 +203,14 @@ class BytePairEncoder(Encoder):
         begins, ends = offsets[:-1], offsets[1:]
         filled = begins < ends
         # Another table than that of `encode`: which merges fire, not only what they leave.
-        shift, pairs = pair_table(self.merge_ids)
         add_gains(
             np.require(words, np.uint8, ["C", "W"]),
             begins[filled],
             ends[filled],
             counts[filled],
             self.byte_ids.astype(np.uint32),
-            pairs,
-            shift,
+            merge_table(self.merge_ids),
+            HASH_KEY,
             scratch_for(int((ends - begins).max(initial=0))),
             gains,
         )
@@ -240,14 +239,13 @@ def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> M
     in_order = sorted(tokens, key=lambda id_: len(tokens[id_]))
     words, results = [tokens[id_] for id_ in in_order], np.array(in_order, np.int64)
     left, right = np.empty((2, len(words)), np.int64)
-    shift, pairs = empty_pair_table(len(words))
     derive_merges_by_kernel(
         np.frombuffer(bytearray(b"".join(words)), np.uint8),
         np.ascontiguousarray(spans_of_lengths(words)[:, 1]),
         results,
         byte_ids.astype(np.uint32),
-        shift,
-        pairs,
+        empty_merge_table(len(words)),
+        HASH_KEY,
         scratch_for(max(map(len, words), default=0)),
         left,
         right,
@@ -275,7 +273,8 @@ def merge_tables(
     tables = _token_tables(byte_ids, merges, record) if ranks is None else None
     if tables is None:
         ids = byte_ids.astype(np.uint32)
-        record["pair_shift"], pairs = pair_table(merges, ranks)
+        pairs = merge_table(merges, ranks)
+        record["pair_shift"] = 65 - (pairs.size >> 1).bit_length()
         tables = {"byte_ids": ids, "pairs": pairs}
     for field, table in tables.items():
         record[field] = table.ctypes.data
@@ -305,17 +304,17 @@ def _token_tables(
     pair_bits = _bits_for(len(left))
     pair_shift = np.uint64(64 - pair_bits)
     pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
-    fill_pairs(left, right, pair_shift, pairs)
+    fill_pairs(left, right, pair_shift, pairs, HASH_KEY)
     splits = np.zeros(len(ids), np.uint64)
     stable = np.zeros(len(ids), np.bool_)
-    find_stable(left, right, pairs, pair_shift, splits, stable)
+    find_stable(left, right, pair_shift, pairs, HASH_KEY, splits, stable)
     order = np.argsort(np.diff(ends, prepend=0), kind="stable")
     order = order[stable[order] & (order >= BYTES)]
     roots = np.zeros(1 << 16, np.uint32)
     infos = np.zeros(len(ids), np.uint64)
     bits = (_SLOTS_PER_TOKEN * len(ids)).bit_length()
     trie = np.zeros(1 << bits, np.uint64)
-    while not fill_trie(text, ends, order, ids, np.uint64(64 - bits), trie, roots, infos):
+    while not fill_trie(text, ends, order, ids, trie, HASH_KEY, roots, infos):
         if len(trie) > 2 * MAX_NODES:
             return None
         roots.fill(0)
@@ -325,22 +324,18 @@ def _token_tables(
     return {"pairs": pairs, "splits": splits, "infos": infos, "roots": roots, "trie": trie}
 
 
-def pair_table(
-    merges: MergeIds, ranks: NDArray[np.int64] | None = None
-) -> tuple[np.uint64, NDArray[np.uint64]]:
-    """The shift and the slots of `merge_word`'s table of merges."""
-    shift, pairs = empty_pair_table(len(merges[2]))
-    if ranks is None:
-        fill_pair_table(*merges, shift, pairs)
-    else:
-        fill_symbol_table(merges[0], merges[1], ranks, merges[2], shift, pairs)
-    return shift, pairs
+def merge_table(merges: MergeIds, ranks: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:
+    """`merge_word`'s table of merges; their ranks are their places, unless they are given."""
+    table = empty_merge_table(len(merges[2]))
+    left, right, results = merges
+    order = np.arange(len(results)) if ranks is None else ranks
+    fill_merges(left, right, order, results, table, HASH_KEY)
+    return table
 
 
-def empty_pair_table(merges: int) -> tuple[np.uint64, NDArray[np.uint64]]:
-    """The shift and the empty slots of a table that will be at most half full."""
-    bits = _bits_for(merges)
-    return np.uint64(64 - bits), np.full(2 << bits, NO_MERGE, np.uint64)
+def empty_merge_table(merges: int) -> NDArray[np.uint64]:
+    """An empty table that will be at most half full."""
+    return np.full(2 << _bits_for(merges), NO_MERGE, np.uint64)
 
 
 def _bits_for(merges: int) -> int:

@@ -24,12 +24,13 @@ from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.kernels.merging import (
     merge_layout,
-    merge_pairs,
     merge_queue,
     merge_state,
     merge_step,
 )
 from bpeline.tokenizer_core.kernels.merging.merge_state import Limits, MergeState
+from bpeline.tokenizer_core.kernels.tables import pair_tables
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY, HashKey
 from bpeline.tokenizer_core.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
@@ -234,10 +235,11 @@ class MergeEngine:
             cells=np.empty((size, 2), np.int32),
             large_counts=counts[large],
             arena=nothing,
-            pairs=np.zeros((0, merge_pairs.COLUMNS), np.int64),
+            pairs=np.zeros((0, pair_tables.COLUMNS), np.int64),
             slots=nothing,
+            hash_key=HashKey(*HASH_KEY),
             heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
-            waiting=np.full(merge_queue.CLASSES + 1, merge_pairs.EMPTY, np.int32),
+            waiting=np.full(merge_queue.CLASSES + 1, pair_tables.EMPTY, np.int32),
             following=nothing,
             text=np.empty((size + self.base) * width if compares_text else 0, np.uint8),
             width=width,
@@ -277,35 +279,36 @@ class MergeEngine:
         A merged occurrence leaves one symbol less and makes at most two new occurrences, so
         the arena never holds more than three times as many as there are pairs of base tokens.
         """
+        state = self._state
         is_dense = self.base <= _DENSE_ALPHABET
         rows = self._dense_pairs() if is_dense else self._sparse_pairs()
-        occurrences = int(rows[:, merge_pairs.LENGTH].sum())
+        occurrences = int(rows[:, pair_tables.LENGTH].sum())
         if self._limits.kept_length < 2:
             rows = rows[:0]
-        rows = rows[rows[:, merge_pairs.COUNT] >= self._limits.kept_count]
-        lengths = rows[:, merge_pairs.LENGTH]
-        rows[:, merge_pairs.START] = np.cumsum(lengths) - lengths
+        rows = rows[rows[:, pair_tables.COUNT] >= self._limits.kept_count]
+        lengths = rows[:, pair_tables.LENGTH]
+        rows[:, pair_tables.START] = np.cumsum(lengths) - lengths
         capacity = max(2 * len(rows), _FIRST_PAIRS)
         pairs = grown(rows, len(rows), capacity)
-        self._state = state = self._state._replace(
+        self._state = state = state._replace(
             arena=np.empty(int(lengths.sum()) + 2 * occurrences, np.int32),
             noted=np.empty((3, int(lengths.max(initial=0))), np.int32),
             pairs=pairs,
-            slots=_slots_for(pairs, len(rows)),
+            slots=_slots_for(pairs, len(rows), state.hash_key),
             heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
             following=np.empty(capacity, np.int32),
         )
         state.sizes[merge_state.PAIRS] = len(rows)
         state.sizes[merge_state.ARENA] = int(lengths.sum())
         if is_dense:
-            keys = rows[:, merge_pairs.KEY]
+            keys = rows[:, pair_tables.KEY]
             places = np.full((self.base, self.base), -1, np.int64)
-            places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, merge_pairs.START]
+            places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, pair_tables.START]
             merge_layout.collect_dense_pairs(state.cells, places, state.arena)
         else:
-            places = rows[:, merge_pairs.START].copy()
+            places = rows[:, pair_tables.START].copy()
             merge_layout.collect_sparse_pairs(
-                state.cells, state.pairs, state.slots, places, state.arena
+                state.cells, state.pairs, state.slots, state.hash_key, places, state.arena
             )
         merge_queue.queue_new_pairs(state, self._limits, 0, len(rows))
 
@@ -315,10 +318,10 @@ class MergeEngine:
         counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
         merge_layout.count_dense_pairs(state.cells, state.large_counts, counts, occurrences)
         left, right = np.nonzero(occurrences)
-        rows = np.empty((len(left), merge_pairs.COLUMNS), np.int64)
-        rows[:, merge_pairs.KEY] = (left << 32) | right
-        rows[:, merge_pairs.COUNT] = counts[left, right]
-        rows[:, merge_pairs.LENGTH] = occurrences[left, right]
+        rows = np.empty((len(left), pair_tables.COLUMNS), np.int64)
+        rows[:, pair_tables.KEY] = (left << 32) | right
+        rows[:, pair_tables.COUNT] = counts[left, right]
+        rows[:, pair_tables.LENGTH] = occurrences[left, right]
         return rows
 
     def _sparse_pairs(self) -> NDArray[np.int64]:
@@ -326,11 +329,11 @@ class MergeEngine:
         state = self._state
         position: merge_state.Integer = 1
         size: merge_state.Integer = 0
-        rows = np.empty((_FIRST_PAIRS, merge_pairs.COLUMNS), np.int64)
+        rows = np.empty((_FIRST_PAIRS, pair_tables.COLUMNS), np.int64)
         while True:
-            slots = _slots_for(rows, size)
+            slots = _slots_for(rows, size, state.hash_key)
             position, size = merge_layout.count_sparse_pairs(
-                state.cells, state.large_counts, position, size, rows, slots
+                state.cells, state.large_counts, position, size, rows, slots, state.hash_key
             )
             if position == len(state.cells):
                 return rows[:size]
@@ -354,7 +357,7 @@ class MergeEngine:
             pairs = grown(state.pairs, size, capacity)
             self._state = state._replace(
                 pairs=pairs,
-                slots=_slots_for(pairs, size),
+                slots=_slots_for(pairs, size, state.hash_key),
                 heap=grown(state.heap, queued, capacity),
                 following=grown(state.following, size, capacity),
             )
@@ -366,10 +369,12 @@ def _no_changes(tokens: int) -> NDArray[np.int64]:
     return changes
 
 
-def _slots_for(pairs: NDArray[np.int64], size: merge_state.Integer) -> NDArray[np.int32]:
+def _slots_for(
+    pairs: NDArray[np.int64], size: merge_state.Integer, hash_key: HashKey
+) -> NDArray[np.int32]:
     """Hash slots for a table of pairs with ``size`` rows, at most half full when it is."""
-    slots = np.full(1 << (2 * len(pairs) - 1).bit_length(), merge_pairs.EMPTY, np.int32)
-    merge_pairs.fill_slots(pairs, size, slots)
+    slots = np.full(1 << (2 * len(pairs) - 1).bit_length(), pair_tables.EMPTY, np.int32)
+    pair_tables.fill_slots(pairs, size, slots, hash_key)
     return slots
 
 

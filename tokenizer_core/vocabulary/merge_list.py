@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words, find_whole_words
-from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[bytes, bytes]

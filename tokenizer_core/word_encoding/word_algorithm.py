@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.encoding import character_merges
-from bpeline.tokenizer_core.kernels.encoding.encode_word import NO_MERGE
 from bpeline.tokenizer_core.kernels.encoding.symbol_tables import (
     END,
     INNER_ROOT,
@@ -21,8 +20,9 @@ from bpeline.tokenizer_core.kernels.encoding.symbol_tables import (
     LAST,
     NO_TOKEN,
     ROOT,
-    fill_symbol_table,
 )
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.text import Text
 
 Merge = tuple[str, str]
@@ -118,14 +118,12 @@ def merged_rows(rows: list[Row], marking: int, places: int, unknown: int) -> Wor
     return WordAlgorithm(character_merges.merge_characters, known, scratch)
 
 
-def symbol_table(rows: list[Row]) -> tuple[np.uint64, NDArray[np.uint64]]:
-    """Shift and slots of the open-addressing table of rows; of equal (left, right) the first."""
-    bits = max(4, (2 * len(rows)).bit_length())
-    shift = np.uint64(64 - bits)
-    slots = np.full(2 << bits, NO_MERGE, np.uint64)
+def symbol_table(rows: list[Row]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The table of rows and the key of its hashes; of equal (left, right) the first row counts."""
+    slots = np.full(2 << max(4, (2 * len(rows)).bit_length()), NO_MERGE, np.uint64)
     left, right, ranks, results = np.array(rows, np.int64).reshape(-1, 4).T.copy()
-    fill_symbol_table(left, right, ranks, results, shift, slots)
-    return shift, slots
+    fill_merges(left, right, ranks, results, slots, HASH_KEY)
+    return slots, HASH_KEY
 
 
 def characters_of(token: str, end_of_word: str) -> list[int]:

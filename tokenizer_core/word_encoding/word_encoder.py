@@ -20,7 +20,8 @@ from bpeline.tokenizer_core.kernels.counting.number_words import (
     copy_pieces,
     number_words,
 )
-from bpeline.tokenizer_core.kernels.tables.word_keys import HASH_KEY, move_words
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.word_encoding.marked_spans import MarkedSpans, Marks, unmarked

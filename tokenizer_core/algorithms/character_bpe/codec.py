@@ -68,10 +68,10 @@ def with_dropout(merged: WordAlgorithm, dropout: float, state: NDArray[np.uint32
         merged: of `by_rank`.
         dropout, state: as for `merge_at_random`.
     """
-    marking, _, shift, slots, _ = merged.known
+    marking, _, slots, hash_key, _ = merged.known
 
     def kernel(text: Any, places: Any, lengths: Any, *others: Any) -> None:
         is_one = 1 + np.searchsorted(_LONGER_FROM, text[places], side="right") == lengths
         random_merges.merge_at_random(text, places, lengths, is_one, dropout, state, *others)
 
-    return WordAlgorithm(kernel, (marking, shift, slots), random_merges.SCRATCH_PER_SYMBOL)
+    return WordAlgorithm(kernel, (marking, slots, hash_key), random_merges.SCRATCH_PER_SYMBOL)

@@ -11,8 +11,8 @@ from bpeline.tokenizer_core.algorithms.wordpiece.kernels import merge_score
 from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import Groups, Ordered
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.merging import merge_state, merge_step
-from bpeline.tokenizer_core.kernels.merging.merge_pairs import EMPTY
 from bpeline.tokenizer_core.kernels.merging.merge_state import Integer
+from bpeline.tokenizer_core.kernels.tables.pair_tables import EMPTY
 from bpeline.tokenizer_core.merging import MergeEngine, SymbolWords, grown
 
 Score = Literal["ratio", "gain"]
@@ -103,6 +103,7 @@ class ScoringEngine(MergeEngine):
             queue=np.empty(capacity, np.int32),
             places=np.empty(capacity, np.int32),
             slots=np.full(1 << (2 * capacity - 1).bit_length(), EMPTY, np.int32),
+            hash_key=state.hash_key,
             sizes=np.zeros(2, np.int64),
         )
         merge_score.wait(state, self._limits, groups, self._kind, self._total[0], 0, size)

@@ -16,12 +16,11 @@ from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
 from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import key_in, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
     VALUE,
-    HashKey,
     find_entry,
-    mix,
     put_entry,
     table_shift,
     word_key,
@@ -70,7 +69,7 @@ def number_words(
     progress = state[0]
     base = text.ctypes.data
     entries, shift = table.ctypes.data, table_shift(table)
-    key = HashKey(hash_key[0], hash_key[1])
+    key = key_in(hash_key)
     seen = progress.pre_tokens
     words = progress.words
     for span in range(progress.span, len(spans)):

@@ -16,14 +16,13 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
-    ALL,
     HIGH,
     LONG,
     LOW,
     PLACE,
     VALUE,
-    ZERO,
     key_length,
     word_key,
 )

@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, k
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
 from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, HashKey, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     ENTRY_BITS,
@@ -25,11 +26,8 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     LOW,
     PLACE,
     VALUE,
-    ZERO,
-    HashKey,
     find_entry,
     key_length,
-    mix,
     put_entry,
     table_shift,
 )

@@ -29,19 +29,17 @@ from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64,
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
 from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     ENTRY_BITS,
     HIGH,
     INLINE,
     LOW,
-    ONE,
     PLACE,
     VALUE,
-    ZERO,
     copy_entry,
     long_word_key,
-    mix,
     put_entry,
     short_word_key,
     table_shift,

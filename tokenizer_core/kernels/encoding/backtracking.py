@@ -19,12 +19,11 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     LENGTH_SHIFT,
     LOWER_HALF,
     NOTHING,
-    ONE,
     SHORTER_SHIFT,
-    ZERO,
     find_child,
     stand_together,
 )
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
     load_u32,
@@ -33,11 +32,13 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u64,
 )
 from bpeline.tokenizer_core.kernels.memory.records import Record
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64
+from bpeline.tokenizer_core.kernels.memory.types import I64
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO
+from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
 
 
 @kernel
-def longest_token(at: I64, end: I64, roots: I64, trie: I64, shift: U64, tokens: I64) -> I64:
+def longest_token(at: I64, end: I64, roots: I64, trie: PairTable, tokens: I64) -> I64:
     """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
     best = np.int64(load_u8(at))
     at += 1
@@ -50,7 +51,7 @@ def longest_token(at: I64, end: I64, roots: I64, trie: I64, shift: U64, tokens: 
         at += 1
         if at == end:
             break
-        found = load_u64(find_child(trie, shift, node, load_u8(at)))
+        found = load_u64(find_child(trie, node, load_u8(at)))
         node = np.int64(found & LOWER_HALF)
     return best
 
@@ -68,14 +69,15 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
         How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
     """
     roots, infos, tokens = workspace.roots, workspace.infos, workspace.tokens
-    trie, trie_shift = workspace.trie, workspace.trie_shift
+    key = key_of(workspace)
+    trie = PairTable(workspace.trie, workspace.trie_shift, key)
     end = word + length
-    token = longest_token(word, end, roots, trie, trie_shift, tokens)
+    token = longest_token(word, end, roots, trie, tokens)
     info = load_u64(infos + 8 * token)
     if np.int64((info >> LENGTH_SHIFT) & INDEX_MASK) == length:
         store_u32(target, np.uint32(info & ID_MASK))
         return np.int64(1)
-    pairs, shift, splits = workspace.pairs, workspace.pair_shift, workspace.splits
+    pairs, splits = PairTable(workspace.pairs, workspace.pair_shift, key), workspace.splits
     dead = workspace.scratch  # places from which the end is out of reach
     for i in range((length >> 6) + 1):
         store_u64(dead + 8 * i, ZERO)
@@ -98,7 +100,7 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
         behind = at + np.int64((info >> LENGTH_SHIFT) & INDEX_MASK)
         is_dead = (load_u64(dead + 8 * (behind >> 6)) >> np.uint64(behind & 63)) & ONE
         if is_dead != ZERO or (
-            count > 0 and not stand_together(pairs, shift, splits, before, token, NOTHING)
+            count > 0 and not stand_together(pairs, splits, before, token, NOTHING)
         ):
             token = np.int64(info >> SHORTER_SHIFT)
             continue
@@ -108,7 +110,7 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
         if at == length:
             break
         before = token
-        token = longest_token(word + at, end, roots, trie, trie_shift, tokens)
+        token = longest_token(word + at, end, roots, trie, tokens)
     for i in range(count):
         index = np.int64(load_u32(target + 4 * i))
         store_u32(target + 4 * i, np.uint32(load_u64(infos + 8 * index) & ID_MASK))

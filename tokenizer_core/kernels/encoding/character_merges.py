@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    DEAD,
+from bpeline.tokenizer_core.kernels.encoding.encode_word import DEAD, merge_linked
+from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, INSIDE, LAST, UNKNOWN
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.scanning.characters import decode
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     LOW_32,
     NO_MERGE,
     RANK_SHIFT,
     PairTable,
     find_merge,
-    merge_linked,
+    table_of_merges,
 )
-from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, INSIDE, LAST, UNKNOWN
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
-from bpeline.tokenizer_core.kernels.scanning.characters import decode
 
 # How the end of a word is marked.
 UNMARKED, OWN_SYMBOL, JOINED = 0, 1, 2
@@ -122,8 +122,8 @@ def merge_characters(
     lengths: I64s,
     marking: I64,
     everywhere: I64,
-    shift: U64,
     table: U64s,
+    hash_key: U64s,
     unknown: I64,
     scratch: U64s,
     ids: U32s,
@@ -137,7 +137,7 @@ def merge_characters(
         places, lengths: int64 ``[n]``: where each word begins and its bytes.
         marking: `UNMARKED`, `OWN_SYMBOL` or `JOINED`.
         everywhere: see `merge_linked`.
-        shift, table: of `fill_symbol_table`.
+        table, hash_key: of `fill_merges`.
         unknown: the id of symbols without one.
         scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word, and 1 more.
         ids, ends: uint32, room for the bytes of all words and ``n`` more: receive the pieces of
@@ -145,7 +145,7 @@ def merge_characters(
         edges: int64 ``[n + 1]``: receives where the pieces of each word begin.
     """
     base = text.ctypes.data
-    pairs = PairTable(table.ctypes.data, shift)
+    pairs = table_of_merges(table, hash_key)
     free = scratch.ctypes.data
     total = np.int64(0)
     edges[0] = 0

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.backtracking import encode_by_backtracking
-from bpeline.tokenizer_core.kernels.encoding.encode_word import PairTable, merge_word
-from bpeline.tokenizer_core.kernels.encoding.whole_words import hash_key_of, whole_word
+from bpeline.tokenizer_core.kernels.encoding.encode_word import merge_word
+from bpeline.tokenizer_core.kernels.encoding.whole_words import whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
     IDS,
@@ -26,7 +26,10 @@ from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     is_full,
     remember,
 )
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import Workspaces, workspace_at
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import (
+    key_of,
+    workspace_at,
+)
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u32,
     load_u64,
@@ -38,13 +41,14 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import mix
+from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
     INLINE,
     LOW,
     key_length,
     long_word_key,
-    mix,
     short_word_key,
 )
 
@@ -83,7 +87,7 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     if workspace.trie != 0:
         return encode_by_backtracking(word, length, workspace, target)
     scratch, nothing = workspace.scratch, np.int64(0)
-    pairs = PairTable(workspace.pairs, workspace.pair_shift)
+    pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
     count = merge_word(word, length, workspace.byte_ids, pairs, scratch, nothing, nothing)
     copy_ids(scratch, target, count)
     return count
@@ -117,7 +121,7 @@ def queue_words(base: I64, marks: U64s, start: I64, end: I64, workspace: Record)
     queued = workspace.queue
     never = queued + MOST_QUEUED * QUEUED_BYTES
     cache, shift = workspace.cache, workspace.cache_shift
-    key = hash_key_of(workspace)
+    key = key_of(workspace)
     longest = workspace.longest
     inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
     if cache == workspace.cache_end:
@@ -185,7 +189,7 @@ def encode_spans(
     marks: U64s,
     spans: I64Rows,
     behind: I64s,
-    workspaces: Workspaces,
+    fields: I64s,
     ids: U32s,
     ends: I64s,
     state: Progress,
@@ -197,7 +201,7 @@ def encode_spans(
         marks: uint64 bitmap of pre-token starts.
         spans: int64 ``[n, 2]``: half-open byte ranges.
         behind: int64 ``[n]``: an id to write behind each span (a special token), or −1.
-        workspaces: one: tables, cache and scratch, see `workspace_record`.
+        fields: of a `WORKSPACE`: tables, cache and scratch.
         ids: uint32, room for one id per byte and span and `ROOM` more.
         ends: int64 ``[n]``: receives the number of ids written when each span was done.
         state: one: see `PROGRESS`.
@@ -206,7 +210,7 @@ def encode_spans(
         `DONE`; or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
         ``needed`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
     """
-    workspace, progress = workspaces[0], state[0]
+    workspace, progress = workspace_at(fields.ctypes.data), state[0]
     base = np.int64(text.ctypes.data)
     first = np.int64(ids.ctypes.data)
     target = first + 4 * progress.written
@@ -255,16 +259,14 @@ def next_start(marks: U64s, after: I64, end: I64) -> I64:
 
 
 @entry_kernel
-def encode_span(text: U8s, marks: U64s, size: I64, address: I64, ids: U32s) -> I64:
-    """Encode a text as one span, with the workspace at an address; its scratch is enough.
-
-    Other arguments are as for `encode_spans`.
+def encode_span(text: U8s, marks: U64s, size: I64, fields: I64s, ids: U32s) -> I64:
+    """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
 
     Returns:
         How many ids there are; −1 − so many when the cache was found full, for the next text.
     """
     base = np.int64(text.ctypes.data)
-    workspace = workspace_at(address)
+    workspace = workspace_at(fields.ctypes.data)
     first = np.int64(ids.ctypes.data)
     target = first
     start = np.int64(0)

@@ -5,8 +5,6 @@ Tables and scratch are addresses, so that one block of memory serves words of ev
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
@@ -18,76 +16,25 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u64,
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.number_heap import pop, push
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    LOW_32,
+    NO_MERGE,
+    RANK_SHIFT,
+    PairTable,
+    find_merge,
+    put_merge,
+    table_of_merges,
+)
 
 # Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
 SHORT_WORD = 64
 SHORT_SCRATCH = 16 * SHORT_WORD  # bytes: 4 per symbol, 8 per pair, and some to read beyond
 LONG_SCRATCH = 32  # bytes of scratch per byte of a long word; behind SHORT_SCRATCH
 
-NO_MERGE = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 DEAD = np.uint32(0xFFFF_FFFF)
-RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)
 POSITION_BITS = np.uint64(40)
 POSITION_MASK = np.uint64((1 << 40) - 1)
-MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
-ONE = np.uint64(1)
-
-
-class PairTable(NamedTuple):
-    """An open-addressing table of pairs: see `fill_pair_table`."""
-
-    address: Int
-    shift: Int
-
-
-@kernel
-def entry_of_pair(table: PairTable, key: U64) -> I64:
-    """Address of the entry of a pair, or of the empty one where it belongs."""
-    slot = (key * MIX) >> table.shift
-    mask = (ONE << (np.uint64(64) - table.shift)) - ONE
-    while True:
-        entry = table.address + np.int64(slot << np.uint64(4))
-        found = load_u64(entry)
-        if found in (key, NO_MERGE):
-            return entry
-        slot = (slot + ONE) & mask
-
-
-@kernel
-def find_merge(table: PairTable, left: Int, right: Int) -> U64:
-    """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`, which empty entries hold."""
-    return load_u64(entry_of_pair(table, (np.uint64(left) << RANK_SHIFT) | np.uint64(right)) + 8)
-
-
-@kernel
-def put_merge(table: PairTable, left: I64, right: I64, rank: I64, result: I64) -> bool:
-    """Put one merge into a table; False if its pair is there already."""
-    key = (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
-    entry = entry_of_pair(table, key)
-    if load_u64(entry) == key:
-        return False
-    store_u64(entry, key)
-    store_u64(entry + 8, (np.uint64(rank) << RANK_SHIFT) | np.uint64(result))
-    return True
-
-
-@entry_kernel
-def fill_pair_table(left: I64s, right: I64s, ids: I64s, shift: U64, table: U64s) -> I64:
-    """Put merges into an open-addressing table.
-
-    Args:
-        left, right, ids: int64 ``[n]``: the two parts and the result of the merge of each rank.
-        shift: uint64, 64 minus the base-2 logarithm of the number of slots.
-        table: uint64 ``[2 * slots]``, all ones: slot i holds key (left, right), value (rank, id).
-
-    Returns:
-        −1, or the first rank whose pair had been there before.
-    """
-    pairs = PairTable(table.ctypes.data, shift)
-    for rank in range(len(left)):
-        if not put_merge(pairs, left[rank], right[rank], rank, ids[rank]):
-            return np.int64(rank)
-    return np.int64(-1)
 
 
 @kernel
@@ -139,45 +86,6 @@ def merge_short(
             behind = load_u32(scratch + 4 * at + 4)
             store_u64(merges + 8 * at, find_merge(pairs, symbol, behind))
     return count
-
-
-@kernel
-def push(heap: I64, size: I64, item: U64) -> None:
-    """Add a uint64 to a binary min-heap of ``size`` items at an address."""
-    at = np.int64(size)
-    while at > 0:
-        above = (at - 1) >> 1
-        parent = load_u64(heap + 8 * above)
-        if parent <= item:
-            break
-        store_u64(heap + 8 * at, parent)
-        at = above
-    store_u64(heap + 8 * at, item)
-
-
-@kernel
-def pop(heap: I64, size: I64) -> U64:
-    """Remove and return the smallest of ``size`` items; ``size - 1`` remain."""
-    smallest = load_u64(heap)
-    last = np.int64(size) - 1
-    item = load_u64(heap + 8 * last)
-    at = np.int64(0)
-    while True:
-        below = 2 * at + 1
-        if below >= last:
-            break
-        child = load_u64(heap + 8 * below)
-        if below + 1 < last:
-            other = load_u64(heap + 8 * below + 8)
-            if other < child:
-                child = other
-                below += 1
-        if item <= child:
-            break
-        store_u64(heap + 8 * at, child)
-        at = below
-    store_u64(heap + 8 * at, item)
-    return smallest
 
 
 @kernel
@@ -308,8 +216,8 @@ def derive_merges(
     ends: I64s,
     results: I64s,
     byte_ids: U32s,
-    shift: U64,
     table: U64s,
+    hash_key: U64s,
     scratch: U64s,
     left: I64s,
     right: I64s,
@@ -322,14 +230,15 @@ def derive_merges(
     Args:
         words: uint8, the tokens joined, shorter ones first. ends: int64 ``[n]``: where each ends.
         results: int64 ``[n]``: the id of each.
-        byte_ids: uint32 ``[256]``. shift, table: as for `fill_pair_table`; filled on the way.
+        byte_ids: uint32 ``[256]``.
+        table, hash_key: see `table_of_merges`; filled on the way.
         scratch: uint64, enough for the longest token.
         left, right: int64 ``[n]``: receive the parts, or −1 twice.
 
     Returns:
         How many tokens no merge makes.
     """
-    pairs = PairTable(table.ctypes.data, shift)
+    pairs = table_of_merges(table, hash_key)
     parts, ids = scratch.ctypes.data, byte_ids.ctypes.data
     nothing = np.int64(0)
     begin = unmade = np.int64(0)
@@ -355,7 +264,7 @@ def add_gains(
     counts: I64s,
     byte_ids: U32s,
     pairs: U64s,
-    shift: U64,
+    hash_key: U64s,
     scratch: U64s,
     gains: I64s,
 ) -> None:
@@ -364,11 +273,11 @@ def add_gains(
     Args:
         words: uint8. begins, ends: int64 ``[n]``: non-empty byte ranges in it.
         counts: int64 ``[n]``.
-        byte_ids: uint32 ``[256]``. pairs, shift: as for `fill_pair_table`.
+        byte_ids: uint32 ``[256]``. pairs, hash_key: see `table_of_merges`.
         scratch: uint64, enough for the longest word.
         gains: int64 ``[n_merges]``, added to.
     """
-    table = PairTable(pairs.ctypes.data, shift)
+    table = table_of_merges(pairs, hash_key)
     ids, free, total = byte_ids.ctypes.data, scratch.ctypes.data, gains.ctypes.data
     for i in range(len(begins)):
         word = words.ctypes.data + begins[i]

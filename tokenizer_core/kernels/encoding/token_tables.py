@@ -18,16 +18,17 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Flags, I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix, shift_for
+from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
 BYTES = 256  # indices below are bytes
 NOTHING = (1 << 20) - 1  # no token: indices are lower
 MAX_TOKENS = NOTHING
 MAX_NODES = 1 << 24
 
-ZERO, ONE, SEVEN, EIGHT = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(8)
+THREE, SEVEN, EIGHT = np.uint64(3), np.uint64(7), np.uint64(8)
 INDEX_BITS, INDEX_MASK = np.uint64(20), np.uint64(NOTHING)
 HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
-MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 # What is kept of a token, in one uint64: its id (24 bits), its length in bytes (20 bits) and the
 # next shorter token that it begins with (20 bits).
@@ -36,7 +37,7 @@ LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
 
 
 @entry_kernel
-def fill_pairs(left: I64s, right: I64s, shift: U64, pairs: U64s) -> None:
+def fill_pairs(left: I64s, right: I64s, shift: U64, pairs: U64s, hash_key: U64s) -> None:
     """Put merges into an open-addressing table.
 
     Args:
@@ -45,52 +46,41 @@ def fill_pairs(left: I64s, right: I64s, shift: U64, pairs: U64s) -> None:
         pairs: uint64 ``[slots + slots / 8]``, zero, at most half full: left, right and result, 20
             bits each. Behind the slots lies a filter, small enough to stay near the processor: one
             bit of a byte per slot, which tells most pairs that do not merge.
+        hash_key: see `HASH_KEY`.
     """
-    mask = (ONE << (np.uint64(64) - shift)) - ONE
-    base = np.int64(pairs.ctypes.data)
+    table = PairTable(pairs.ctypes.data, shift, key_in(hash_key))
     for rank in range(len(left)):
         key = (np.uint64(left[rank]) << INDEX_BITS) | np.uint64(right[rank])
-        mixed = key * MIX
-        slot = mixed >> shift
-        sieve = base + np.int64((mask + ONE) << np.uint64(3)) + np.int64(slot)
-        bit = (mixed >> (shift - np.uint64(3))) & SEVEN
-        store_u8(sieve, np.uint8(np.uint64(load_u8(sieve)) | (ONE << bit)))
-        while pairs[np.int64(slot)] != ZERO:
-            slot = (slot + ONE) & mask
-        pairs[np.int64(slot)] = (key << INDEX_BITS) | np.uint64(BYTES + rank)
+        mixed = mix(key, ZERO, table.key)
+        byte, bit = place_in_filter(table, mixed)
+        store_u8(byte, np.uint8(np.uint64(load_u8(byte)) | (ONE << bit)))
+        entry = packed_entry(table, key, mixed, INDEX_BITS)
+        store_u64(entry, (key << INDEX_BITS) | np.uint64(BYTES + rank))
 
 
 @kernel
-def entry_of(table: Int, shift: U64, key: U64, below: U64) -> I64:
-    """Address of the entry that holds a key above so many other bits, or of the empty one."""
-    slot = (key * MIX) >> shift
-    mask = (ONE << (np.uint64(64) - shift)) - ONE
-    while True:
-        entry = table + np.int64(slot << np.uint64(3))
-        found = load_u64(entry)
-        if found == ZERO or found >> below == key:
-            return entry
-        slot = (slot + ONE) & mask
+def place_in_filter(pairs: PairTable, mixed: U64) -> tuple[I64, U64]:
+    """Address of a pair's byte in the filter behind the slots, and its bit."""
+    behind = pairs.address + (np.int64(8) << (np.int64(64) - np.int64(pairs.shift)))
+    return behind + np.int64(mixed >> pairs.shift), (mixed >> (pairs.shift - THREE)) & SEVEN
 
 
 @kernel
-def token_of_pair(pairs: Int, shift: U64, left: I64, right: I64) -> I64:
+def token_of_pair(pairs: PairTable, left: I64, right: I64) -> I64:
     """Index of the token that a pair makes, or `NOTHING`."""
     key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
-    mixed = key * MIX
-    slot = mixed >> shift
-    mask = (ONE << (np.uint64(64) - shift)) - ONE
-    sieve = np.uint64(load_u8(pairs + np.int64(((mask + ONE) << np.uint64(3)) + slot)))
-    if (sieve >> ((mixed >> (shift - np.uint64(3))) & SEVEN)) & ONE == ZERO:
+    mixed = mix(key, ZERO, pairs.key)
+    byte, bit = place_in_filter(pairs, mixed)
+    if (np.uint64(load_u8(byte)) >> bit) & ONE == ZERO:
         return np.int64(NOTHING)
-    found = load_u64(entry_of(pairs, shift, key, INDEX_BITS))
+    found = load_u64(packed_entry(pairs, key, mixed, INDEX_BITS))
     if found == ZERO:  # first, because the key of two zero bytes is zero, too
         return np.int64(NOTHING)
     return np.int64(found & INDEX_MASK)
 
 
 @kernel
-def stand_together(pairs: Int, shift: U64, splits: Int, left: I64, right: I64, limit: Int) -> bool:
+def stand_together(pairs: PairTable, splits: Int, left: I64, right: I64, limit: Int) -> bool:
     """Whether merges of indices below ``limit`` leave two stable tokens side by side.
 
     Each round looks at the time before the later of the two tokens was made. Of equal tokens the
@@ -102,7 +92,7 @@ def stand_together(pairs: Int, shift: U64, splits: Int, left: I64, right: I64, l
         # guess, every other time wrongly.
         of_left = np.int64(load_u64(splits + 8 * left) & LOWER_HALF)
         of_right = np.int64(load_u64(splits + 8 * right) >> HALF)
-        if token_of_pair(pairs, shift, left, right) < limit:
+        if token_of_pair(pairs, left, right) < limit:
             return False
         later = left > right
         limit = left if later else right + 1
@@ -114,15 +104,23 @@ def stand_together(pairs: Int, shift: U64, splits: Int, left: I64, right: I64, l
 
 @entry_kernel
 def find_stable(
-    left: I64s, right: I64s, pairs: U64s, shift: U64, splits: U64s, stable: Flags
+    left: I64s,
+    right: I64s,
+    shift: U64,
+    pairs: U64s,
+    hash_key: U64s,
+    splits: U64s,
+    stable: Flags,
 ) -> None:
     """Which tokens are stable: their parts are, and no earlier merge takes the parts asunder.
 
     Args:
-        left, right, pairs, shift: as for `fill_pairs`, filled.
+        left, right, shift, pairs, hash_key: as for `fill_pairs`, filled.
         splits: uint64 ``[256 + n]``: receives the parts of each token, left above right.
         stable: bool ``[256 + n]``: receives the answer.
     """
+    table = PairTable(pairs.ctypes.data, shift, key_in(hash_key))
+    parts = splits.ctypes.data
     for byte in range(BYTES):
         stable[byte] = True
     for rank in range(len(left)):
@@ -130,9 +128,7 @@ def find_stable(
         stable[BYTES + rank] = (
             stable[left[rank]]
             and stable[right[rank]]
-            and stand_together(
-                pairs.ctypes.data, shift, splits.ctypes.data, left[rank], right[rank], BYTES + rank
-            )
+            and stand_together(table, parts, left[rank], right[rank], BYTES + rank)
         )
 
 
@@ -164,15 +160,22 @@ def spell_tokens(left: I64s, right: I64s, ends: I64s, text: U8s) -> None:
 
 
 @kernel
-def find_child(trie: Int, shift: U64, node: I64, byte: Int) -> I64:
+def find_child(trie: PairTable, node: I64, byte: Int) -> I64:
     """Address of the entry of a node's child, or of the empty entry where it belongs."""
     key = (np.uint64(node) << EIGHT) | np.uint64(byte)
-    return entry_of(trie, shift, key, HALF)
+    return packed_entry(trie, key, mix(key, ZERO, trie.key), HALF)
 
 
 @entry_kernel
 def fill_trie(
-    text: U8s, ends: I64s, order: I64s, ids: I64s, shift: U64, trie: U64s, roots: U32s, infos: U64s
+    text: U8s,
+    ends: I64s,
+    order: I64s,
+    ids: I64s,
+    trie: U64s,
+    hash_key: U64s,
+    roots: U32s,
+    infos: U64s,
 ) -> bool:
     """Put stable tokens into a trie.
 
@@ -183,9 +186,9 @@ def fill_trie(
         text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
         order: int64: indices of the stable tokens of two bytes or more, shorter ones first.
         ids: int64 ``[n]``: the id of each token.
-        shift: as for `fill_pairs`.
         trie: uint64 ``[slots]``, zero, filled to three quarters at most: node (24 bits), byte and
             child of nodes of two bytes and more.
+        hash_key: see `HASH_KEY`.
         roots: uint32 ``[65536]``, zero: receives the node of any two bytes, first byte above
             second; 0 where there is none.
         infos: uint64 ``[n]``: receives id, length and next shorter token of each token.
@@ -193,6 +196,7 @@ def fill_trie(
     Returns:
         False when there is not room enough: nothing may then be done with the tables.
     """
+    table = PairTable(trie.ctypes.data, shift_for(trie.size), key_in(hash_key))
     nodes = len(ends)
     room = np.int64(3 * len(trie) >> 2)
     nothing = np.uint64(NOTHING)
@@ -210,7 +214,7 @@ def fill_trie(
             if depth == 1:
                 child = np.int64(roots[(node << 8) | label])
             else:
-                entry = find_child(trie.ctypes.data, shift, node, label)
+                entry = find_child(table, node, label)
                 child = np.int64(load_u64(entry) & LOWER_HALF)
             if child == 0:
                 child = np.int64(nodes)

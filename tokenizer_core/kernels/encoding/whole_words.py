@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
 from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, HashKey, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     HIGH,
     VALUE,
-    ZERO,
-    HashKey,
     find_entry,
-    mix,
     put_entry,
     table_shift,
     word_key,
@@ -31,7 +30,7 @@ def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U
         table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
         hash_key: uint64 ``[2]``: see `HashKey`.
     """
-    key = HashKey(hash_key[0], hash_key[1])
+    key = key_in(hash_key)
     shift = table_shift(table)
     text = words.ctypes.data
     begin = np.int64(0)
@@ -66,7 +65,7 @@ def find_whole_words(
         words, table, hash_key: as for `fill_whole_words`, filled.
         ids: int64 ``[n]``: receives the id of each, or −1.
     """
-    key = HashKey(hash_key[0], hash_key[1])
+    key = key_in(hash_key)
     entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
     base = text.ctypes.data
     for i in range(len(begins)):
@@ -75,13 +74,7 @@ def find_whole_words(
 
 
 @kernel
-def hash_key_of(workspace: Record) -> HashKey:
-    """The key of a workspace's tables of words."""
-    return HashKey(workspace.key_low, workspace.key_high)
-
-
-@kernel
 def whole_word(workspace: Record, word: I64, length: I64) -> I64:
     """The id of a word that is one token as a whole, or −1."""
     table, shift = workspace.whole, workspace.whole_shift
-    return word_id(table, shift, hash_key_of(workspace), workspace.whole_text, word, length)
+    return word_id(table, shift, key_of(workspace), workspace.whole_text, word, length)

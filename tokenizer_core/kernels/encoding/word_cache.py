@@ -32,6 +32,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
 )
 from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
@@ -39,7 +40,6 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     LONG,
     LOW,
     TAKEN,
-    ZERO,
     same_bytes,
 )
 

@@ -1,17 +1,16 @@
 """What a kernel that encodes is given: addresses of tables, of the cache and of scratch, by name.
 
-Kernels get it as one argument instead of two dozen, and read from it what they need. Knows nothing
-of what lies at these addresses.
+Kernels get it as one argument instead of two dozen, and read from it what they need: as an int64
+array of all fields, see `record_at`. Knows nothing of what lies at these addresses.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.memory.records import one_record, record_at
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.records import Record, record_at
+from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
 
 _ADDRESS, _NUMBER, _BITS = np.int64, np.int64, np.uint64
 
@@ -19,7 +18,7 @@ WORKSPACE = np.dtype(
     [
         # Merges, read by all threads. Where trie is 0 they are not proper, and words are merged.
         ("byte_ids", _ADDRESS),  # uint32 [256]: the id of each byte, for merging
-        ("pairs", _ADDRESS),  # the pair table of `token_tables`, or that of `encode_word`
+        ("pairs", _ADDRESS),  # the pair table of `token_tables`, or that of `table_of_merges`
         ("pair_shift", _BITS),
         ("splits", _ADDRESS),  # the parts of tokens: see `token_tables`
         ("infos", _ADDRESS),  # ids, lengths and next shorter tokens
@@ -42,11 +41,16 @@ WORKSPACE = np.dtype(
         ("queue", _ADDRESS),  # the words that are under way: see `encode_text`
         ("scratch", _ADDRESS),  # for `encode_by_backtracking` or `merge_word`
         ("longest", _NUMBER),  # bytes of the longest word that scratch is enough for
-        # What places in all tables depend on: see `word_keys.HashKey`.
+        # What places in all tables depend on: see `HashKey`.
         ("key_low", _BITS),
         ("key_high", _BITS),
     ]
 )
 
-Workspaces = Annotated[NDArray[Any], one_record(WORKSPACE)]
 workspace_at = record_at(WORKSPACE)
+
+
+@kernel
+def key_of(workspace: Record) -> HashKey:
+    """What places in all its tables depend on."""
+    return HashKey(workspace.key_low, workspace.key_high)

@@ -11,15 +11,16 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32
 from bpeline.tokenizer_core.kernels.memory.types import I64, I32Rows, I32s, I64Rows, I64s, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
+from bpeline.tokenizer_core.kernels.merging.merge_state import SEPARATOR, SYMBOL, WEIGHT
+from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     COUNT,
     EMPTY,
     KEY,
     LENGTH,
-    key_of,
+    pair_key,
     slot_of,
 )
-from bpeline.tokenizer_core.kernels.merging.merge_state import SEPARATOR, SYMBOL, WEIGHT
 
 
 @entry_kernel
@@ -108,7 +109,13 @@ def collect_dense_pairs(cells: I32Rows, next_place: I64Rows, arena: I32s) -> Non
 
 @entry_kernel
 def count_sparse_pairs(
-    cells: I32Rows, large_counts: I64s, begin: I64, size: I64, pairs: I64Rows, slots: I32s
+    cells: I32Rows,
+    large_counts: I64s,
+    begin: I64,
+    size: I64,
+    pairs: I64Rows,
+    slots: I32s,
+    hash_key: HashKey,
 ) -> tuple[I64, I64]:
     """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
 
@@ -119,8 +126,8 @@ def count_sparse_pairs(
         left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
         if left < 0 or right < 0:
             continue
-        key = key_of(left, right)
-        slot = slot_of(pairs, slots, key)
+        key = pair_key(left, right)
+        slot = slot_of(pairs, slots, hash_key, key)
         row = np.int64(slots[slot])
         if row == EMPTY:
             if size == pairs.shape[0]:
@@ -138,14 +145,19 @@ def count_sparse_pairs(
 
 @entry_kernel
 def collect_sparse_pairs(
-    cells: I32Rows, pairs: I64Rows, slots: I32s, next_place: I64s, arena: I32s
+    cells: I32Rows,
+    pairs: I64Rows,
+    slots: I32s,
+    hash_key: HashKey,
+    next_place: I64s,
+    arena: I32s,
 ) -> None:
     """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
     for position in range(1, cells.shape[0]):
         left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
         if left < 0 or right < 0:
             continue
-        row = slots[slot_of(pairs, slots, key_of(left, right))]
+        row = slots[slot_of(pairs, slots, hash_key, pair_key(left, right))]
         if row != EMPTY:
             arena[next_place[row]] = position - 1
             next_place[row] += 1

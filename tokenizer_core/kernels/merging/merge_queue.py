@@ -24,20 +24,20 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import leading_zeros, prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
-    COLUMNS,
-    COUNT,
-    EMPTY,
-    KEY,
-    LENGTH,
-    START,
-)
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     CLASS,
     QUEUED,
     SYMBOL,
     Limits,
     MergeState,
+)
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    COLUMNS,
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    START,
 )
 
 SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN = 0, 1, 2

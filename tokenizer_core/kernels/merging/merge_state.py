@@ -26,6 +26,7 @@ from bpeline.tokenizer_core.kernels.memory.types import (
     I64s,
     U8s,
 )
+from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
 
 Integer = int | np.integer[Any]  # outside kernels: what they give, and what Python gives them
 
@@ -64,6 +65,7 @@ class MergeState(NamedTuple):
         arena: int32 [A] positions of occurrences, one segment per pair.
         pairs: int64 [P, 4] rows of the pair table.
         slots: int32 [power of two] its hash slots.
+        hash_key: of these slots.
         heap: int64 [P, 3] the pairs of the class the queue has come to.
         waiting: int32 [CLASSES + 1] the first pair of each lower class, or `EMPTY`.
         following: int32 [P] the pair behind each waiting one.
@@ -89,6 +91,7 @@ class MergeState(NamedTuple):
     arena: I32s
     pairs: I64Rows
     slots: I32s
+    hash_key: HashKey
     heap: I64Rows
     waiting: I32s
     following: I32s

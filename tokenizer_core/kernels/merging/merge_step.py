@@ -8,18 +8,6 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, k
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int
 from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
-from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
-    COLUMNS,
-    COUNT,
-    EMPTY,
-    KEY,
-    LENGTH,
-    START,
-    find_pair,
-    first_slot,
-    key_of,
-    slot_of,
-)
 from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     GREATEST_BYTES,
     HEAP_PAIR,
@@ -51,6 +39,18 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     WEIGHT,
     Limits,
     MergeState,
+)
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    COLUMNS,
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    START,
+    find_row,
+    first_slot,
+    pair_key,
+    slot_of,
 )
 
 # What `learn` and `apply` answer.
@@ -154,7 +154,7 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             noted[BEFORE, merged] = before
             noted[AFTER, merged] = after
             merged += 1
-    lose(state, find_pair(pairs, state.slots, key_of(right, left)), lost_between)
+    lose(state, find_row(pairs, state.slots, state.hash_key, pair_key(right, left)), lost_between)
     return merged
 
 
@@ -177,32 +177,34 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
     # Three passes: first all slots are under way, then all rows.
     for index in range(met):
         neighbour = np.int64(state.touched[side, index])
-        old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
-        new = key_of(neighbour, token) if side == LEFT_SIDE else key_of(token, neighbour)
-        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, old) * 4)
-        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, new) * 4)
+        old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
+        new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
+        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, old, state.hash_key) * 4)
+        prefetch(np.int64(slots.ctypes.data) + first_slot(slots, new, state.hash_key) * 4)
     for index in range(met):
         neighbour = np.int64(state.touched[side, index])
-        old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
-        row = slots[first_slot(slots, old)]  # `EMPTY` asks for memory in vain, which is allowed
+        old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
+        row = slots[
+            first_slot(slots, old, state.hash_key)
+        ]  # `EMPTY` asks for memory in vain, which is allowed
         prefetch(np.int64(pairs.ctypes.data) + np.int64(row) * (8 * COLUMNS))
     for index in range(met):
         neighbour = np.int64(state.touched[side, index])
         gained = changes[side, neighbour + 1, GAINED]
         if side == RIGHT_SIDE or neighbour != token:  # what lies between two new tokens is not old
-            old = key_of(neighbour, left) if side == LEFT_SIDE else key_of(right, neighbour)
-            lose(state, find_pair(pairs, slots, old), gained)
+            old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
+            lose(state, find_row(pairs, slots, state.hash_key, old), gained)
         occurrences = changes[side, neighbour + 1, OCCURRENCES]
         length = state.token_lengths[neighbour] + state.token_lengths[token]
         place = np.int64(-1)
         if gained >= limits.kept_count and length <= limits.kept_length:
-            new = key_of(neighbour, token) if side == LEFT_SIDE else key_of(token, neighbour)
+            new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
             row, place = sizes[PAIRS], sizes[ARENA]
             pairs[row, KEY] = new
             pairs[row, COUNT] = gained
             pairs[row, START] = place
             pairs[row, LENGTH] = occurrences
-            slots[slot_of(pairs, slots, new)] = row
+            slots[slot_of(pairs, slots, state.hash_key, new)] = row
             sizes[ARENA] = place + occurrences
             sizes[PAIRS] = row + 1
         changes[side, neighbour + 1, PLACE] = place
@@ -324,7 +326,7 @@ def apply(state: MergeState, limits: Limits, given: I64Rows, goal: I64) -> I64:
     while state.sizes[TOKENS] < goal:
         rank = state.sizes[TOKENS] - limits.base
         left, right = given[rank, 0], given[rank, 1]
-        pair = find_pair(state.pairs, state.slots, key_of(left, right))
+        pair = find_row(state.pairs, state.slots, state.hash_key, pair_key(left, right))
         missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)
         if missing != DONE:
             return missing

@@ -1,4 +1,4 @@
-"""A word as a 128-bit key, its hash, and its place in an open-addressing table; never allocates.
+"""A word as a 128-bit key, and its entry in a table of words; never allocates.
 
 A table is uint64 ``[4 · 2^b]``: entries of 32 bytes that hold
 
@@ -14,28 +14,30 @@ empty entries alone, because every word has a length.
 
 from __future__ import annotations
 
-import secrets
-from typing import NamedTuple
-
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     folded_product,
-    leading_zeros,
     load_u64,
     store_u64,
 )
 from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import (
+    ZERO,
+    HashKey,
+    key_in,
+    mix,
+    next_slot,
+    shift_for,
+)
 
 INLINE = 15  # longest word that is its own key
 LOW, HIGH, VALUE, PLACE = 0, 8, 16, 24  # byte offsets inside an entry
 ENTRY = 32  # bytes
 ENTRY_BITS = np.uint64(5)
 
-ZERO, ONE = np.uint64(0), np.uint64(1)
-ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 TOP_BYTE = np.uint64(56)
 TAKEN = np.uint64(1)  # no word's high: a thread is about to fill the entry, see `word_cache`
 LONG = np.uint64(0xFF << 56)  # the length byte of words above INLINE
@@ -45,28 +47,6 @@ LENGTH_MASK = np.uint64((1 << 40) - 1)
 # six instructions less than shifts.)
 _LOW_BYTES = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(INLINE + 1)], np.uint64)
 _HIGH_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(INLINE + 1)], np.uint64)
-
-
-class HashKey(NamedTuple):
-    """What hashes of words depend on beside the words: two uint64, ``high`` is odd."""
-
-    low: U64
-    high: U64
-
-
-# The key of this process, uint64 [2]. Who does not know it cannot make words that lie in one place
-# of a table. No result depends on it, and no table leaves the process.
-HASH_KEY: U64s = np.array([secrets.randbits(64), secrets.randbits(64) | 1], np.uint64)
-
-
-@kernel
-def mix(low: U64, high: U64, key: HashKey) -> U64:
-    """64 bits that all depend on all bits of a word's key and the hash's; tables use the highest.
-
-    Two words meet where the products of their halves, each half XOR a number that nobody knows,
-    agree in some bits: which words do so is another set for every key.
-    """
-    return folded_product(low ^ key.low, high ^ key.high)
 
 
 @kernel
@@ -119,7 +99,7 @@ def same_bytes(left: I64, right: I64, length: I64) -> bool:
 @kernel
 def table_shift(table: U64s) -> U64:
     """How far to shift a hash so that it numbers the entries of a table."""
-    return np.uint64(leading_zeros(np.uint64(table.size >> 2)) + 1)
+    return shift_for(table.size >> 2)
 
 
 @kernel
@@ -134,7 +114,6 @@ def find_entry(
         text: the address that the places of long words count from.
         address: the word itself, read only when it is long.
     """
-    mask = ALL >> shift
     slot = mixed >> shift
     while True:
         entry = table + np.int64(slot << ENTRY_BITS)
@@ -146,7 +125,7 @@ def find_entry(
                 return entry
         elif found == ZERO:
             return entry
-        slot = (slot + ONE) & mask
+        slot = next_slot(slot, shift)
 
 
 @kernel
@@ -172,15 +151,14 @@ def move_words(table: U64s, larger: U64s, hash_key: U64s) -> I64:
     """
     entry = np.int64(table.ctypes.data)
     target, shift = np.int64(larger.ctypes.data), table_shift(larger)
-    mask = ALL >> shift
-    key = HashKey(hash_key[0], hash_key[1])
+    key = key_in(hash_key)
     number = np.int64(0)
     for _ in range(table.size >> 2):
         high = load_acquire(entry + HIGH)
         if high > TAKEN:
             slot = mix(load_u64(entry + LOW), high, key) >> shift
             while load_u64(target + np.int64(slot << ENTRY_BITS) + HIGH) != ZERO:
-                slot = (slot + ONE) & mask
+                slot = next_slot(slot, shift)
             copy_entry(entry, target + np.int64(slot << ENTRY_BITS))
             number += 1
         entry += ENTRY

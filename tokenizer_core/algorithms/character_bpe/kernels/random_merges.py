@@ -10,23 +10,22 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.character_merges import symbols_of_word, write_merge
-from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    NO_MERGE,
-    RANK_SHIFT,
-    PairTable,
-    find_merge,
-)
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, store_u64
 from bpeline.tokenizer_core.kernels.memory.types import (
     F64,
     I64,
-    U64,
     Flags,
     I64s,
     Int,
     U8s,
     U32s,
     U64s,
+)
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    NO_MERGE,
+    RANK_SHIFT,
+    find_merge,
+    table_of_merges,
 )
 
 WORDS, SHIFTED = 624, 397
@@ -78,8 +77,8 @@ def merge_at_random(
     dropout: F64,
     state: U32s,
     marking: I64,
-    shift: U64,
     table: U64s,
+    hash_key: U64s,
     scratch: U64s,
     ids: U32s,
     ends: U32s,
@@ -96,7 +95,7 @@ def merge_at_random(
         scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word, and 1 more.
         others: as for `merge_characters`; ids of unknown characters are not those of a token.
     """
-    pairs = PairTable(table.ctypes.data, shift)
+    pairs = table_of_merges(table, hash_key)
     merges = scratch.ctypes.data
     total = np.int64(0)
     edges[0] = 0

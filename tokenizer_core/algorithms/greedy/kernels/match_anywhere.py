@@ -5,21 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    LOW_32,
-    NO_MERGE,
-    POSITION_BITS,
-    POSITION_MASK,
-    RANK_SHIFT,
-    PairTable,
-    find_merge,
-    pop,
-    push,
-)
+from bpeline.tokenizer_core.kernels.encoding.encode_word import POSITION_BITS, POSITION_MASK
 from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, NO_TOKEN, ROOT
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, store_u32
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
+from bpeline.tokenizer_core.kernels.tables.number_heap import pop, push
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    LOW_32,
+    NO_MERGE,
+    RANK_SHIFT,
+    PairTable,
+    find_merge,
+    table_of_merges,
+)
 
 SCRATCH_PER_SYMBOL = 24  # bytes
 
@@ -51,8 +50,8 @@ def match_anywhere(
     places: I64s,
     lengths: I64s,
     id_of_rank: U32s,
-    shift: U64,
     table: U64s,
+    hash_key: U64s,
     unknown: I64,
     scratch: U64s,
     ids: U32s,
@@ -69,9 +68,9 @@ def match_anywhere(
         id_of_rank: uint32: token ids by rank.
         unknown: the id of each stretch that no token covers.
         scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word and 2 more.
-        text, places, lengths, shift, table, ids, ends, edges: as for `merge_characters`.
+        text, places, lengths, table, hash_key, ids, ends, edges: as for `merge_characters`.
     """
-    trie = PairTable(table.ctypes.data, shift)
+    trie = table_of_merges(table, hash_key)
     total = np.int64(0)
     edges[0] = 0
     for word in range(len(places)):

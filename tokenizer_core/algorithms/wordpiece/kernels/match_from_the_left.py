@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+from bpeline.tokenizer_core.kernels.encoding.symbol_tables import INNER_ROOT, NO_TOKEN, ROOT
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, store_u32
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.scanning.characters import decode
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     LOW_32,
     NO_MERGE,
     RANK_SHIFT,
     PairTable,
     find_merge,
+    table_of_merges,
 )
-from bpeline.tokenizer_core.kernels.encoding.symbol_tables import INNER_ROOT, NO_TOKEN, ROOT
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, store_u32
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
-from bpeline.tokenizer_core.kernels.scanning.characters import decode
 
 
 @kernel
@@ -63,8 +64,8 @@ def match_from_the_left(
     places: I64s,
     lengths: I64s,
     most_characters: I64,
-    shift: U64,
     table: U64s,
+    hash_key: U64s,
     unknown: I64,
     ids: U32s,
     ends: U32s,
@@ -75,9 +76,9 @@ def match_from_the_left(
     Args:
         most_characters: words of more are unknown.
         unknown: the id of a word that cannot be covered from left to right.
-        text, places, lengths, shift, table, ids, ends, edges: as for `merge_characters`.
+        text, places, lengths, table, hash_key, ids, ends, edges: as for `merge_characters`.
     """
-    trie = PairTable(table.ctypes.data, shift)
+    trie = table_of_merges(table, hash_key)
     total = np.int64(0)
     edges[0] = 0
     for word in range(len(places)):

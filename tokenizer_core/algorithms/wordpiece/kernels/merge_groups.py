@@ -26,7 +26,8 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory.types import F64, I64, F64s, I32Rows, I32s, I64s, Int
-from bpeline.tokenizer_core.kernels.merging.merge_pairs import EMPTY, first_slot
+from bpeline.tokenizer_core.kernels.tables.hashing import HashKey, mix, next_slot, shift_for
+from bpeline.tokenizer_core.kernels.tables.pair_tables import EMPTY
 
 BELOW, NEXT, PREVIOUS = 0, 1, 2  # columns of ``links``
 UNGROUPED = -1
@@ -71,6 +72,7 @@ class Groups(NamedTuple):
         queue: int32 [G]: a heap of the levels: the greatest promise, then the greatest count.
         places: int32 [G]: where in ``queue`` a level is.
         slots: int32 [power of two, 2 G at least]: hash slots of (count, part).
+        hash_key: of these slots.
         sizes: int64 [2]: how many groups and levels there are; how many levels.
     """
 
@@ -91,6 +93,7 @@ class Groups(NamedTuple):
     queue: I32s
     places: I32s
     slots: I32s
+    hash_key: HashKey
     sizes: I64s
 
 
@@ -200,10 +203,11 @@ def risen(members: Ordered, root: I64, member: I64, weight: F64, key: I64) -> I6
 def slot_for(groups: Groups, count: I64, part: I64) -> I64:
     """The slot of the group of a count and a part, or the empty one where it belongs."""
     slots, counts, parts = groups.slots, groups.counts, groups.parts
-    slot = first_slot(slots, (np.int64(count) << np.int64(20)) ^ np.int64(part + 1))
+    shift = shift_for(slots.size)
+    slot = mix(np.uint64(count), np.uint64(part), groups.hash_key) >> shift
     while slots[slot] != EMPTY and (counts[slots[slot]] != count or parts[slots[slot]] != part):
-        slot = (slot + 1) & (slots.size - 1)
-    return slot
+        slot = next_slot(slot, shift)
+    return np.int64(slot)
 
 
 @kernel

@@ -32,15 +32,6 @@ from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import (
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.types import F64, I64, I64s, Int
 from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
-from bpeline.tokenizer_core.kernels.merging.merge_pairs import (
-    COUNT,
-    EMPTY,
-    KEY,
-    LENGTH,
-    START,
-    find_pair,
-    key_of,
-)
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LATELY_MET_LEFT,
     PAIRS,
@@ -55,6 +46,15 @@ from bpeline.tokenizer_core.kernels.merging.merge_step import (
     EXHAUSTED,
     merge_everywhere,
     missing_room,
+)
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    START,
+    find_row,
+    pair_key,
 )
 
 RATIO, GAIN = 0, 1
@@ -311,10 +311,10 @@ def learn_by_score(
         for side in range(2):
             for index in range(sizes[LATELY_MET_LEFT + side]):
                 neighbour = np.int64(state.touched[side, index])
-                old = key_of(right, neighbour) if side else key_of(neighbour, left)
-                changed = find_pair(pairs, slots, old)
+                old = pair_key(right, neighbour) if side else pair_key(neighbour, left)
+                changed = find_row(pairs, slots, state.hash_key, old)
                 move_to_its_group(state, limits, scoring, changed)
-        between = find_pair(pairs, slots, key_of(right, left))
+        between = find_row(pairs, slots, state.hash_key, pair_key(right, left))
         move_to_its_group(state, limits, scoring, between)
         for part in (left, right):
             raise_pairs(scoring, part)

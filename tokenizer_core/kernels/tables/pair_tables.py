@@ -1,0 +1,165 @@
+"""Tables of numbers, each of two parts: pairs of tokens, or a trie's node and what follows it.
+
+Three kinds of entries, each as small as what it is for allows:
+
+- 16 bytes: any two uint32, and a value: merges for `merge_word`, and all algorithms over
+  characters. Empty entries are all ones.
+- 8 bytes: a number of few bits above a value: see `token_tables`, whose search asks twice for
+  every token of a text, so the tables have to stay near the processor. Empty entries are zero.
+- 4 bytes: the index of a row, which holds the pair: training, where rows are appended, counted and
+  walked through. Empty entries are `EMPTY`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64
+from bpeline.tokenizer_core.kernels.memory.types import (
+    I64,
+    U64,
+    I32s,
+    I64Rows,
+    I64s,
+    Int,
+    U64s,
+)
+from bpeline.tokenizer_core.kernels.tables.hashing import (
+    ALL,
+    ZERO,
+    HashKey,
+    key_in,
+    mix,
+    next_slot,
+    shift_for,
+)
+
+NO_MERGE = ALL  # what is found of a pair that is not there
+RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a value: rank above id
+
+KEY, COUNT, START, LENGTH = 0, 1, 2, 3  # columns of rows; the last two: the segment of the arena
+COLUMNS = 4
+EMPTY = -1
+
+_16_BYTES, _8_BYTES = np.uint64(4), np.uint64(3)
+
+
+class PairTable(NamedTuple):
+    """A table at an address, with its `shift_for` and the key of its hashes."""
+
+    address: Int
+    shift: U64
+    key: HashKey
+
+
+@kernel
+def pair_key(left: Int, right: Int) -> U64:
+    """Two uint32 as one number."""
+    return (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
+
+
+@kernel
+def table_of_merges(table: U64s, hash_key: U64s) -> PairTable:
+    """A table of entries of 16 bytes: uint64 ``[2 · 2^b]``, all ones, at most half full."""
+    return PairTable(table.ctypes.data, shift_for(table.size >> 1), key_in(hash_key))
+
+
+@kernel
+def entry_of_pair(table: PairTable, pair: U64) -> I64:
+    """Address of the entry of 16 bytes of a pair, or of the empty one where it belongs."""
+    slot = mix(pair, ZERO, table.key) >> table.shift
+    while True:
+        entry = table.address + np.int64(slot << _16_BYTES)
+        found = load_u64(entry)
+        if found in (pair, NO_MERGE):
+            return entry
+        slot = next_slot(slot, table.shift)
+
+
+@kernel
+def find_merge(table: PairTable, left: Int, right: Int) -> U64:
+    """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`, which empty entries hold."""
+    return load_u64(entry_of_pair(table, pair_key(left, right)) + 8)
+
+
+@kernel
+def put_merge(table: PairTable, left: I64, right: I64, rank: I64, result: I64) -> bool:
+    """Put one merge into a table; False if its pair is there already."""
+    pair = pair_key(left, right)
+    entry = entry_of_pair(table, pair)
+    if load_u64(entry) == pair:
+        return False
+    store_u64(entry, pair)
+    store_u64(entry + 8, (np.uint64(rank) << RANK_SHIFT) | np.uint64(result))
+    return True
+
+
+@entry_kernel
+def fill_merges(
+    left: I64s, right: I64s, ranks: I64s, results: I64s, table: U64s, hash_key: U64s
+) -> None:
+    """Put rows into a table of entries of 16 bytes; of equal (left, right) the first counts.
+
+    Args:
+        left, right, ranks, results: int64 ``[n]``.
+        table, hash_key: see `table_of_merges`.
+    """
+    pairs = table_of_merges(table, hash_key)
+    for row in range(len(left)):
+        put_merge(pairs, left[row], right[row], ranks[row], results[row])
+
+
+@kernel
+def packed_entry(table: PairTable, number: U64, mixed: U64, below: U64) -> I64:
+    """Address of the entry of 8 bytes that holds a number above so many other bits, or of the
+    empty one where it belongs; ``mixed`` is the number's hash.
+    """
+    slot = mixed >> table.shift
+    while True:
+        entry = table.address + np.int64(slot << _8_BYTES)
+        found = load_u64(entry)
+        if found == ZERO or found >> below == number:
+            return entry
+        slot = next_slot(slot, table.shift)
+
+
+@kernel
+def first_slot(slots: I32s, pair: U64, key: HashKey) -> I64:
+    """Where the search for a row begins."""
+    return np.int64(mix(pair, ZERO, key) >> shift_for(slots.size))
+
+
+@kernel
+def slot_of(rows: I64Rows, slots: I32s, key: HashKey, pair: U64) -> I64:
+    """The slot that holds the row of a pair, or the empty one where it belongs."""
+    shift = shift_for(slots.size)
+    slot = mix(pair, ZERO, key) >> shift
+    while slots[slot] != EMPTY and np.uint64(rows[slots[slot], KEY]) != pair:
+        slot = next_slot(slot, shift)
+    return np.int64(slot)
+
+
+@kernel
+def find_row(rows: I64Rows, slots: I32s, key: HashKey, pair: U64) -> I64:
+    """Index of the row of a pair, or `EMPTY`."""
+    return np.int64(slots[slot_of(rows, slots, key, pair)])
+
+
+@entry_kernel
+def fill_slots(rows: I64Rows, size: I64, slots: I32s, key: HashKey) -> None:
+    """Enter the first ``size`` rows, whose pairs differ, into ``slots``, all `EMPTY` before.
+
+    Args:
+        rows: int64 ``[n, COLUMNS]``.
+        slots: int32, a power of two, at least twice as many as rows.
+        key: of the hashes.
+    """
+    shift = shift_for(slots.size)
+    for index in range(size):
+        slot = mix(np.uint64(rows[index, KEY]), ZERO, key) >> shift
+        while slots[slot] != EMPTY:
+            slot = next_slot(slot, shift)
+        slots[slot] = index
