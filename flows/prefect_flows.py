@@ -20,11 +20,13 @@ from prefect.runtime import flow_run  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 
 from bpeline.flows import encode_dataset as encoding  # noqa: E402
+from bpeline.flows import importing  # noqa: E402
 from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
 from bpeline.flows import train_tokenizer as training  # noqa: E402
 from bpeline.flows import watch_drift as watching  # noqa: E402
 from bpeline.flows.running import (  # noqa: E402
     ENCODE_DATASET,
+    IMPORT_TOKENIZER,
     SWEEP,
     TRAIN_TOKENIZER,
     WATCH_DRIFT,
@@ -48,7 +50,7 @@ from bpeline.tokenizer_core.redaction import (  # noqa: E402
 from bpeline.tokenizer_core.urls import refuse_secrets_in  # noqa: E402
 
 if TYPE_CHECKING:
-    from bpeline.flows.steps import TrainingSummary
+    from bpeline.flows.steps import ImportSummary, TrainingSummary
 
 HOUR = 3600
 # What Prefect raises in a flow when its server goes away, refuses, or answers nonsense.
@@ -104,6 +106,13 @@ train_tokenizer = _as_flow(
     named=lambda summary: summary.reference,
     alone=lambda asked: require_nobody_trains(asked["name"], asked.get("workspace")),
 )
+import_tokenizer = _as_flow(
+    IMPORT_TOKENIZER,
+    importing.import_tokenizer,
+    run_name=run_names.importing,
+    named=lambda summary: summary.reference,
+    alone=lambda asked: require_nobody_trains(asked["name"], asked.get("workspace")),
+)
 watch_drift = _as_flow(
     WATCH_DRIFT, watching.watch_drift, run_names.watching, named=lambda report: report.title
 )
@@ -122,13 +131,22 @@ def run_train_tokenizer(parameters: dict[str, Any]) -> TrainingSummary:
     with passwords, which are not sent there. A server that goes away or talks nonsense meanwhile is
     not needed: nothing is kept there, so that what is left is done without it.
     """
+    summary: TrainingSummary = _recorded(train_tokenizer, training.train_tokenizer, parameters)
+    return summary
+
+
+def run_import_tokenizer(parameters: dict[str, Any]) -> ImportSummary:
+    """The same for imports."""
+    summary: ImportSummary = _recorded(import_tokenizer, importing.import_tokenizer, parameters)
+    return summary
+
+
+def _recorded(recorded: Any, function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
     refuse_secrets_in(parameters)  # which the server would keep
-    recorded = train_tokenizer.with_options(validate_parameters=False)
     try:
-        summary: TrainingSummary = recorded(**parameters)
+        return recorded.with_options(validate_parameters=False)(**parameters)
     except _OF_A_SERVER as error:
         runner.server_is_gone = True
         said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
         progress.current().note(f"the Prefect server is gone ({said}); going on in this process")
-        summary = training.train_tokenizer(**parameters)
-    return summary
+        return function(**parameters)

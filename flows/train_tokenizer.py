@@ -72,7 +72,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                 with run.step(SCREEN_TOKENS) as outcome:
                     screened = screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
                     outcome(screened.outcome)
-        trained = Trained(plan, corpus, words, learned, evaluated, screened)
+        trained = Trained(request, plan, corpus, words, learned, evaluated, screened)
         summary = summarize(run, trained)
         with run.step(PUBLISH) as outcome:
             version = publish(run, trained, summary)

@@ -24,6 +24,7 @@ from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import (
     depends_on_text,
+    may_be_perturbed,
     measure_robustness,
     robustness_by_language,
 )
@@ -107,8 +108,8 @@ def change_set(
 def robustness_on_set(registry: Registry, measured: Measured) -> list[tuple[Any, ...]]:
     """Robustness on the set by kind and language, see `robustness_table`.
 
-    As it was found in training, where that was on this set; else it is measured now. Empty for
-    split patterns without a kernel, which would take minutes.
+    As it was found in training, where that was on this set; else it is measured now. Empty where
+    it cannot be measured, see `may_be_perturbed`.
 
     Raises:
         CorruptFile: the set's documents or the version's files are damaged.
@@ -118,7 +119,7 @@ def robustness_on_set(registry: Registry, measured: Measured) -> list[tuple[Any,
     if known.get("robustness") and (known.get("set") or {}).get("digest") == measured.made.digest:
         return robustness_table(known)
     tokenizer = load_version(registry, measured.version)
-    if not tokenizer.pattern.has_kernel:
+    if not may_be_perturbed(tokenizer):
         return []
     texts = texts_of(registry.workspace, measured.made)
     documents = [document for text in texts for document in text.documents]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.evaluation_sets import read_set
+from bpeline.registry.imported import Imported, imported_in
 from bpeline.registry.version_files import holds_version
 from bpeline.registry.word_counts import ShardFiles, TableHandle, WordCountStore
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
@@ -83,15 +84,32 @@ class Lineage:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What was asked for, as the flow is called with it; empty for foreign tokenizers."""
-        try:
-            if self.row is not None and self.row.run_id:
-                return dict(self.registry.catalogue.run(self.row.run_id).config)
-        except RegistryError:  # trained in another workspace
-            pass
+        """What was asked of the training; empty for tokenizers that were imported."""
+        config = self._config
+        if "file" in config:  # an import's
+            return {}
+        if config:
+            return config
         try:
             return dict(self.provenance.get("request") or {})
         except BpelineError:
+            return {}
+
+    @property
+    def imported(self) -> Imported | None:
+        """Where it was imported from; None for trained versions."""
+        if self._config and "file" not in self._config:
+            return None
+        return imported_in(self.registry.workspace.version_directory(self.version.digest))
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        """What the run that made it was asked; empty where that is not known here."""
+        if self.row is None or not self.row.run_id:
+            return {}
+        try:
+            return dict(self.registry.catalogue.run(self.row.run_id).config)
+        except RegistryError:  # made in another workspace
             return {}
 
     @property

@@ -55,7 +55,7 @@ FLOORS = {
     "registry": (
         ("environment", "exports", "figures", "gates", "references", "token_parquet"),
         ("drift_rules", "records", "workspace"),
-        ("catalogue", "tracking", "version_files"),
+        ("catalogue", "imported", "tracking", "version_files"),
         ("opening", "word_counts"),
         ("tombstones",),
         ("agreement", "loading", "moves", "token_places"),
@@ -73,7 +73,7 @@ FLOORS = {
         ("pages",),
         ("steps",),
         ("drift", "versions"),
-        ("diagnosis", "encode_dataset", "evaluation", "extend", "languages_record",
+        ("diagnosis", "encode_dataset", "evaluation", "extend", "importing", "languages_record",
          "mixtures_record", "prune", "resume", "sweep_garbage", "sweep_record", "train_tokenizer",
          "verify_record", "watch_drift"),
         ("mixtures", "prefect_flows", "sweep", "train_languages", "verify_version"),

@@ -16,6 +16,7 @@ import traceback
 import warnings
 from importlib import import_module
 from io import TextIOWrapper
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ COMMANDS = {
     "export": ("export",),
     "extend": ("extend",),
     "gc": ("gc",),
+    "imports": ("import",),
     "mixtures": ("mixtures",),
     "prune": ("prune",),
     "removal": ("delete", "dismiss"),
@@ -71,7 +73,9 @@ class Commands(click.Group):
         if cmd_name not in FILE_OF:
             return None
         file = import_module(f"bpeline.flows.cli.{FILE_OF[cmd_name]}")
-        command: click.Command = getattr(file, cmd_name)
+        # "import" is a word of Python's.
+        function = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(file, function)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bpeline.flows.steps import TrainingSummary
+    from bpeline.flows.steps import ImportSummary, TrainingSummary
     from bpeline.flows.train_languages import LanguagesSummary
     from bpeline.registry.catalogue import Run
 
@@ -277,8 +277,11 @@ def _show_runs(runs: Sequence[Run], as_json: bool) -> None:
     answer(as_json, [asdict(run) for run in runs], lines)
 
 
-def run_training(parameters: dict[str, Any]) -> TrainingSummary:
-    """Call the flow where it can be watched best, showing its progress on stderr."""
+def run_training(parameters: dict[str, Any]) -> Any:
+    """Call the flow where it can be watched best, showing its progress on stderr.
+
+    Parameters with a ``file`` are an import's. Returns a `TrainingSummary` or an `ImportSummary`.
+    """
     from bpeline.flows.running import progress, runner, settings
     from bpeline.registry.environment import addresses
 
@@ -289,6 +292,10 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
         listener.note(chosen.remark)
     with progress.listening(listener):
         if chosen.prefect_api is None:
+            if "file" in parameters:
+                from bpeline.flows.importing import import_tokenizer
+
+                return import_tokenizer(**parameters)
             from bpeline.flows.train_tokenizer import train_tokenizer
 
             return train_tokenizer(**parameters)
@@ -297,10 +304,14 @@ def run_training(parameters: dict[str, Any]) -> TrainingSummary:
         logging.raiseExceptions = False
         from bpeline.flows import prefect_flows
 
+        if "file" in parameters:
+            return prefect_flows.run_import_tokenizer(parameters)
         return prefect_flows.run_train_tokenizer(parameters)
 
 
-def print_summary(summary: TrainingSummary | LanguagesSummary, as_json: bool) -> None:
+def print_summary(
+    summary: TrainingSummary | ImportSummary | LanguagesSummary, as_json: bool
+) -> None:
     """Show what came of it; a promotion that was refused, or not judged, is the exit code's too."""
     answer(as_json, summary.as_dict(), [summary.as_text()])
     promotion = getattr(summary, "promotion", None)  # several languages are promoted by hand

@@ -16,16 +16,19 @@ if TYPE_CHECKING:
     from .progress import listening as listening
     from .progress import telling as telling
     from .runner import choose_runner as choose_runner
+    from .step_table import CERTIFY as CERTIFY
     from .step_table import COMBINE_COUNTS as COMBINE_COUNTS
     from .step_table import COUNT_WORDS as COUNT_WORDS
     from .step_table import ENCODE as ENCODE
     from .step_table import ENCODE_DATASET as ENCODE_DATASET
     from .step_table import EVALUATE as EVALUATE
+    from .step_table import IMPORT_TOKENIZER as IMPORT_TOKENIZER
     from .step_table import LEARN_MERGES as LEARN_MERGES
     from .step_table import MEASURE_DRIFT as MEASURE_DRIFT
     from .step_table import PLAN_CHUNKS as PLAN_CHUNKS
     from .step_table import PROMOTE as PROMOTE
     from .step_table import PUBLISH as PUBLISH
+    from .step_table import READ_FILES as READ_FILES
     from .step_table import RECALL_VERSION as RECALL_VERSION
     from .step_table import RECORD as RECORD
     from .step_table import SAMPLE_TEXT as SAMPLE_TEXT

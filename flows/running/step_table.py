@@ -71,6 +71,8 @@ EVALUATE = StepKind("evaluate", 4, 1.5)
 SCREEN_TOKENS = StepKind("screen tokens", 2, 1.5)
 PUBLISH = StepKind("publish", 8, 3.0)
 PROMOTE = StepKind("promote", 1, 0.2)
+READ_FILES = StepKind("read files", 20, 0.5)
+CERTIFY = StepKind("certify", 30, 2.0)
 SAMPLE_TEXT = StepKind("sample text", 7)
 RECALL_VERSION = StepKind("recall version", 7)
 MEASURE_DRIFT = StepKind("measure drift", 16)
@@ -89,6 +91,12 @@ TRAIN_TOKENIZER = FlowKind(
     again_after=CorruptFile,
     tries=3,
 )  # fmt: skip
+IMPORT_TOKENIZER = FlowKind(
+    "import-tokenizer",
+    "tokenizer",
+    (READ_FILES, CERTIFY, EVALUATE, PUBLISH, PROMOTE),
+    hours=6,
+)
 WATCH_DRIFT = FlowKind(
     "watch-drift",
     "drift",

@@ -21,6 +21,11 @@ def training(parameters: Mapping[str, Any], reference: str = "") -> str:
     return f"{which} from {corpus(parameters['paths'])}"
 
 
+def importing(parameters: Mapping[str, Any], reference: str = "") -> str:
+    """``llama3 from tokenizer.json``, then ``llama3/1 from tokenizer.json``."""
+    return f"{reference or parameters['name']} from {os.path.basename(parameters['file'])}"
+
+
 def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
     """``news@champion beside new/ (3 files)``, then ``news/3 (champion): not drifted, …``."""
     watched = f"{outcome}," if outcome else f"{parameters['name']}@{parameters['alias']}"

@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from .dataset_encoding import record as record
     from .document_notes import notes_on_documents as notes_on_documents
     from .evaluating import evaluate as evaluate
+    from .evaluating import evaluate_imported as evaluate_imported
     from .evaluation_setup import left_out_for as left_out_for
     from .evaluation_setup import set_up_evaluation as set_up_evaluation
+    from .import_plan import plan_import as plan_import
+    from .import_summary import ImportSummary as ImportSummary
+    from .importing import certify_files as certify_files
+    from .importing import facts_of as facts_of
+    from .importing import publish_import as publish_import
+    from .importing import read_files as read_files
+    from .importing import summarize_import as summarize_import
     from .learning import learn as learn
     from .learning import learned_from as learned_from
     from .mixture_requests import requests_of_mixtures as requests_of_mixtures

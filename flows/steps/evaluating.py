@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bpeline.flows.requests import CHAMPION, TrainingRequest, load_baselines
+from bpeline.flows.requests import CHAMPION, ImportRequest, TrainingRequest, load_baselines
 from bpeline.flows.running import EVALUATE, progress, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
@@ -49,11 +49,13 @@ from bpeline.tokenizer_core.evaluation import (
     Evaluation,
     EvaluationText,
     MadeTokens,
+    Measured,
     Robustness,
     TokenUsage,
     TokenUse,
     evaluate_texts,
     has_curve,
+    may_be_perturbed,
     measure_robustness,
     robustness_by_language,
     token_usage,
@@ -78,15 +80,15 @@ class Evaluated:
         new: on text of this training's own that is not in the set; None where there is none.
         left_out: digest of the set whose passages were left out of training, although nothing
             else held them out; empty where there was no need.
-        robustness: on the set with its text changed; None where there is none, of trials, and of
-            split patterns without a kernel, which would take minutes.
+        robustness: on the set with its text changed; None where there is none, of trials, and
+            where it cannot be measured, see `may_be_perturbed`.
         remark: why it was not measured on what was asked for; empty as a rule.
         sources: what the texts were.
         held_out: whether training had not seen them.
         parallel: whether the texts of all languages say the same.
         references: label → what the tokenizers compared with are called.
-        made_tokens: those of the words trained on.
-        use: how often each occurs in them.
+        made_tokens: those of the words trained on; None where nothing was trained.
+        use: how often each occurs in them; likewise.
         usage: how the words trained on use the vocab; None for other algorithms.
         comparison: to the present champion; None when there is none.
         languages: robustness of every language of several that has enough documents.
@@ -98,8 +100,8 @@ class Evaluated:
     held_out: bool
     parallel: bool
     references: Mapping[str, str]
-    made_tokens: MadeTokens
-    use: TokenUse
+    made_tokens: MadeTokens | None
+    use: TokenUse | None
     usage: TokenUsage | None
     comparison: VersionComparison | None
     made: EvaluationSet | None = None
@@ -224,12 +226,7 @@ def evaluate(
     """
     workspace = registry.workspace
     tokenizer = learned.tokenizer(request)
-    others = load_baselines(request.baselines, workspace.root)
-    references = dict(one.split("=", 1) for one in request.baselines)
-    champion = _champion(registry, request.name)
-    if champion is not None:
-        others = {CHAMPION: champion[1], **others}
-        references = {CHAMPION: str(champion[0]), **references}
+    champion, others, references = _opponents(registry, request)
     own = _own_texts(setup, words, request, workspace)
     made, number = _the_set(setup, own, plan, request, registry, adopts)
     held_out = made is not None or bool(own)
@@ -246,11 +243,7 @@ def evaluate(
             "report it; nothing was published",
         )
     if made is not None and adopts:
-        which = {"": (tokenizer.digest, tokenizer.vocab_size)}
-        if champion is not None:
-            which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
-        for found in measurements_of(evaluation, measured, made, which):
-            keep_measurement(workspace, found)
+        _keep(workspace, evaluation, measured, made, tokenizer, champion)
     trained_on = WordCountStore(workspace).open_table(words.table)
     made_tokens = MadeTokens.of(tokenizer, trained_on)
     use = token_use(tokenizer, trained_on, made_tokens)
@@ -266,15 +259,7 @@ def evaluate(
         made_tokens,
         use,
         token_usage(tokenizer, use) if has_curve(tokenizer) else None,
-        None
-        if champion is None
-        else compare_evaluated(
-            (str(champion[0]), champion[1], measured[CHAMPION]),
-            (f"{request.name} (new)", tokenizer, measured[""]),
-            evaluation,
-            CHAMPION,
-            _named(made),
-        ),
+        _compared(request.name, tokenizer, champion, evaluation, measured, made),
         made,
         number,
         _on_new_text(tokenizer, champion, own, made),
@@ -282,6 +267,104 @@ def evaluate(
         robustness,
         setup.remark,
         languages,
+    )
+
+
+@step(EVALUATE)
+def evaluate_imported(
+    tokenizer: Tokenizer, setup: EvaluationSetup, request: ImportRequest, registry: Registry
+) -> Evaluated | None:
+    """Measure what was not trained here, as `evaluate` measures what was.
+
+    Of an algorithm whose decoding does not give every text back, that is a figure and no error.
+
+    Returns:
+        The figures; None where there is neither an evaluation set nor text that was given.
+
+    Raises:
+        EmptyCorpus: a text without a word.
+    """
+    workspace = registry.workspace
+    if setup.made is None and not setup.given:
+        return None
+    champion, others, references = _opponents(registry, request)
+    made, number = setup.made, 0
+    if made is not None:
+        made, number = _adopted(made, setup.number, request.name, registry)
+        texts = texts_of(workspace, made)
+    else:
+        texts = [_as_evaluated(one) for one in setup.given]
+    evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
+    if made is not None:
+        _keep(workspace, evaluation, measured, made, tokenizer, champion)
+    robustness, languages = _robustness(tokenizer, champion, texts if made is not None else ())
+    return Evaluated(
+        tokenizer,
+        evaluation,
+        _sources(texts, made),
+        True,
+        setup.parallel,
+        references,
+        None,
+        None,
+        None,
+        _compared(request.name, tokenizer, champion, evaluation, measured, made),
+        made,
+        number,
+        _on_new_text(tokenizer, champion, setup.given, made),
+        robustness=robustness,
+        remark=setup.remark,
+        languages=languages,
+    )
+
+
+_Champion = tuple[ResolvedVersion, Tokenizer] | None
+
+
+def _opponents(
+    registry: Registry, request: TrainingRequest | ImportRequest
+) -> tuple[_Champion, dict[str, Tokenizer], dict[str, str]]:
+    """The champion; all that is measured beside the new one, and what they are called."""
+    others = load_baselines(request.baselines, registry.workspace.root)
+    references = dict(one.split("=", 1) for one in request.baselines)
+    champion = _champion(registry, request.name)
+    if champion is not None:
+        others = {CHAMPION: champion[1], **others}
+        references = {CHAMPION: str(champion[0]), **references}
+    return champion, others, references
+
+
+def _keep(
+    workspace: Workspace,
+    evaluation: Evaluation,
+    measured: Mapping[str, Measured],
+    made: EvaluationSet,
+    tokenizer: Tokenizer,
+    champion: _Champion,
+) -> None:
+    which = {"": (tokenizer.digest, tokenizer.vocab_size)}
+    if champion is not None:
+        which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
+    for found in measurements_of(evaluation, measured, made, which):
+        keep_measurement(workspace, found)
+
+
+def _compared(
+    name: str,
+    tokenizer: Tokenizer,
+    champion: _Champion,
+    evaluation: Evaluation,
+    measured: Mapping[str, Measured],
+    made: EvaluationSet | None,
+) -> VersionComparison | None:
+    if champion is None:
+        return None
+    return compare_evaluated(
+        (str(champion[0]), champion[1], measured[CHAMPION]),
+        (f"{name} (new)", tokenizer, measured[""]),
+        evaluation,
+        CHAMPION,
+        _named(made),
     )
 
 
@@ -313,16 +396,21 @@ def _the_set(
             made = held_out
     if made is None:
         return None, 0
-    if not adopts:
-        return made, number
+    return _adopted(made, number, request.name, registry) if adopts else (made, number)
+
+
+def _adopted(
+    made: EvaluationSet, number: int, name: str, registry: Registry
+) -> tuple[EvaluationSet, int]:
+    """The set that a name has from now on, and its number, after having had that of ``number``."""
     named = registry.catalogue.give_evaluation_set(
-        request.name, made.digest, instead_of=number, by=BY_TRAINING,
+        name, made.digest, instead_of=number, by=BY_TRAINING,
         reason="the first" if not number else "the one before was provisional",
     )  # fmt: skip
     if named.digest != made.digest:  # another training of the name was faster
         made = read_set(registry.workspace, named.digest)
     if number and named.number != number:
-        _measure_others_anew(registry, request.name)
+        _measure_others_anew(registry, name)
     return made, named.number
 
 
@@ -372,9 +460,9 @@ def _robustness(
     texts: Sequence[EvaluationText],
 ) -> tuple[Robustness | None, Mapping[str, Robustness]]:
     """What both make of the texts with typos, in other letters …; and that by language."""
-    if not tokenizer.pattern.has_kernel:
+    if not may_be_perturbed(tokenizer):
         return None, {}
-    others = {CHAMPION: champion[1]} if champion and champion[1].pattern.has_kernel else {}
+    others = {CHAMPION: champion[1]} if champion and may_be_perturbed(champion[1]) else {}
     documents = (document for text in texts for document in text.documents)
     try:
         found = measure_robustness(tokenizer, others, documents)

@@ -8,7 +8,6 @@ from pathlib import Path
 from bpeline.flows.requests import CHAMPION
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.evaluation_metrics import shown_slices
-from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.registry.figures import (
     draw_compression_curve,
     draw_merge_gain,
@@ -16,14 +15,12 @@ from bpeline.registry.figures import (
     draw_token_lengths,
 )
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, knee
-from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
-def draw_figures(
-    summary: TrainingSummary, evaluated: Evaluated, tokenizer: Tokenizer, directory: Path
-) -> tuple[Path, ...]:
+def draw_figures(name: str, evaluated: Evaluated, directory: Path) -> tuple[Path, ...]:
     """Draw everything worth a look into a directory."""
-    title = f"{summary.name}, {summary.vocab_size:,} ids"
+    tokenizer = evaluated.tokenizer
+    title = f"{name}, {evaluated.report.vocab_size:,} ids"
     evaluation, report = evaluated.evaluation, evaluated.report
     lengths = [len(token) for token in tokenizer.vocab.values()]
     figures = [
@@ -40,7 +37,7 @@ def draw_figures(
         )
     slices = [ALL, *(part.name for part in shown_slices(evaluation))]
     if len(slices) > 1 or evaluation.opponents:
-        values = {summary.name: evaluation.slices}
+        values = {name: evaluation.slices}
         values |= {
             f"{label} ({evaluated.references[label]})" if label == CHAMPION else label: one.slices
             for label, one in evaluation.opponents.items()

@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bpeline.flows.requests import NamedSource, TrainingRequest, evaluation_sources, load_baselines
+from bpeline.flows.requests import (
+    ImportRequest,
+    NamedSource,
+    TrainingRequest,
+    evaluation_sources,
+    load_baselines,
+)
 from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.evaluation_sets import (
     EvaluationSet,
@@ -58,7 +64,9 @@ class EvaluationSetup:
         return None if self.made is None else self.made.left_out
 
 
-def set_up_evaluation(request: TrainingRequest, registry: Registry) -> EvaluationSetup:
+def set_up_evaluation(
+    request: TrainingRequest | ImportRequest, registry: Registry
+) -> EvaluationSetup:
     """Read the texts that were given, recall the set of the name, load every baseline once.
 
     Raises:
@@ -95,7 +103,7 @@ def _with_given(
     setup: EvaluationSetup,
     texts: tuple[Text, ...],
     parallel: bool,
-    request: TrainingRequest,
+    request: TrainingRequest | ImportRequest,
     registry: Registry,
 ) -> EvaluationSetup:
     """Texts that were given become the set of a name that has none, or a provisional one."""
@@ -112,7 +120,9 @@ def _with_given(
     return replace(setup, made=given, given=(), parallel=parallel)
 
 
-def _text(source: NamedSource, files: tuple[SourceFile, ...], request: TrainingRequest) -> Text:
+def _text(
+    source: NamedSource, files: tuple[SourceFile, ...], request: TrainingRequest | ImportRequest
+) -> Text:
     documents = list(documents_of(files, request.evaluation_reading))
     if not documents:
         raise EmptyCorpus(
@@ -123,7 +133,7 @@ def _text(source: NamedSource, files: tuple[SourceFile, ...], request: TrainingR
     return Text(source.name, documents, source.language, source.domain, source.files)
 
 
-def _check_slices(setup: EvaluationSetup, request: TrainingRequest) -> None:
+def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportRequest) -> None:
     sources = setup.made.texts if setup.made is not None else request.named_sources
     slices = {ALL, *(source.name for source in sources)}
     slices |= {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -74,11 +74,11 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
         RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
         DiskFull: no space left.
     """
-    request, registry, workspace = run.request, run.registry, run.workspace
+    request, registry, workspace = trained.request, run.registry, run.workspace
     words, learned, evaluated = trained.words, trained.learned, trained.evaluated
     tokenizer = evaluated.tokenizer
     with workspace.temporary_directory("publish") as directory:
-        figures = draw_figures(summary, evaluated, tokenizer, directory / "figures")
+        figures = draw_figures(summary.name, evaluated, directory / "figures")
         provenance = _provenance(summary, learned, words, request)
         if evaluated.left_out:
             provenance["left_out"] = evaluated.left_out
@@ -109,9 +109,9 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             figures=figures,
             pages=(
                 report,
-                *_pages(evaluated.comparison, report.parent),
+                *comparison_files(evaluated.comparison, report.parent),
                 *_sources_page(words, report.parent),
-                *_robustness_page(measured, report.parent),
+                *robustness_file(measured, report.parent),
             ),
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -126,7 +126,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
         if evaluated.comparison is not None and version.newly_registered:
             # Only now the new version has a number. Without it the pages are right, too.
             pages = version.directory / PAGES
-            for page in _pages(evaluated.comparison.called(version.reference), pages):
+            for page in comparison_files(evaluated.comparison.called(version.reference), pages):
                 registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
         return version
 
@@ -173,17 +173,22 @@ def _provenance(
         "notes": list(summary.notes),
         **({"sources": as_json(words.sources)} if words.sources else {}),
         "metrics": dict(summary.metrics),
-        "made_with": {
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "system": platform.system(),
-            **{name: _version(name) for name in PACKAGES},
-        },
+        "made_with": made_with(),
+    }
+
+
+def made_with() -> dict[str, str]:
+    """This machine, and the versions of what a version's bytes and figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        **{name: installed_version(name) for name in PACKAGES},
     }
 
 
 @cache
-def _version(package: str) -> str:
+def installed_version(package: str) -> str:
     """Looked up once: that reads files of everything installed."""
     try:
         return version(package)
@@ -246,23 +251,28 @@ def _tags(
     request: TrainingRequest,
     measured: Mapping[str, Any],
 ) -> dict[str, str]:
+    extends = {"extends": request.extends} if request.extends else {}
+    tables = [SOURCES_TABLE] * bool(words.sources)
+    return {**tags_of(evaluated, measured, tables), **extends}
+
+
+def tags_of(
+    evaluated: Evaluated, measured: Mapping[str, Any], tables: Sequence[str] = ()
+) -> dict[str, str]:
     """What was compared with, so that a list of runs tells; and which files are tables."""
     tags = {f"compared_with.{label}": said for label, said in evaluated.references.items()}
     # Of all figures only the `SPEEDS` depend on it, beside the seconds.
     tags["speed_of"] = f"one thread, {platform.machine()} of {thread_count(None)} processors"
     if evaluated.made is not None:
         tags[MEASURED_ON] = str(evaluated.made)
-    if request.extends:
-        tags["extends"] = request.extends
-    tables = [SOURCES_TABLE] * bool(words.sources)
-    tables += [ROBUSTNESS_TABLE] * bool(robustness_table(measured))
+    tables = [*tables, *[ROBUSTNESS_TABLE] * bool(robustness_table(measured))]
     if tables:
         listed = [{"path": path, "type": "table"} for path in tables]
         tags["mlflow.loggedArtifacts"] = json.dumps(listed)
     return tags
 
 
-def _robustness_page(measured: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
+def robustness_file(measured: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
     """Robustness by kind and language: a table, for it would be hundreds of metrics."""
     rows = robustness_table(measured)
     if not rows:
@@ -312,7 +322,7 @@ def _report(
     )
 
 
-def _pages(comparison: VersionComparison | None, directory: Path) -> tuple[Path, ...]:
+def comparison_files(comparison: VersionComparison | None, directory: Path) -> tuple[Path, ...]:
     """The comparison to the champion, for people and for programs."""
     if comparison is None:
         return ()

@@ -9,13 +9,12 @@ import getpass
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from bpeline.flows import engines
-from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import Progress, StepKind, progress
 from bpeline.registry.catalogue import Catalogue, Run
 from bpeline.registry.opening import Registry, open_registry
@@ -36,6 +35,26 @@ from bpeline.tokenizer_core.errors import (
 HEARTBEAT_SECONDS = 5.0
 
 
+class RunRequest(Protocol):
+    """What runs need to know of a request, be it a training's or an import's."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def pattern_remark(self) -> str: ...
+
+    def as_config(self) -> dict[str, Any]: ...
+
+    def same_as(self, config: Mapping[str, Any]) -> bool: ...
+
+
 @dataclass(slots=True)
 class TrainingRun:
     """A run while it runs.
@@ -51,7 +70,7 @@ class TrainingRun:
     """
 
     row: Run
-    request: TrainingRequest
+    request: RunRequest
     registry: Registry
     progress: Progress
     say_purpose: Callable[[str], None]
@@ -121,7 +140,7 @@ class Outcome:
 
 
 @contextmanager
-def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[TrainingRun]:
+def training_run(request: RunRequest, workspace: str | None) -> Iterator[TrainingRun]:
     """Hold the workspace for one training and remember how it ends.
 
     A run that asked for the same and did not finish is continued: it keeps its id.
@@ -170,11 +189,11 @@ def training_run(request: TrainingRequest, workspace: str | None) -> Iterator[Tr
             catalogue.finish_run(run_id, steps)
 
 
-def asked(request: TrainingRequest) -> dict[str, Any]:
+def asked(request: RunRequest) -> dict[str, Any]:
     """What was asked for, as MLflow shows it."""
     config = request.as_config()
     del config["name"]
-    config.update(config.pop("options"))
+    config.update(config.pop("options", {}))
     return {key: value for key, value in config.items() if value is not None}
 
 
@@ -192,7 +211,7 @@ def this_user() -> str:
         return ""
 
 
-def run_to_continue(catalogue: Catalogue, request: TrainingRequest) -> Run | None:
+def run_to_continue(catalogue: Catalogue, request: RunRequest) -> Run | None:
     """The newest run that asked for the same and did not finish."""
     for run in catalogue.unfinished_runs():
         # One that says it is running does so on another machine, in another workspace.

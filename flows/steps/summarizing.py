@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
@@ -19,8 +20,9 @@ from bpeline.registry.drift_rules import too_small_to_judge
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What the steps of a training made, before it is published."""
+    """What was asked, and what the steps of a training made of it before it is published."""
 
+    request: TrainingRequest
     plan: CorpusPlan
     corpus: CountedCorpus
     words: CountedWords
@@ -33,7 +35,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     """The summary of a run that is not published yet; says its notes."""
     corpus, words, learned = trained.corpus, trained.words, trained.learned
     evaluated, screened = trained.evaluated, trained.screened
-    seen, request = words.seen, run.request
+    seen, request = words.seen, trained.request
     if seen.replaced_utf8:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
     if copies := corpus.copies_remark:

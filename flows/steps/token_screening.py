@@ -54,6 +54,7 @@ def screen_tokens(
     files = corpus_record(workspace, words.corpus_digest) or ()
     unchanged = {file.path: file for file in plan.files}
     use, made = evaluated.use, evaluated.made_tokens
+    assert use is not None, "it was measured after training"
     trained = TrainedOn(
         weighted, use, files, plan.reading,
         unchanged=unchanged, made=made, copies=corpus.copies or Copies(),

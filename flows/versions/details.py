@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows.steps import facts_of
 from bpeline.registry.catalogue import Version
 from bpeline.registry.exports import certificates_of
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered
@@ -61,6 +63,8 @@ def version_details(reference: str) -> dict[str, Any]:
     if row is not None and (base := details["parameters"].get("extends")):
         gone = [one for one in registry.catalogue.deletions() if one.digest == base]
         details["lineage"]["extends"] = ", ".join(f"{one.reference}, {one}" for one in gone) or base
+    imported = Lineage.of(registry, found).imported
+    details["imported"] = {} if imported is None else facts_of(imported)
     directory = registry.workspace.version_directory(found.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
     details["sources"] = sources_of(directory)
@@ -90,7 +94,7 @@ def _parameters(registry: Registry, run_id: str) -> dict[str, Any]:
         config = registry.catalogue.run(run_id).config if run_id else {}
     except RegistryError:  # trained in another workspace
         config = {}
-    return {key: value for key, value in config.items() if value not in (None, [])}
+    return {key: value for key, value in config.items() if value not in (None, [], "")}
 
 
 def sources_of(directory: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.flows.pages import ReportContents, report_page
 from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.steps import facts_of
 from bpeline.registry.comparison import VersionComparison, compare_versions
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
@@ -125,6 +126,8 @@ def _facts(registry: Registry, lineage: Lineage) -> dict[str, str]:
             "corpus digest": row.corpus_digest,
             "counts digest": row.counts_digest,
         }
+    if (imported := lineage.imported) is not None:
+        facts |= facts_of(imported)
     made_with = lineage.provenance.get("made_with", {})
     facts["made with"] = ", ".join(f"{name} {value}" for name, value in made_with.items())
     return facts

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .perturbations import PERTURBATIONS as PERTURBATIONS
     from .perturbations import Perturbation as Perturbation
     from .robustness import Robustness as Robustness
+    from .robustness import may_be_perturbed as may_be_perturbed
     from .robustness import measure_robustness as measure_robustness
     from .robustness import robustness_by_language as robustness_by_language
     from .suite import Change as Change

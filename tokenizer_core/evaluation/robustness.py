@@ -188,6 +188,16 @@ class Robustness:
         return asdict(self) | {"not_applied": list(self.not_applied), "confidence": CONFIDENCE}
 
 
+def may_be_perturbed(tokenizer: Tokenizer) -> bool:
+    """Whether robustness can be measured, and in seconds.
+
+    Not of split patterns without a kernel, which would take minutes; nor of imported tokenizers
+    that change the text before they encode it, whose tokens are no pieces of it.
+    """
+    pieces = tokenizer.words is not None or tokenizer.merges_words
+    return tokenizer.pattern.has_kernel and pieces
+
+
 def measure_robustness(
     tokenizer: Tokenizer,
     others: Mapping[str, Tokenizer],

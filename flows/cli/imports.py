@@ -1,0 +1,52 @@
+"""``bpeline import``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.requests import ImportRequest
+
+
+@command(
+    "bpeline import tokenizer.json --name llama3",
+    "bpeline import Qwen2.5-7B/ --name qwen --licence Apache-2.0 --eval 'english=heldout/*.txt'",
+    "bpeline import ranks.tiktoken,pattern=cl100k --name ours --rules rules.toml",
+    "bpeline import tekken.json --name mistral --plan",
+)
+@click.argument("file", metavar="FILE")
+@options_of(
+    ImportRequest,
+    {
+        "name": {"required": True},
+        "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},
+        "baselines": {"option": "--baseline", "metavar": "[NAME=]REF"},
+        "rules": {"type": click.Path(dir_okay=False)},
+    },
+    but=("file",),
+)
+@click.option("--plan", is_flag=True, help="Only say what would be read, measured and registered.")
+def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
+    """Register a tokenizer that another program made.
+
+    FILE is what was downloaded: tokenizer.json, *.tiktoken, tekken.json, a .model, vocab.txt, or a
+    folder of these; behind it what the file does not say, such as ,pattern=cl100k. It is read again
+    by its original library where that is installed, measured on the evaluation set of the name,
+    and kept as it was downloaded. Afterwards it is a version as any other: `bpeline compare`,
+    `promote`, `encode`, `report`.
+    """
+    from bpeline.flows.cli.train import print_summary, run_training
+
+    parameters = {key: value for key, value in given.items() if value not in (None, ())}
+    parameters["file"] = file
+    if plan:
+        from bpeline.flows.steps import plan_import
+        from bpeline.registry.environment import addresses
+
+        planned = plan_import(ImportRequest.checked(**parameters), addresses().home)
+        answer(as_json, planned, [f"{title:<12} {said}" for title, said in planned.items()])
+        return
+    print_summary(run_training(parameters), as_json)

@@ -1,0 +1,351 @@
+"""A foreign tokenizer is read, read again by its original library, and becomes a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bpeline.flows.pages import ReportContents, report_page
+from bpeline.flows.requests import ImportRequest
+from bpeline.flows.running import CERTIFY, PUBLISH, READ_FILES, step
+from bpeline.flows.steps.evaluating import Evaluated
+from bpeline.flows.steps.evaluation_figures import draw_figures
+from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
+from bpeline.flows.steps.import_summary import ImportSummary
+from bpeline.flows.steps.publishing import (
+    comparison_files,
+    evaluation_inputs,
+    installed_version,
+    made_with,
+    robustness_file,
+    tags_of,
+)
+from bpeline.flows.steps.runs import TrainingRun, asked, this_user
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.evaluating import evaluate_version
+from bpeline.registry.exports import Certificate, certify
+from bpeline.registry.imported import (
+    Imported,
+    OriginalFile,
+    files_of,
+    imported_in,
+    keep_originals,
+)
+from bpeline.registry.loading import resolve
+from bpeline.registry.measured import robustness_table, write_evaluation
+from bpeline.registry.publishing import publish_version
+from bpeline.registry.records import CURVE_METRIC, CorpusInput, Publication, PublishedVersion
+from bpeline.registry.references import ByPath, parse_reference, parse_registered
+from bpeline.registry.screening import screen
+from bpeline.registry.version_files import (
+    PAGES,
+    certificate_path,
+    holds_version,
+    load_verified,
+    write_exports,
+)
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    InvalidTokenizer,
+    MissingSource,
+)
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+from bpeline.tokenizer_core.formats import bpeline, format_of
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+ORIGINAL = "original"  # what its certificate is called beside those of exports
+_LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece", "transformers", "cyllama")
+_ABSENT = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """What was read: the tokenizer, where it comes from, and the files to keep."""
+
+    tokenizer: Tokenizer
+    imported: Imported
+    files: tuple[tuple[OriginalFile, Path], ...]
+
+    @property
+    def outcome(self) -> str:
+        size = megabytes(sum(file.bytes for file, _ in self.files))
+        return (
+            f"{self.imported.format}: {self.tokenizer.vocab_size:,} ids, "
+            f"{counted(len(self.files), 'file')}, {size}"
+        )
+
+
+@step(READ_FILES)
+def read_files(request: ImportRequest) -> ReadFiles:
+    """Read a foreign tokenizer and the digests of its files.
+
+    Raises:
+        MissingSource: nothing is there.
+        InvalidTokenizer, InvalidPattern, InvalidOption: it cannot be read, or not without being
+            told more; the message says what.
+    """
+    parsed = parse_reference(request.file)
+    assert isinstance(parsed, ByPath), "requests hold absolute paths"
+    files = files_of(parsed.path)
+    format = format_of(parsed.path)
+    if format == "bpeline":
+        raise InvalidOption(
+            f"{parsed.path} is a tokenizer in bpeline's own format",
+            "what other programs made is imported; this one is used as it is",
+            f"type `bpeline encode {parsed.path} TEXT`, or name it as --baseline",
+        )
+    details: dict[str, Any] = dict(parsed.details)
+    tokenizer = Tokenizer.load(parsed.path, **details)
+    libraries = {name: installed_version(name) for name in _LIBRARIES}
+    imported = Imported(
+        path=str(parsed.path),
+        details=details,
+        format=format,
+        files=tuple(file for file, _ in files),
+        is_folder=parsed.path.is_dir(),
+        remarks=tokenizer.spec.remarks,
+        licence=request.licence,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        libraries={name: found for name, found in libraries.items() if found != _ABSENT},
+    )
+    return ReadFiles(tokenizer, imported, files)
+
+
+@step(CERTIFY)
+def certify_files(read: ReadFiles) -> Certificate:
+    """Let the original library read the same files, and compare.
+
+    Raises:
+        InvalidTokenizer: it reads them otherwise; naming the first difference.
+    """
+    path, format = Path(read.imported.path), read.imported.format
+    if format == "transformers":  # the library underneath reads the same file
+        format, path = "hf", path / "tokenizer.json"
+    made = replace(certify(read.tokenizer, format, path), format=ORIGINAL)
+    first = made.difference
+    if first is not None:
+        raise InvalidTokenizer(
+            f"{made.library} {made.version} reads {made.unequal:,} of "
+            f"{made.equal + made.unequal:,} {made.unit} otherwise than bpeline reads {path}, the "
+            f"first {first.what!r}: at {first.at} {first.theirs} instead of {first.ours}",
+            "only what is read exactly is registered; nothing was",
+            "report this with the text above",
+        )
+    return made
+
+
+def summarize_import(
+    run: TrainingRun,
+    request: ImportRequest,
+    read: ReadFiles,
+    certificate: Certificate,
+    evaluated: Evaluated | None,
+) -> ImportSummary:
+    """The summary of an import that is not published yet; says its notes."""
+    tokenizer, imported = read.tokenizer, read.imported
+    for remark in imported.remarks:
+        run.note(f"read so: {remark}")
+    if certificate.not_checked:
+        run.note(f"not read again by its original library: {certificate.not_checked}")
+    if evaluated is None:
+        measured_on = "not measured: give --eval"
+        run.note(
+            f"not measured: {request.name} has no evaluation set; give `--eval 'NAME=FILES'`, or "
+            f"type `bpeline evaluate {request.name} --set-from FILES`"
+        )
+    else:
+        measured_on = evaluated.measured_on
+        run.note(evaluated.warning)
+    metrics = {} if evaluated is None else metrics_of(evaluated)
+    if failures := int(metrics.get("evaluated/roundtrip_failures", 0)):
+        run.note(f"decoding does not give back {counted(failures, 'document')} of the evaluation")
+    metrics |= screen(tokenizer, run.workspace).metrics
+    metrics |= {f"seconds/{name.replace(' ', '_')}": took for name, took in run.seconds.items()}
+    return ImportSummary(
+        name=request.name,
+        run_id=run.id,
+        file=request.file,
+        format=imported.format,
+        files=len(read.files),
+        file_bytes=sum(file.bytes for file, _ in read.files),
+        vocab_size=tokenizer.vocab_size,
+        algorithm=tokenizer.algorithm.name,
+        pattern=tokenizer.pattern.name or tokenizer.pattern.regex,
+        normalizer=tokenizer.spec.normalizer_name,
+        certificate=str(certificate),
+        measured_on=measured_on,
+        metrics=metrics,
+        curve=() if evaluated is None else _curve(evaluated),
+        curves={} if evaluated is None else curves_of(evaluated),
+        seconds=dict(run.seconds),
+        notes=tuple(run.notes),
+        licence=request.licence,
+        digest=tokenizer.digest,
+    )
+
+
+@step(PUBLISH)
+def publish_import(
+    run: TrainingRun,
+    request: ImportRequest,
+    read: ReadFiles,
+    certificate: Certificate,
+    evaluated: Evaluated | None,
+    summary: ImportSummary,
+) -> PublishedVersion:
+    """Write the files, the original ones among them, then register them once.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
+        CorruptFile: a file changed since it was read.
+        DiskFull: no space left.
+    """
+    tokenizer, registry = read.tokenizer, run.registry
+    with run.workspace.temporary_directory("publish") as directory:
+        files = _files(request, read, summary, run.workspace, directory)
+        if imported_in(files) is None:
+            keep_originals(read.imported, read.files, files)
+        DURABLE.write(certificate_path(files, ORIGINAL), certificate.as_json())
+        measured = {} if evaluated is None else evaluated.record()
+        if measured:
+            write_evaluation(measured, files)
+        report = directory / "pages" / "report.html"
+        html = report_page(_report(request, read, evaluated, summary, run.workspace, measured))
+        DURABLE.write(report, html.encode(errors="backslashreplace"))
+        comparison = None if evaluated is None else evaluated.comparison
+        publication = Publication(
+            name=request.name,
+            digest=tokenizer.digest,
+            tokenizer_directory=files,
+            run_id=run.id,
+            vocab_size=tokenizer.vocab_size,
+            pattern=summary.pattern,
+            params={**asked(request), "format": read.imported.format, "kind": "imported"},
+            metrics=summary.metrics,
+            curve=summary.curve,
+            curves=summary.curves,
+            inputs=(
+                CorpusInput("imported files", request.file, read.imported.digest, "import"),
+                *(() if evaluated is None else evaluation_inputs(evaluated)),
+            ),
+            tags={
+                "imported_from": request.file,
+                **({"licence": request.licence} if request.licence else {}),
+                **({} if evaluated is None else tags_of(evaluated, measured)),
+            },
+            figures=()
+            if evaluated is None
+            else draw_figures(request.name, evaluated, directory / "figures"),
+            pages=(
+                report,
+                *comparison_files(comparison, report.parent),
+                *robustness_file(measured, report.parent),
+            ),
+            report=summary.as_markdown(),
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            started_at=run.row.started_at,
+            started_by=this_user(),
+            evaluation_set=""
+            if evaluated is None or evaluated.made is None
+            else evaluated.made.digest,
+            set_number=0 if evaluated is None else evaluated.set_number,
+        )
+        version = publish_version(registry, publication)
+        for remark in version.remarks:
+            run.note(remark)
+        if not version.newly_registered and evaluated is not None and evaluated.made is not None:
+            # What it was registered with may be of other text, or nothing.
+            evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
+        if comparison is not None and version.newly_registered:
+            # Only now the new version has a number.
+            named = comparison.called(version.reference)
+            for page in comparison_files(named, version.directory / PAGES):
+                registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
+        return version
+
+
+def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:
+    """Bytes per token by vocab size; one point where nothing merges."""
+    report = evaluated.report
+    size = report.vocab_size
+    return report.curve or ((size, evaluated.evaluation.slices[ALL].metrics[BYTES_PER_TOKEN]),)
+
+
+def _files(
+    request: ImportRequest,
+    read: ReadFiles,
+    summary: ImportSummary,
+    workspace: Workspace,
+    directory: Path,
+) -> Path:
+    """The version's files: those kept from an earlier registration, else new ones."""
+    tokenizer, kept = read.tokenizer, workspace.version_directory(read.tokenizer.digest)
+    if holds_version(workspace, tokenizer.digest):
+        try:
+            load_verified(kept, tokenizer.digest)
+        except (CorruptFile, InvalidTokenizer, MissingSource):
+            pass
+        else:
+            return kept
+    provenance = {
+        "name": request.name,
+        "run": summary.run_id,
+        "imported": read.imported.as_record(),
+        "notes": list(summary.notes),
+        "metrics": dict(summary.metrics),
+        "made_with": {**made_with(), **read.imported.libraries},
+    }
+    bpeline.save(tokenizer, directory, provenance)
+    write_exports(tokenizer, request.name, directory)
+    return directory
+
+
+def _report(
+    request: ImportRequest,
+    read: ReadFiles,
+    evaluated: Evaluated | None,
+    summary: ImportSummary,
+    workspace: Workspace,
+    measured: Mapping[str, Any],
+) -> ReportContents:
+    """The page that is registered with a version, which has no number yet."""
+    return ReportContents(
+        title=request.name,
+        tokenizer=read.tokenizer,
+        screening=screen(read.tokenizer, workspace),
+        facts={
+            "digest": read.tokenizer.digest,
+            "run": summary.run_id,
+            **facts_of(read.imported),
+            "certificate": summary.certificate,
+            "measured on": summary.measured_on,
+        },
+        parameters=request.as_config(),
+        metrics=summary.metrics,
+        curves={CURVE_METRIC: summary.curve, **summary.curves},
+        notes=summary.notes,
+        comparison=None if evaluated is None else evaluated.comparison,
+        robustness=robustness_table(measured),
+        comparison_remark=f"When it was registered, no version of {request.name} was the champion."
+        if evaluated is not None
+        else "It was not measured, so it was compared with nothing.",
+    )
+
+
+def facts_of(imported: Imported) -> dict[str, str]:
+    """Where an imported version comes from, as pages and `bpeline show` say it."""
+    told = "".join(f", {key}={value}" for key, value in imported.details.items())
+    return {
+        "imported from": f"{imported.path}{told}",
+        "format": imported.format,
+        **{f"SHA-256 of {one.name}": one.sha256 for one in imported.files},
+        **({"read so": "; ".join(imported.remarks)} if imported.remarks else {}),
+        **({"licence": imported.licence} if imported.licence else {}),
+        "libraries": ", ".join(f"{key} {value}" for key, value in imported.libraries.items()),
+    }

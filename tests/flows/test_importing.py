@@ -1,0 +1,201 @@
+"""``bpeline import``: a tokenizer of somebody else's as a version like any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from click.testing import Result
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from bpeline.flows.importing import import_tokenizer
+from bpeline.registry import load_tokenizer
+from bpeline.registry.imported import copy_originals, imported_in
+from bpeline.tokenizer_core import Tokenizer
+
+Command = Callable[..., Result]
+pytestmark = pytest.mark.slow
+TEXT = "Hello world, déjà vu! 123 <|end|> x"
+
+
+def made_by_tokenizers(text: str, path: Path, ids: int = 500) -> tokenizers.Tokenizer:
+    """Byte-level BPE that normalizes, which needs more than vocab and merges."""
+    made = tokenizers.Tokenizer(models.BPE())
+    made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        text.splitlines(),
+        trainers.BpeTrainer(
+            vocab_size=ids, special_tokens=["<|end|>"], initial_alphabet=alphabet,
+            show_progress=False,
+        ),
+    )  # fmt: skip
+    made.save(str(path))
+    return made
+
+
+def unigram_of(text: str, path: Path) -> tokenizers.Tokenizer:
+    """Unigram, which its own library runs."""
+    made = tokenizers.Tokenizer(models.Unigram())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=200, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False
+    )
+    made.train_from_iterator(text.splitlines(), trainer)
+    made.save(str(path))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+    """A folder whose workspace holds ``ext/1`` (byte-level BPE) and ``ext/2`` (Unigram)."""
+    text = english_and_code[:60_000]
+    files = {"corpus.txt": text, "new.txt": english_and_code[60_000:90_000]}
+    folder = folder_after(files, [])
+    made_by_tokenizers(text, folder / "tokenizer.json")
+    unigram_of(text, folder / "unigram.json")
+    return folder_after(
+        {
+            **files,
+            **{one: (folder / one).read_text() for one in ("tokenizer.json", "unigram.json")},
+        },
+        [
+            ("import", "tokenizer.json", "--name", "ext", "--eval", "own=new.txt",
+             "--licence", "MIT"),
+            ("import", "unigram.json", "--name", "ext"),
+        ],
+    )  # fmt: skip
+
+
+def read_json(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_ids_are_those_of_the_original_library(here: Path) -> None:
+    for number, file in ((1, "tokenizer.json"), (2, "unigram.json")):
+        theirs = tokenizers.Tokenizer.from_file(str(here / file))
+        ours = load_tokenizer(f"ext/{number}")
+        assert ours.encode(TEXT) == theirs.encode(TEXT, add_special_tokens=False).ids
+
+
+def test_lineage_says_where_it_comes_from(here: Path, bpeline: Command) -> None:
+    details = read_json(bpeline("show", "ext/1", "--json"))
+    content = (here / "tokenizer.json").read_bytes()
+    said = details["imported"]
+    assert said["imported from"].endswith("/tokenizer.json")
+    assert (said["format"], said["licence"]) == ("hf", "MIT")
+    assert said["SHA-256 of tokenizer.json"] == hashlib.sha256(content).hexdigest()
+    assert "tokenizers 0." in said["libraries"]
+    assert details["certificates"]["original"].startswith("tokenizers 0.")
+    assert "alike" in details["certificates"]["original"]
+    assert details["parameters"]["licence"] == "MIT"
+    assert "evaluation set" in details["measured_on"]
+    other = read_json(bpeline("show", "ext@candidate", "--json"))
+    assert other["reference"] == "ext/2"
+    assert "encoded by tokenizers" in other["imported"]["read so"]
+
+
+def test_the_original_files_are_kept_as_they_were(here: Path, tmp_path: Path) -> None:
+    from bpeline.registry.opening import open_registry
+
+    tokenizer = load_tokenizer("ext/1")
+    directory = open_registry(make=False).workspace.version_directory(tokenizer.digest)
+    known = imported_in(directory)
+    assert known is not None
+    again = copy_originals(known, directory, tmp_path / "again")
+    assert again.read_bytes() == (here / "tokenizer.json").read_bytes()
+    assert Tokenizer.load(again).digest == tokenizer.digest
+
+
+def test_both_are_listed_compared_and_measured(here: Path, bpeline: Command) -> None:
+    listed = read_json(bpeline("versions", "ext", "--json"))
+    assert [one["comparable"] for one in listed] == [True, True]
+    assert bpeline("compare", "ext/1", "ext/2").exit_code == 0
+    measured = read_json(bpeline("evaluate", "ext/1", "--json"))
+    assert measured[0]["slices"]["own"]["compression/bytes_per_token"] > 1
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_commands_take_an_imported_version(here: Path, bpeline: Command, number: int) -> None:
+    version = f"ext/{number}"
+    for command in (
+        ("encode", version, TEXT),
+        ("decode", version, "5", "6"),
+        ("count", version, "new.txt"),
+        ("encode", version, "new.txt", "--output", f"tokens{number}"),
+        ("export", version, "--format", "hf", "--output", f"out{number}.json"),
+        ("report", version),
+        ("doctor",),
+        ("gc",),
+    ):
+        result = bpeline(*command)
+        assert result.exit_code == 0, (command, result.output)
+    page = (here / f"ext-{number}.html").read_text()
+    assert "imported from" in page
+    assert "SHA-256" in page
+    theirs = tokenizers.Tokenizer.from_file(str(here / f"out{number}.json"))
+    ids = theirs.encode(TEXT, add_special_tokens=False).ids
+    assert ids == load_tokenizer(version).encode(TEXT)
+
+
+def test_the_same_file_is_nothing_new(here: Path, bpeline: Command) -> None:
+    plan = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--plan", "--json"))
+    assert plan["registered"] == "nothing new: ext/1 is this tokenizer"
+    again = bpeline("import", "tokenizer.json", "--name", "ext")
+    assert again.exit_code == 0, again.output
+    assert "nothing new since ext/1" in again.output
+    assert len(read_json(bpeline("versions", "ext", "--json"))) == 2
+
+
+def test_without_text_it_is_not_measured(here: Path, bpeline: Command) -> None:
+    done = bpeline("import", "tokenizer.json", "--name", "alone")
+    assert done.exit_code == 0, done.output
+    assert "not measured: give --eval" in done.output
+    measured = bpeline("import", "tokenizer.json", "--name", "alone", "--eval", "own=new.txt")
+    assert "bytes/token" in measured.output
+    listed = read_json(bpeline("versions", "alone", "--json"))
+    assert listed[0]["metrics"]["compression/bytes_per_token"] > 1
+
+
+def test_trained_and_imported_versions_are_judged_on_one_set(here: Path, bpeline: Command) -> None:
+    trained = bpeline(
+        "train", "corpus.txt", "--name", "both", "--vocab-size", 300, "--eval", "own=new.txt"
+    )
+    assert trained.exit_code == 0, trained.output
+    assert bpeline("promote", "both/1").exit_code == 0
+    rule = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\n'
+    (here / "rules.toml").write_text(rule)
+    better = bpeline("import", "tokenizer.json", "--name", "both", "--rules", "rules.toml")
+    assert better.exit_code == 0, better.output
+    assert load_tokenizer("both@champion").digest == load_tokenizer("ext/1").digest
+    worse = bpeline("import", "unigram.json", "--name", "both", "--rules", "rules.toml")
+    assert worse.exit_code == 3, worse.output
+    assert bpeline("rollback", "both").exit_code == 0
+    assert bpeline("compare", "both/1", "both/2").exit_code == 0
+
+
+def test_what_python_calls_is_what_the_command_calls(here: Path) -> None:
+    summary = import_tokenizer(file="tokenizer.json", name="python")
+    assert (summary.reference, summary.format) == ("python/1", "hf")
+    assert summary.digest == load_tokenizer("ext/1").digest
+
+
+def test_what_cannot_be_imported_says_why(here: Path, bpeline: Command) -> None:
+    for arguments, said in (
+        (("absent.json", "--name", "x"), "absent.json"),
+        (("tokenizer.json", "--name", "Bad Name"), "cannot name a tokenizer"),
+        (("tokenizer.json",), "--name"),
+        (("corpus.txt", "--name", "x"), "format"),
+    ):
+        result = bpeline("import", *arguments)
+        assert result.exit_code in (1, 2), result.output
+        assert said in result.output
+    assert "no version of x" in bpeline("versions", "x").output
