@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.steps import (
@@ -17,17 +18,19 @@ from bpeline.flows.steps import (
 )
 from bpeline.flows.verify_record import Verdict, Verification
 from bpeline.flows.verify_record import lines_of as lines_of
+from bpeline.registry.imported import Imported, copy_originals
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.word_counts import corpus_record
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.errors import UnknownVersion
+from bpeline.tokenizer_core.errors import CorruptFile, UnknownVersion
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def verify_version(reference: str, *, reuse_counts: bool = False) -> Verification:
-    """Make a version again and compare digests and files.
+    """Make a version again and compare digests and files; an imported one is read again.
 
     The text is read and counted anew in a directory of its own; nothing in the workspace is used
     or changed. What training remembers of files (sizes, times) is not believed either.
@@ -45,7 +48,9 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
     """
     registry = open_registry(make=False)
     lineage = Lineage.of(registry, resolve(registry, parse_registered(reference)))
-    row = lineage.row
+    row, imported = lineage.row, lineage.imported
+    if imported is not None:
+        return _read_again(lineage, imported)
     if row is None or not lineage.request:
         raise UnknownVersion(
             f"what {lineage.version} was trained on is not known here",
@@ -80,3 +85,20 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
         made.append(Check("word counts", row.counts_digest, words.table.counts_digest))
         made += learned_again(lineage, words, request, made_in)
         return verdict("identical" if all(one.holds for one in made) else "different")
+
+
+def _read_again(lineage: Lineage, imported: Imported) -> Verification:
+    """Read the files that an imported version was read from again, as they were kept."""
+    kept = lineage.registry.workspace.version_directory(lineage.version.digest)
+    inputs = tuple(Check(one.name, one.sha256, one.sha256) for one in imported.files)
+    name = str(lineage.version)
+    with tempfile.TemporaryDirectory(prefix="bpeline-verify-") as directory:
+        try:
+            again = copy_originals(imported, kept, Path(directory))
+        except CorruptFile as error:
+            changed = Check("original files", imported.digest, error.happened)
+            return Verification(name, "inputs changed", True, (changed,), ())
+        details: dict[str, Any] = dict(imported.details)
+        digest = Tokenizer.load(again, **details).digest
+    made = Check("tokenizer", lineage.version.digest, digest)
+    return Verification(name, "identical" if made.holds else "different", True, inputs, (made,))

@@ -13,7 +13,7 @@ from bpeline.registry.lineage import Lineage
 from bpeline.registry.measured import evaluation_of, metrics_of
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import Reading
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
@@ -48,11 +48,20 @@ def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> Tra
 
     A tokenizer that was not trained here reads text by its pattern and special tokens.
     """
+    if tokenizer.pattern.steps:
+        raise InvalidOption(
+            f"{lineage.version} cuts text in {len(tokenizer.pattern.steps)} steps, and drift counts "
+            "words that one regex or a named split pattern cuts",
+            "versions whose pattern is one of these: see `bpeline show`",
+            f"compare what it makes of two texts: `bpeline count {lineage.version} FILES...`",
+        )
     told = {key: value for key, value in lineage.request.items() if key not in _NOT_ABOUT_READING}
+    # Those of imported ones may be single bytes, which separate nothing here.
+    specials = [one for one in tokenizer.special_tokens if len(one.encode()) > 1]
     read = {
         "name": lineage.version.name, "vocab_size": max(512, tokenizer.vocab_size),
-        "pattern": tokenizer.pattern.title,
-        "special_tokens": tokenizer.special_tokens, "held_out": 0.0,
+        "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
+        "special_tokens": specials, "held_out": 0.0,
     }  # fmt: skip
     return TrainingRequest.checked(**(told or read) | {"paths": paths, "workers": None})
 
@@ -68,10 +77,11 @@ def own_texts(
     record = evaluation_of(lineage.registry, lineage.version) or {}
     trained, notes = lineage.words, []
     if trained is None:
+        why = "it was imported" if lineage.imported else "swept away, or trained elsewhere"
         notes.append(
-            f"the words {lineage.version} was trained on are not in this workspace (swept away, or "
-            "trained elsewhere): no divergence, no words unseen or new; bytes/token and words "
-            "split are compared with what was recorded"
+            f"the words {lineage.version} was trained on are not in this workspace ({why}): no "
+            "divergence, no words unseen or new; bytes/token and words split are compared with "
+            "what was recorded"
         )
     found: dict[str, KnownText] = {}
     for name in slices:

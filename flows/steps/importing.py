@@ -37,7 +37,13 @@ from bpeline.registry.imported import (
 from bpeline.registry.loading import resolve
 from bpeline.registry.measured import robustness_table, write_evaluation
 from bpeline.registry.publishing import publish_version
-from bpeline.registry.records import CURVE_METRIC, CorpusInput, Publication, PublishedVersion
+from bpeline.registry.records import (
+    CURVE_METRIC,
+    LIBRARY,
+    CorpusInput,
+    Publication,
+    PublishedVersion,
+)
 from bpeline.registry.references import ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import screen
 from bpeline.registry.version_files import (
@@ -207,6 +213,7 @@ def publish_import(
         DiskFull: no space left.
     """
     tokenizer, registry = read.tokenizer, run.registry
+    library = getattr(tokenizer.algorithm, "library", "")  # of those that theirs runs
     with run.workspace.temporary_directory("publish") as directory:
         files = _files(request, read, summary, run.workspace, directory)
         if imported_in(files) is None:
@@ -226,7 +233,11 @@ def publish_import(
             run_id=run.id,
             vocab_size=tokenizer.vocab_size,
             pattern=summary.pattern,
-            params={**asked(request), "format": read.imported.format, "kind": "imported"},
+            params={
+                **asked(request),
+                "format": read.imported.format,
+                **({LIBRARY: library} if library else {}),
+            },
             metrics=summary.metrics,
             curve=summary.curve,
             curves=summary.curves,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .drift_record import DriftObservation as DriftObservation
     from .drift_record import ObservedDrift as ObservedDrift
     from .publication import CURVE_METRIC as CURVE_METRIC
+    from .publication import LIBRARY as LIBRARY
     from .publication import MEASURED_ON as MEASURED_ON
     from .publication import SUSPICIOUS_METRIC as SUSPICIOUS_METRIC
     from .publication import CorpusInput as CorpusInput

@@ -26,6 +26,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes part of MLflow's sea
 # The metric that is drawn over the vocab size.
 CURVE_METRIC = BYTES_PER_TOKEN
 MEASURED_ON = "measured_on"  # the tag that says on which evaluation set, with its size
+LIBRARY = "library"  # the parameter that names what runs an imported tokenizer
 # What the personal-data screen found, which the first line of a description says.
 SUSPICIOUS_METRIC = "privacy/suspicious_tokens"
 

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.records import CURVE_METRIC, SUSPICIOUS_METRIC, Publication
+from bpeline.registry.records import CURVE_METRIC, LIBRARY, SUSPICIOUS_METRIC, Publication
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
@@ -224,7 +224,9 @@ def plain_metrics(shown: Mapping[str, float]) -> dict[str, float]:
 def requirements_of(publication: Publication) -> list[str]:
     """The packages, as they are installed, that a model loaded elsewhere needs."""
     segmenter = SEGMENTERS.get(publication.pattern)
-    packages = (*CORE_PACKAGES, *(segmenter.packages if segmenter else ()))
+    # What runs an imported tokenizer that has no encoder of ours.
+    libraries = [publication.params[LIBRARY]] if LIBRARY in publication.params else []
+    packages = (*CORE_PACKAGES, *(segmenter.packages if segmenter else ()), *libraries)
     return [f"{package}=={version(package)}" for package in packages]
 
 

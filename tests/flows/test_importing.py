@@ -199,3 +199,82 @@ def test_what_cannot_be_imported_says_why(here: Path, bpeline: Command) -> None:
         assert result.exit_code in (1, 2), result.output
         assert said in result.output
     assert "no version of x" in bpeline("versions", "x").output
+
+
+def test_it_is_read_again_from_what_was_kept(here: Path, bpeline: Command) -> None:
+    from bpeline.registry.opening import open_registry
+
+    done = bpeline("import", "unigram.json", "--name", "again")
+    assert done.exit_code == 0, done.output
+    verified = read_json(bpeline("verify", "again/1", "--json"))
+    assert verified["identical"]
+    assert verified["checks"][0]["found"] == load_tokenizer("again/1").digest
+    workspace = open_registry(make=False).workspace
+    kept = workspace.version_directory(load_tokenizer("again/1").digest)
+    original = kept / "original.unigram.json"
+    content = original.read_bytes()
+    try:
+        original.write_bytes(content.replace(b"Unigram", b"Unigrum"))
+        spoilt = bpeline("verify", "again/1", "--json")
+        assert json.loads(spoilt.stdout)["verdict"] == "inputs changed"
+    finally:
+        original.write_bytes(content)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_drift_judges_what_it_can(here: Path, bpeline: Command, number: int) -> None:
+    alias = f"watched{number}"
+    assert bpeline("promote", f"ext/{number}", "--to", alias).exit_code == 0
+    # Other text than the evaluation set, which is left out.
+    watched = bpeline("drift", f"ext@{alias}", "corpus.txt", "--json")
+    report = read_json(watched)
+    said = " ".join(report["notes"])
+    assert "it was imported" in said
+    figures = report["slices"]["all"]["figures"]
+    assert figures["compression/bytes_per_token"]["then"] > 1
+    assert "words/excess_divergence" not in figures
+
+
+def test_explaining_works_or_says_why_not(here: Path, bpeline: Command) -> None:
+    assert "rank" in bpeline("explain", "ext/1", "Hello").stdout
+    assert "\n" in bpeline("explain", "ext/1", "--id", "400").stdout
+    for arguments in (("Hello",), ("--id", "100")):
+        foreign = bpeline("explain", "ext/2", *arguments)
+        assert foreign.exit_code in (0, 2)
+        assert "not foreseen" not in foreign.output
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_mlflow_loads_it_as_a_model(here: Path, number: int) -> None:
+    import mlflow
+
+    from bpeline.registry.opening import open_registry
+
+    mlflow.set_tracking_uri(open_registry(make=False).tracker.settings.uri)
+    model = mlflow.pyfunc.load_model(f"models:/ext/{number}")
+    assert model.predict([TEXT]) == [load_tokenizer(f"ext/{number}").encode(TEXT)]
+    needed = mlflow.pyfunc.get_model_dependencies(f"models:/ext/{number}")
+    assert ("tokenizers==" in Path(needed).read_text()) == (number == 2)
+
+
+def test_an_interrupted_import_is_continued(
+    here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bpeline.flows.importing.evaluate_imported", interrupted)
+        assert bpeline("import", "tokenizer.json", "--name", "later").exit_code == 130
+    resumed = bpeline("resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert "later/1 (newly registered)" in resumed.output
+
+
+def test_it_can_be_deleted(here: Path, bpeline: Command) -> None:
+    assert bpeline("import", "tokenizer.json", "--name", "gone").exit_code == 0
+    assert bpeline("import", "unigram.json", "--name", "gone").exit_code == 0
+    assert bpeline("delete", "gone/1", "--remove").exit_code == 0
+    assert bpeline("show", "gone/1").exit_code != 0
+    assert load_tokenizer("gone/2").vocab_size
+    assert load_tokenizer("ext/1").vocab_size, "another version of the same files stays"
