@@ -50,8 +50,8 @@ def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> Tra
     """
     if tokenizer.pattern.steps:
         raise InvalidOption(
-            f"{lineage.version} cuts text in {tokenizer.pattern.title}, and drift counts words that "
-            "one regex or a named split pattern cuts",
+            f"{lineage.version} cuts text in {tokenizer.pattern.title}, and drift counts words "
+            "that one regex or a named split pattern cuts",
             "versions whose pattern is one of these: see `bpeline show`",
             f"compare what it makes of two texts: `bpeline count {lineage.version} FILES...`",
         )
