@@ -212,13 +212,25 @@ def _of_tiktoken(path: Path) -> Original | None:
 
     published = _published().get(hashlib.sha256(path.read_bytes()).hexdigest())
     if published is None:
-        return None
+        return _of_sentencepiece(path) if path.suffix == ".model" else None
     library = tiktoken.Encoding(**{**published, "mergeable_ranks": load_tiktoken_bpe(str(path))})
     return Original(
         lambda text: library.encode(text, allowed_special="all"),
         library.decode,
         list(published["special_tokens"]),
     )
+
+
+def _of_sentencepiece(path: Path) -> Original | None:
+    import sentencepiece
+
+    try:
+        library = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except RuntimeError:  # ranks of a tokenizer that is not published
+        return None
+    pieces = range(library.get_piece_size())
+    special = [id_ for id_ in pieces if library.is_control(id_) or library.is_unknown(id_)]
+    return Original(library.encode, library.decode, list(map(library.id_to_piece, special)))
 
 
 def _published() -> dict[str, dict[str, Any]]:

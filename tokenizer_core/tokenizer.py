@@ -42,6 +42,7 @@ from bpeline.tokenizer_core.encoding import (
     encoding_with_offsets,
     longest_prefix,
     pad,
+    refuse_places,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
 from bpeline.tokenizer_core.shards import (
@@ -213,6 +214,17 @@ class Tokenizer:
                 else StepDecoder(token_names(self.spec), steps)
             )
         return self._made_decoder
+
+    @property
+    def _pieces(self) -> Decoder:
+        """Knows how much of a text each token is.
+
+        Raises:
+            InvalidOption: tokens are no pieces of the text.
+        """
+        if not self.merges_words or isinstance(self._decoder, StepDecoder):
+            refuse_places()
+        return self._decoder
 
     @property
     def byte_pairs(self) -> BytePairEncoder:
@@ -565,7 +577,7 @@ class Tokenizer:
             placed = _placed(encoder, content, policy)
             return encoding_with_offsets(text, placed.ids, placed.places)
         ids = self._ids_of(text, allowed_special, on_special)
-        lengths = self._decoder.lengths(ids)
+        lengths = self._pieces.lengths(ids)
         ends = np.cumsum(lengths)
         return encoding_with_offsets(text, ids, np.stack((ends - lengths, ends), axis=1))
 
@@ -602,11 +614,11 @@ class Tokenizer:
             return beginning_of(text, len(prefix))
 
         def ends_of(part: bytes) -> NDArray[np.int64]:
-            return np.cumsum(self._decoder.lengths(self._ids_of(part, allowed_special, "text")))
+            return np.cumsum(self._pieces.lengths(self._ids_of(part, allowed_special, "text")))
 
         allowed = tuple(token.encode() for token in policy.allowed)
         cuts = Cuts(pairs=self.spec.pattern.cut_pairs, special_tokens=allowed)
-        prefix = longest_prefix(content, max_tokens, ends_of, self._decoder.longest, cuts)
+        prefix = longest_prefix(content, max_tokens, ends_of, self._pieces.longest, cuts)
         return beginning_of(text, len(prefix))
 
     def explain(self, text: str) -> list[ExplainedPreToken]:
@@ -678,6 +690,9 @@ class Tokenizer:
         try:
             return self.spec.ids[content]
         except KeyError:
+            added = self.spec.found_whole
+            if isinstance(token, str) and token in added:
+                return added[token]
             raise UnknownToken(
                 f"the vocab does not hold the token {shown(token)}",
                 f"{self.vocab_size} tokens are known",
@@ -709,7 +724,7 @@ class Tokenizer:
                 ``tiktoken``: ranks, without pattern and special tokens; ``subword-nmt``: a codes
                 file; ``wordpiece``: vocab.txt; ``frequency-bpe``: freqs.json, vocab_to_idx.json
                 and idx_to_vocab.json; ``sentencepiece``: a .model; ``gguf``: metadata for
-                llama.cpp. The last two are not read again.
+                llama.cpp.
 
         Raises:
             InvalidOption: a format of another name.

@@ -28,6 +28,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "deep").mkdir()
     sound.save(str(tmp_path / "deep" / "sound.json"))
     lowered.save(str(tmp_path / "lowered.json"))
+    (tmp_path / "no-tokenizer.json").write_text('{"model": {"type": "Ngram"}}')
     (tmp_path / "notes.md").write_text("no tokenizer")
     return tmp_path
 
@@ -41,8 +42,9 @@ def test_every_tokenizer_below_a_folder_is_compared_or_its_refusal_told(
     assert zoo.measure(folder, [text]) == 0
     table = capsys.readouterr().out
     assert "deep/sound.json" in table
-    assert "normalizer Lowercase" in table
-    assert table.rstrip().endswith("equal: 1; refused: 1")
+    assert "lowered.json" in table
+    assert "no-tokenizer.json" in table
+    assert table.rstrip().endswith("equal: 2; refused: 1")
 
 
 def test_other_ids_and_other_text_are_wrong(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def _compile_statements_once() -> None:
     schema._get_latest_schema_revision = cache(schema._get_latest_schema_revision)
 
 
-def _drawn(_summary: Any, _evaluated: Any, _tokenizer: Any, directory: Path) -> tuple[Path, ...]:
+def _drawn(_name: str, _evaluated: Any, directory: Path) -> tuple[Path, ...]:
     paths = tuple(directory / name for name in ("compression.svg", "token-lengths.svg"))
     for path in paths:
         with DURABLE.writing_aside(path) as aside:

@@ -33,7 +33,7 @@ from tokenizers import (
 )
 
 from bpeline.tokenizer_core.algorithms.foreign import libraries
-from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 TEMPLATE = processors.TemplateProcessing(
@@ -385,3 +385,39 @@ def test_what_the_library_itself_reads_by_chance_is_refused(tmp_path: Path) -> N
         Tokenizer.load(path)
     found = {tuple(tokenizers.Tokenizer.from_file(str(path)).encode("the").ids) for _ in range(40)}
     assert len(found) == 2, "another release may have mended this"
+
+
+def test_ids_of_imported_tokenizers_stand_in_the_text_or_nowhere(tmp_path: Path) -> None:
+    peer = small_peer()
+    peer.add_tokens([AddedToken("<m>", lstrip=True, rstrip=True)])
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json"))
+    text = "the é <m> the<|end|> 12"
+    found = ours.encode_with_offsets(text)
+    assert found.ids == ours.encode(text)
+    content = text.encode()
+    pieces = [content[begin:end] for begin, end in found.byte_offsets.tolist()]
+    assert b"".join(pieces) == content
+    assert pieces[ours.encode(text).index(ours.token_to_id("<m>"))] == b" <m> "
+    # " é" takes three tokens, of which the third ends the character.
+    assert [ours.truncate(text, most) for most in (1, 2, 3, 4)] == ["the", "the ", "the ", "the é"]
+    peer.normalizer = normalizers.Lowercase()
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "lower.json"))
+    assert ours.encode_with_offsets("the").ids == ours.encode("the")
+    for silent in (ours, Tokenizer.load(saved_peer(sentencepiece_like(), tmp_path / "sp.json"))):
+        with pytest.raises(InvalidOption, match="no places"):
+            silent.encode_with_offsets("The")
+        with pytest.raises(InvalidOption, match="no places"):
+            silent.truncate("The cat", 1)
+
+
+def test_bytes_that_are_no_tokens_leave_no_wrong_places(tmp_path: Path) -> None:
+    def without_two(document: Any) -> None:
+        for name in ("q", "Ā"):
+            document["model"]["vocab"].pop(name)
+        document["added_tokens"] = []
+
+    path = saved_peer(small_peer(), tmp_path / "tokenizer.json", without_two)
+    ours = assert_as_library(path, ("tqhqe", "qq", "q the", "\x00t\x00he q", " q q", "theqthe"))
+    assert ours.algorithm.name == "byte-bpe"
+    with pytest.raises(InvalidOption, match="no places"):
+        ours.encode_with_offsets("tqhe")

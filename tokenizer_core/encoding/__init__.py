@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .padding import pad as pad
     from .preparation import TextPreparation as TextPreparation
     from .prepared_encoding import PreparedEncoder as PreparedEncoder
+    from .prepared_encoding import refuse_places as refuse_places
     from .reachability import unreachable_tokens as unreachable_tokens
     from .step_decoding import StepDecoder as StepDecoder
     from .text_stream import cut_stream as cut_stream

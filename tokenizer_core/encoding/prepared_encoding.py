@@ -7,12 +7,13 @@ Added tokens are found, what lies between them is normalized and given its prefi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder, PlacedIds
-from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, spans_of_lengths
 from bpeline.tokenizer_core.encoding.preparation import TextPreparation
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.text import Text
@@ -67,12 +68,9 @@ class PreparedEncoder(Encoder):
         prepared, all_spans, all_behind, _ = self._preparation.prepare_spans(
             text, spans, behind, self._unsought
         )
-        if prepared.size != text.size or not np.array_equal(prepared.data, text.data):
-            raise InvalidOption(
-                "the text is normalized before it is encoded, so ids have no places in it",
-                "texts that are already as the normalizer leaves them",
-                "give the normalized text, or do without places: tokenizer.encode(text)",
-            )
+        changed = prepared.size != text.size or not np.array_equal(prepared.data, text.data)
+        if changed or not isinstance(self.inner, BytePairEncoder):
+            refuse_places()
         ids, ends = self.inner.encode(prepared, all_spans, all_behind)
         lengths = _lengths(self._spec)[ids]
         # An id behind a span stands for what lies between it and the next one.
@@ -82,6 +80,19 @@ class PreparedEncoder(Encoder):
         stops = np.cumsum(lengths) + (all_spans[0, 0] if len(all_spans) else 0)
         places = np.stack((stops - lengths, stops), axis=1)
         return PlacedIds(ids, places, np.ones(len(ids), np.bool_))
+
+
+def refuse_places() -> NoReturn:
+    """Refuse to say where ids stand in a text of which their tokens are no pieces.
+
+    Raises:
+        InvalidOption: always.
+    """
+    raise InvalidOption(
+        "the text is changed before it is encoded, so its ids have no places in it",
+        "tokenizers whose tokens are pieces of the text, and texts that their normalizer leaves",
+        "give the normalized text, or do without places: tokenizer.encode(text)",
+    )
 
 
 def _lengths(spec: TokenizerSpec) -> NDArray[np.int64]:

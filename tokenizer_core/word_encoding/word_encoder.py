@@ -182,6 +182,8 @@ def longest_prefix_of_words(
         return content.decode()
     ends = placed.places[:max_tokens, 1][placed.closes[:max_tokens]]
     for end in np.unique(ends)[::-1].tolist():
-        if count(content[:end]) <= max_tokens:
+        # A token of a single byte may end within a character.
+        whole = end == len(content) or content[end] & 0xC0 != 0x80
+        if whole and count(content[:end]) <= max_tokens:
             return content[:end].decode()
     return ""
