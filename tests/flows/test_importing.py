@@ -245,12 +245,15 @@ def test_explaining_works_or_says_why_not(here: Path, bpeline: Command) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_mlflow_loads_it_as_a_model(here: Path, number: int) -> None:
+def test_mlflow_loads_it_as_a_model(
+    here: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     from bpeline.registry.opening import open_registry
 
-    mlflow.set_tracking_uri(open_registry(make=False).tracker.settings.uri)
+    uri = open_registry(make=False).tracker.settings.uri
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # MLflow's own function would keep it
     model = mlflow.pyfunc.load_model(f"models:/ext/{number}")
     assert model.predict([TEXT]) == [load_tokenizer(f"ext/{number}").encode(TEXT)]
     needed = mlflow.pyfunc.get_model_dependencies(f"models:/ext/{number}")

@@ -103,11 +103,17 @@ class Both:
                 return made.normalize_str(content.decode()).encode()
 
         self.ours = TextPreparation(known, normalize, ours)
+        #: Texts of which `TextPreparation.whole` told at once what becomes of them.
+        self.at_once = 0
 
     def our_ids(self, text: str, special_as_text: bool) -> list[int]:
         prepared, spans, behind = self.ours.prepare(
             Text.of(text.encode()), self.special if special_as_text else frozenset()
         )
+        if (whole := self.ours.whole(text.encode())) is not None:
+            self.at_once += 1
+            assert [prepared.bytes(*span) for span in spans.tolist()] == [whole]
+            assert behind.tolist() == [-1]
         ids: list[int] = []
         for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
             piece = prepared.bytes(begin, end).decode()
@@ -222,6 +228,7 @@ def test_every_normalizer_and_prefix(normalizer: str, prefix: str) -> None:
         "x", "xx<m>x", "<x> By", "ÉßİBY<m>by", "\u3000a", "\ta", "a▁b c", "é<m>É", "x▁", "y<m>yBy",
     ):  # fmt: skip
         both.agree(text)
+    assert both.at_once
 
 
 def test_white_space_of_every_kind_is_stripped_and_no_other() -> None:

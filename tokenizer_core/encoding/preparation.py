@@ -74,6 +74,21 @@ class TextPreparation:
         whole = np.array([[0, text.size]], np.int64)
         return self.prepare_spans(text, whole, _NO_ID_BEHIND, unsought)[:3]
 
+    def whole(self, content: bytes) -> bytes | None:
+        """What `prepare` makes of a text that is one piece; None where that is not said at once.
+
+        Args:
+            content: valid UTF-8.
+        """
+        if not content or self._raw.may_be_in(content):
+            return None
+        made = content if self._normalize is None else self._normalize(content)
+        if not made or self._late.may_be_in(made):
+            return None
+        if self._prefix is None:
+            return made
+        return self._with_prefix(made, lambda: self._begins_as_given(content))
+
     def prepare_spans(
         self,
         text: Text,
@@ -146,30 +161,33 @@ class TextPreparation:
         Args:
             firsts: which pieces begin a text, and where it stood in the one that was given.
         """
-        assert self._prefix is not None
-        mark = self._prefix.text.encode()
         pieces: list[bytes | None] = []
         for number, (begin, end) in enumerate(spans.tolist()):
-            piece = made = text.bytes(begin, end)
-            if self._prefix.replaces_spaces:
-                made = piece.replace(b" ", mark)
-            if (
-                piece
-                and not made.startswith(mark)
-                and (
-                    self._prefix.scheme == "always"
-                    or (
-                        self._prefix.scheme == "first"
-                        and number in firsts
-                        and self._begins_as_given(given, firsts[number])
-                    )
-                )
-            ):
-                made = mark + made
+            piece = text.bytes(begin, end)
+
+            def begins(number: int = number) -> bool:
+                at = firsts.get(number, -1)
+                return at >= 0 and self._begins_as_given(given.bytes(at, at + _LONGEST_CHARACTER))
+
+            made = self._with_prefix(piece, begins)
             pieces.append(None if made == piece else made)
         return pieces
 
-    def _begins_as_given(self, given: Text, begin: int) -> bool:
+    def _with_prefix(self, piece: bytes, begins: Callable[[], bool]) -> bytes:
+        """A normalized piece with its prefix.
+
+        Args:
+            begins: whether the text begins with it.
+        """
+        assert self._prefix is not None
+        mark = self._prefix.text.encode()
+        made = piece.replace(b" ", mark) if self._prefix.replaces_spaces else piece
+        if not piece or made.startswith(mark):
+            return made
+        scheme = self._prefix.scheme
+        return mark + made if scheme == "always" or (scheme == "first" and begins()) else made
+
+    def _begins_as_given(self, beginning: bytes) -> bool:
         """Whether the normalized text begins with what its first character became.
 
         Where that is dropped, tokenizers does not take the text for the beginning. (Where an added
@@ -177,7 +195,7 @@ class TextPreparation:
         """
         if self._normalize is None:
             return True
-        first = given.bytes(begin, begin + _LONGEST_CHARACTER).decode(errors="ignore")[0].encode()
+        first = beginning[:_LONGEST_CHARACTER].decode(errors="ignore")[0].encode()
         return self._normalize(first + _PROBE) != self._normalize(_PROBE)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder, PlacedIds
+from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, spans_of_lengths
 from bpeline.tokenizer_core.encoding.preparation import TextPreparation
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -58,6 +59,12 @@ class PreparedEncoder(Encoder):
         """Token ids of words, each prepared as a text of its own, and cut again where that cuts."""
         spans = spans_of_lengths(words)
         return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
+
+    def encode_short(self, content: bytes) -> list[int]:
+        prepared = None if self._unsought else self._preparation.whole(content)
+        if prepared is None or len(prepared) > SHORT_TEXT:
+            return super().encode_short(content)
+        return self.inner.encode_short(prepared)
 
     def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
         """The ids of `encode`, and where they stand.

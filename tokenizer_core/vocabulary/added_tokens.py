@@ -6,6 +6,7 @@ which of several that overlap is found, is what HuggingFace's ``tokenizers`` doe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
@@ -29,6 +30,8 @@ _SPACE = (
 _SPACE_BEHIND = regex.compile(_SPACE)
 _SPACE_BEFORE = regex.compile(b"(?r)" + _SPACE)
 
+_OPENING = 2  # bytes of a token that are looked for first
+_FEW = 16  # tokens that may as well be looked for whole
 _NO_ID = -1
 _KEPT_CHOICES = 32
 
@@ -93,16 +96,23 @@ class AddedTokenMatcher:
         contents: as what each is sought; not empty.
     """
 
-    __slots__ = ("_flagged", "_ids", "_matcher", "_sought", "tokens")
+    __slots__ = ("_flagged", "_ids", "_matcher", "_opening", "_sought", "tokens")
 
     def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[bytes]) -> None:
         #: What is found.
         self.tokens = tuple(tokens)
         self._matcher = SpecialTokenMatcher(contents)
+        size = _OPENING if len(contents) > _FEW else None
+        openings = sorted({content[:size] for content in contents}, key=len, reverse=True)
+        self._opening = re.compile(b"|".join(map(re.escape, openings))) if openings else None
         self._ids = np.array([token.id for token in tokens], np.int64)
         self._sought = dict[frozenset[int], NDArray[np.bool_]]()
         flagged = [token.single_word or token.lstrip or token.rstrip for token in tokens]
         self._flagged = np.array(flagged, np.bool_)
+
+    def may_be_in(self, content: bytes) -> bool:
+        """Whether one may stand in a text; at once, so it is sometimes true where none does."""
+        return self._opening is not None and self._opening.search(content) is not None
 
     def cut(
         self,
