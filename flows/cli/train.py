@@ -206,7 +206,7 @@ def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
-    from bpeline.flows.requests import DEMO, DEMO_NAME, DEMO_VOCAB_SIZE
+    from bpeline.flows.requests import DEMO, DEMO_HELD_OUT, DEMO_NAME, DEMO_VOCAB_SIZE
 
     if paths:
         raise InvalidOption(
@@ -217,6 +217,7 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
     parameters["paths"] = [DEMO]
     parameters.setdefault("name", DEMO_NAME)
     parameters.setdefault("vocab_size", DEMO_VOCAB_SIZE)
+    parameters.setdefault("held_out", DEMO_HELD_OUT)
 
 
 @command("bpeline resume", "bpeline resume --list", "bpeline resume 4f1c09ab77d2")

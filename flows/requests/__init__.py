@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .corpus_files import read_corpus_file as read_corpus_file
     from .corpus_files import with_weights as with_weights
     from .demo import DEMO as DEMO
+    from .demo import DEMO_HELD_OUT as DEMO_HELD_OUT
     from .demo import DEMO_NAME as DEMO_NAME
     from .demo import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
     from .demo import demo_place as demo_place

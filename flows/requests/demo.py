@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEMO = "python:stdlib"
 DEMO_NAME = "demo"
 DEMO_VOCAB_SIZE = 8_000
+DEMO_HELD_OUT = 0.02  # enough for `bpeline drift` to judge by
 
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
