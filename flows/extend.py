@@ -12,7 +12,10 @@ from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import EXTENSION
-from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
+from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
+from bpeline.tokenizer_core.digests import canonical_json
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
@@ -22,7 +25,7 @@ _HOW = ("workers", "table_memory", "engine", "rules")
 def extension_parameters(
     reference: str, vocab_size: int, paths: Sequence[str] = (), name: str | None = None
 ) -> dict[str, Any]:
-    """The parameters of `train_tokenizer` that continue a version.
+    """The parameters of `train_tokenizer` that continue a version, trained here or imported.
 
     Everything that decides which merges are learned is as it was for the version: pattern, special
     tokens, tie-break, thresholds. Chunks that it counted are not read again. Its rules are not
@@ -35,9 +38,9 @@ def extension_parameters(
         name: the name to register under; that of the version when None.
 
     Raises:
-        InvalidOption: a path, no larger size, or a tokenizer that cannot be extended.
+        InvalidOption: a path, no larger size, a tokenizer that cannot be extended, or no paths for
+            one that was not trained here.
         UnknownVersion: there is no such version.
-        RegistryError: nobody knows how it was trained.
     """
     parsed = parse_registered(reference)
     registry = open_registry(make=False)
@@ -50,14 +53,14 @@ def extension_parameters(
             f"for a smaller size load {reference}:{vocab_size}, which needs no training",
         )
     config = Lineage.of(registry, version).request
-    if not config:
-        raise RegistryError(
-            f"how {version} was trained is not known",
-            "versions that `bpeline train` or `bpeline extend` made can be extended",
-            "train a new one",
+    if not config and not paths:
+        raise InvalidOption(
+            f"what {version} was trained on is not known, as it was not trained here",
+            "a corpus to learn the new tokens from",
+            f"type `bpeline extend {reference} FILES --vocab-size {vocab_size}`",
         )
-    merges_to_continue(base, config.get("tie_break", "smallest-ids"))
-    config = {key: value for key, value in config.items() if key not in _HOW}
+    others = _of_others(base, config.get("tie_break", "smallest-ids"))
+    config = {key: value for key, value in config.items() if key not in _HOW} | others
     if paths:
         config = {key: config[key] for key in config.keys() - {"sources", "temperature"}}
     return {
@@ -65,10 +68,40 @@ def extension_parameters(
         "name": name or version.name or config.get("name"),
         "paths": list(paths) or config["paths"],
         "vocab_size": vocab_size,
-        "special_tokens": list(base.special_tokens),
+        "special_tokens": _separators(base),
         "required_tokens": [],  # they are among the merges of the version
         "extends": version.digest,
     }
+
+
+def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
+    """What training is told of a tokenizer whose merges cannot be replayed one by one.
+
+    Raises:
+        InvalidOption: it cannot be extended at all.
+    """
+    if base.spec.pipeline is None:
+        try:
+            merges_to_continue(base, tie_break)
+        except InvalidOption:
+            pass
+        else:
+            return {}
+    pattern = pattern_of_words(base)
+    record = pattern.as_record()
+    told = canonical_json(record).decode() if pattern.steps else pattern.name or pattern.regex
+    return {
+        "algorithm": "byte-bpe",
+        "pattern": told,
+        "tie_break": "smallest-ids",
+        "continued_ids": base.vocab_size,
+        "text_form": text_form_of(base),
+    }
+
+
+def _separators(base: Tokenizer) -> list[str]:
+    """The special tokens; a single character is found in texts, but separates no documents."""
+    return [token for token in base.special_tokens if len(token.encode()) > 1]
 
 
 def extension_of(directory: str | Path) -> ExtensionCertificate | None:

@@ -55,7 +55,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                 with run.step(PLAN_CHUNKS) as outcome:
                     plan = plan_chunks(request, registry, setup.left_out)
                     outcome(plan.outcome)
-                    run.note(special_remark(plan.files, plan.reading))
+                    run.note(special_remark(plan.files, plan.reading, request.extends))
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)
                     outcome(corpus.outcome, corpus.bytes_counted)

@@ -26,6 +26,7 @@ FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
 FIGURES = "figures"
 PAGES = "pages"
 EXTENSION = "extension.json"  # what was checked of a version that extends another
+RECIPE = "extension-recipe.json"  # and which of its old ids each new one stands for
 
 
 def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:

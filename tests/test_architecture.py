@@ -50,6 +50,7 @@ FLOORS = {
         ("tokenizer",),
         ("derived", "training"),
         ("algorithms", "evaluation"),
+        ("continuation",),
         ("warm_up",),
     ),
     "registry": (

@@ -166,7 +166,11 @@ def train(
 
 def merge_word(word: bytes, ranks: Mapping[Pair, int]) -> Symbols:
     """Apply merges to one word: always the pair of lowest rank, until none is left."""
-    symbols: Symbols = tuple(bytes([byte]) for byte in word)
+    return merge_symbols(tuple(bytes([byte]) for byte in word), ranks)
+
+
+def merge_symbols(symbols: Symbols, ranks: Mapping[Pair, int]) -> Symbols:
+    """The same of symbols, which may be characters."""
     while len(symbols) > 1:
         pairs = set(pairwise(symbols))
         best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
@@ -174,6 +178,44 @@ def merge_word(word: bytes, ranks: Mapping[Pair, int]) -> Symbols:
             break
         symbols = merge_pair(symbols, best)
     return symbols
+
+
+def continue_training(
+    word_counts: Mapping[Symbols, int],
+    ids: Mapping[bytes, int],
+    merges: Sequence[Pair],
+    new_ids: int,
+    *,
+    min_count: int = 2,
+) -> list[Pair]:
+    """The merges that a tokenizer is continued with, learned from other words.
+
+    Again and again the words become tokens by all merges there are, and the most frequent pair is
+    merged behind them; among equals that of the smallest (left id, right id). A new text takes the
+    next id; a pair whose text is a token takes none.
+
+    Args:
+        word_counts: words as bytes or as characters, and counts.
+        ids: token → id.
+        merges: those of the tokenizer, in order of rank; of a pair given twice the last counts.
+        new_ids: how many at most.
+    """
+    known, learned = dict(ids), list(merges)
+    next_id = max(known.values()) + 1
+    while len(known) < len(ids) + new_ids:
+        ranks = {pair: rank for rank, pair in enumerate(learned)}
+        words = Counter[Symbols]()
+        for symbols, count in word_counts.items():
+            words[merge_symbols(symbols, ranks)] += count
+        pairs = {pair: n for pair, n in count_pairs(words).items() if n >= min_count}
+        if not pairs:
+            break
+        best = min(pairs, key=lambda pair: (-pairs[pair], known[pair[0]], known[pair[1]]))
+        learned.append(best)
+        if best[0] + best[1] not in known:
+            known[best[0] + best[1]] = next_id
+            next_id += 1
+    return learned[len(merges) :]
 
 
 def encode(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         "rules": {"type": click.Path(dir_okay=False)},
         "engine": {"metavar": "local|dask|ADDRESS"},
     },
-    but=("paths", "options", "extends"),
+    but=("paths", "options", "extends", "continued_ids", "text_form"),
 )
 @click.option("--merges", type=int, help="Number of merges, instead of --vocab-size.")
 @click.option("--end-of-word", help="With char-bpe and frequency-bpe.  [default: </w>]")

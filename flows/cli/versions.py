@@ -48,13 +48,23 @@ def versions(name: str | None, as_json: bool) -> None:
     answer(as_json, [asdict(version) for version in found], [*lines, *gone])
 
 
-@command("bpeline show news@candidate", "bpeline show news/3 --json")
+@command(
+    "bpeline show news@candidate", "bpeline show news/3 --json", "bpeline show news/4 --recipe"
+)
 @click.argument("reference", metavar="REF")
-def show(reference: str, as_json: bool) -> None:
+@click.option(
+    "--recipe",
+    is_flag=True,
+    help="Of a version that extends another: for each new id the old ids that its text was before.",
+)
+def show(reference: str, recipe: bool, as_json: bool) -> None:
     """Show one version: digest, aliases, metrics, lineage.
 
     REF is name@alias, name/number or a digest.
     """
+    if recipe:
+        _show_recipe(reference, as_json)
+        return
     from bpeline.flows.versions import version_details
     from bpeline.flows.wording import aligned, statistics_table
 
@@ -76,6 +86,15 @@ def show(reference: str, as_json: bool) -> None:
         click.echo(f"\n{title}")
         for key, value in values.items():
             click.echo(f"  {key:<38} {_text(value)}")
+
+
+def _show_recipe(reference: str, as_json: bool) -> None:
+    from bpeline.flows.versions import recipe_of
+    from bpeline.flows.wording import aligned
+
+    found = recipe_of(reference)
+    rows = [(str(one.id), one.token, " ".join(map(str, one.old_ids))) for one in found]
+    answer(as_json, [asdict(one) for one in found], aligned([("id", "token", "old ids"), *rows]))
 
 
 def _text(value: Any) -> str:

@@ -135,6 +135,12 @@ class TrainingRequest(Request):
     extends: str = Field(
         "", description="digest of a registered version whose merges come first, see bpeline extend"
     )
+    continued_ids: int = Field(
+        0, description="how many ids the extended version has, where it is a tokenizer of others"
+    )
+    text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = Field(
+        "", description="the Unicode form of a tokenizer of others that is extended"
+    )
     sources: tuple[str, ...] = Field(
         (),
         description="instead of paths: named files with labels and weights, such as "
@@ -214,7 +220,7 @@ class TrainingRequest(Request):
 
     def _check_numbers(self) -> None:
         bytes_ = BYTES if self.over_bytes else 0
-        smallest = bytes_ + len(self.special_tokens)
+        smallest = self.continued_ids or bytes_ + len(self.special_tokens)
         if not smallest <= self.vocab_size <= LARGEST_VOCAB:
             raise InvalidOption(
                 f"a vocabulary of {self.vocab_size:,} was asked for",
@@ -265,7 +271,7 @@ class TrainingRequest(Request):
                 refuse(self.algorithm, option, "any token that merging makes")
 
     def _check_special_tokens(self) -> None:
-        for token in self.special_tokens:
+        for token in () if self.continued_ids else self.special_tokens:
             if len(token.encode()) == 1:
                 raise InvalidSpecialToken(
                     f"the special token {token!r} is a single byte, which is a token anyway",
@@ -286,7 +292,7 @@ class TrainingRequest(Request):
         # Runs of before these were there asked for the same.
         usual = {
             "extends": "", "sources": [], "temperature": 1.0, "engine": "local",
-            "deduplicate": False,
+            "deduplicate": False, "continued_ids": 0, "text_form": "",
         }  # fmt: skip
         return {
             name: value
@@ -320,6 +326,7 @@ class TrainingRequest(Request):
                 (one.name, one.text_field) for one in self.named_sources if one.text_field
             ),
             deduplicated=self.deduplicate,
+            text_form=self.text_form,
         )
 
     @property
@@ -380,7 +387,9 @@ class TrainingRequest(Request):
 
     @property
     def merges(self) -> int:
-        """How many merges fill the vocabulary of byte-level BPE."""
+        """How many merges fill the vocabulary of byte-level BPE; new ones of others' tokenizers."""
+        if self.continued_ids:
+            return self.vocab_size - self.continued_ids
         return self.vocab_size - BYTES - len(self.special_tokens)
 
     @property

@@ -75,9 +75,10 @@ def plan_chunks(
     return plan_reading(files, known, reading, engines.current(request.workers))
 
 
-def special_remark(files: Sequence[SourceFile], reading: Reading) -> str:
+def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str = "") -> str:
     """One line where a lot looks like special tokens that were not asked for; empty as a rule."""
-    return unknown_special(look_for_special(files, reading.special_tokens), "--special-token")
+    found = look_for_special(files, reading.special_tokens)
+    return unknown_special(found, "" if extends else "--special-token")
 
 
 def known_readings(

@@ -8,6 +8,7 @@ from typing import Any
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
 from bpeline.flows.steps.chunk_plan import plan_chunks
 from bpeline.flows.steps.combining import CountedWords, add_up
+from bpeline.flows.steps.continuing import continue_tokenizer
 from bpeline.flows.steps.counting import count_words
 from bpeline.flows.steps.merge_learning import LearnedMerges, learn_merges
 from bpeline.flows.steps.token_learning import LearnedTokens, learn_tokens
@@ -21,7 +22,12 @@ Learned = LearnedMerges | LearnedTokens
 
 
 def learn(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Learned:
-    """Learn what the request asks for; see `learn_merges` and `learn_tokens` for errors."""
+    """Learn what the request asks for.
+
+    For errors see `learn_merges`, `learn_tokens` and `continue_tokenizer`.
+    """
+    if request.continued_ids:
+        return continue_tokenizer(words, request, workspace)
     if request.algorithm == BYTE_BPE:
         return learn_merges(words, request, workspace)
     return learn_tokens(words, request, workspace)

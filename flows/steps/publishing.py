@@ -45,12 +45,14 @@ from bpeline.registry.records import (
 from bpeline.registry.version_files import (
     EXTENSION,
     PAGES,
+    RECIPE,
     holds_version,
     load_verified,
     write_exports,
 )
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.continuation import recipes
 from bpeline.tokenizer_core.counting import sample_texts
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -155,6 +157,8 @@ def _files(
         texts = certificate_texts(tokenizer, samples)
         certificate = asdict(certify_extension(base, tokenizer, texts))
         DURABLE.write(directory / EXTENSION, canonical_json(sealed(certificate)))
+        recipe = {"base": base.digest, "new_ids": list(recipes(base, tokenizer))}
+        DURABLE.write(directory / RECIPE, canonical_json(sealed(recipe)))
     bpeline.save(tokenizer, directory, provenance, samples)
     write_exports(tokenizer, request.name, directory)
     return directory

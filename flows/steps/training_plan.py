@@ -196,7 +196,8 @@ class _Planner:
             self.base = resolve(registry, parse_registered(request.extends))
             extended = load_version(registry, self.base)
             self.base_size = extended.vocab_size
-            self.given = merges_to_continue(extended, request.tie_break)
+            if not request.continued_ids:
+                self.given = merges_to_continue(extended, request.tie_break)
 
     def plan(self) -> TrainingPlan:
         files = self._files()
@@ -238,7 +239,7 @@ class _Planner:
                     None,
                     (
                         self.request.pattern_remark,
-                        special_remark(files, self.reading),
+                        special_remark(files, self.reading, self.request.extends),
                         copies,
                         sections,
                         self._held(),
@@ -322,6 +323,8 @@ class _Planner:
     def _learning(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
         wanted = self.request.merges_shown
         total = "merges" if wanted is None else f"{wanted:,} merges"
+        if self.base is not None and self.request.continued_ids and not merges:
+            return self._planned(LEARN_MERGES, f"{total} after those of {self.base}", text)
         if self.base is not None and self.given is not None and not merges and wanted is not None:
             more = wanted - len(self.given)
             said = f"{more:,} merges after the {len(self.given):,} of {self.base}"
@@ -342,6 +345,12 @@ class _Planner:
     def _merges_in(self, table: TableHandle) -> int:
         """How many merges of these counts are kept, of those that are wanted."""
         request = self.request
+        if request.continued_ids:
+            from bpeline.flows.steps.continuing import continued_of
+            from bpeline.flows.steps.token_learning import found_in
+
+            found = found_in(continued_of(table.counts_digest, request, self.workspace))
+            return 0 if found is None else int(found["merges"])
         if request.over_bytes:
             from bpeline.flows.steps.merge_learning import checkpoint_of, merges_in
 

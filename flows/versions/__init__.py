@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .details import version_details as version_details
     from .origin import TokenOrigin as TokenOrigin
     from .origin import token_origin as token_origin
+    from .recipes import recipe_of as recipe_of
     from .report import write_report as write_report
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -26,7 +26,7 @@ def unknown_special(found: SpecialLooking, option: str) -> str:
     """One line about text that looks like special tokens and is none; empty where there is none.
 
     Args:
-        option: what makes it one: ``--special-token``, ``--separator``.
+        option: what makes it one: ``--special-token``, ``--separator``; empty: nothing does.
     """
     if not found.counts:
         return ""
@@ -36,6 +36,10 @@ def unknown_special(found: SpecialLooking, option: str) -> str:
     return (
         f"looks like special tokens, and is read as ordinary text: {named}"
         + (f", and {more} others" if more else "")
-        + f", at least (in {megabytes(found.bytes)} at the beginning of files); type "
-        f"`{option} '{shown[0][0]}'` if documents end there"
+        + f", at least (in {megabytes(found.bytes)} at the beginning of files); "
+        + (
+            f"type `{option} '{shown[0][0]}'` if documents end there"
+            if option
+            else "an extension has the special tokens of the version that it extends"
+        )
     )

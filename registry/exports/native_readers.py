@@ -102,6 +102,10 @@ def _gpt2(tokenizer: Tokenizer, path: Path) -> Any:
 
 
 def _by_tokenizers(tokenizer: Tokenizer, theirs: Any) -> Any:
+    # What a file says of lengths is carried along, and applied where somebody asks for it.
+    theirs.no_truncation()
+    theirs.no_padding()
+
     def encode(texts: Sequence[str], specials: bool) -> Iterator[list[int]]:
         theirs.encode_special_tokens = not specials
         for encoding in theirs.encode_batch(list(texts), add_special_tokens=False):

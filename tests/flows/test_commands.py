@@ -46,7 +46,8 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     signature = inspect.signature(train_tokenizer).parameters
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
-    assert signature.keys() - options.keys() == {"options", "extends"}  # `bpeline extend`
+    of_extend = {"extends", "continued_ids", "text_form"}  # `bpeline extend`
+    assert signature.keys() - options.keys() == {"options", *of_extend}
     fields = TrainingRequest.model_fields
     assert [*fields, "workspace"] == list(signature)
     for name in fields.keys() - {"paths", "options", "extends"}:

@@ -281,3 +281,49 @@ def test_it_can_be_deleted(here: Path, bpeline: Command) -> None:
     assert bpeline("show", "gone/1").exit_code != 0
     assert load_tokenizer("gone/2").vocab_size
     assert load_tokenizer("ext/1").vocab_size, "another version of the same files stays"
+
+
+def test_it_is_extended_from_a_corpus_and_says_what_new_ids_stand_for(
+    here: Path, bpeline: Command
+) -> None:
+    refused = bpeline("extend", "ext/1", "--vocab-size", "520")
+    assert refused.exit_code == 2
+    assert "bpeline extend ext/1 FILES --vocab-size 520" in refused.stderr
+    base = load_tokenizer("ext/1")
+    size = str(base.vocab_size + 40)
+    arguments = ("extend", "ext/1", "new.txt", "--vocab-size", size, "--name", "larger")
+    plan = bpeline(*arguments, "--plan")
+    assert f"its {base.vocab_size:,} ids stay what they are, 40 are added" in plan.stdout
+    made = bpeline(*arguments, "--json")
+    assert made.exit_code == 0, made.output
+    larger = load_tokenizer("larger/1")
+    assert larger.vocab_size == base.vocab_size + 40
+    assert larger.spec.normalizer_name == "NFC"
+    assert {id_: larger.vocab[id_] for id_ in base.vocab} == dict(base.vocab)
+    recipe = json.loads(bpeline("show", "larger/1", "--recipe", "--json").stdout)
+    assert len(recipe) == 40
+    for one in recipe:
+        assert base.decode_bytes(one["old_ids"]) == larger.decode_bytes([one["id"]])
+    assert "old ids" in bpeline("show", "larger/1", "--recipe").stdout
+    assert bpeline("show", "ext/1", "--recipe").exit_code == 2
+    exported = tokenizers.Tokenizer.from_file(
+        str(Path(json.loads(made.stdout)["directory"]) / "tokenizer.json")
+    )
+    for text in (TEXT, "cafe\u0301 new words"):
+        assert exported.encode(text, add_special_tokens=False).ids == larger.encode(text)
+    again = bpeline(*arguments, "--json")
+    assert not json.loads(again.stdout)["newly_registered"]
+    unigram = bpeline("extend", "ext/2", "new.txt", "--vocab-size", "900")
+    assert unigram.exit_code == 2
+    assert "no merges" in unigram.stderr
+    checked = bpeline("verify", "larger/1")
+    assert checked.exit_code == 0, checked.output
+
+
+def test_lengths_that_a_file_sets_do_not_matter(here: Path, bpeline: Command) -> None:
+    library = tokenizers.Tokenizer.from_file("tokenizer.json")
+    library.enable_truncation(3)
+    library.enable_padding(length=7)
+    library.save("lengths.json")
+    made = bpeline("import", "lengths.json", "--name", "lengths", "--json")
+    assert made.exit_code == 0, made.output

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .frequency_bpe import train_frequency_bpe as train_frequency_bpe
     from .greedy import GreedyLongest as GreedyLongest
     from .greedy import greedy_longest as greedy_longest
+    from .sentencepiece_bpe import WHOLE_TEXT as WHOLE_TEXT
     from .sentencepiece_bpe import SentencePieceBpe as SentencePieceBpe
     from .visible_training import lines_of as lines_of
     from .visible_training import steps_of as steps_of

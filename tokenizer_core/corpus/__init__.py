@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .held_out import hold_out as hold_out
     from .held_out import sections_of as sections_of
     from .left_out import LeftOut as LeftOut
+    from .reading import TEXT_FORMS as TEXT_FORMS
     from .reading import Reading as Reading
     from .rereading import SingleDocuments as SingleDocuments
     from .rereading import has_single_documents as has_single_documents

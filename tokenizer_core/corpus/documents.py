@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core.normalization import Normalizer
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
@@ -74,8 +75,32 @@ def read_documents(raw: Text, file: SourceFile, begin: int, reading: Reading) ->
     if invalid >= 0 and reading.invalid_utf8 == "strict":
         _refuse_utf8(file, begin + invalid, raw.bytes(0, 4) if begin + invalid < 4 else b"")
     if file.format == "jsonl":
-        return _read_json_lines(raw, file, begin, reading)
-    return ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+        read = _read_json_lines(raw, file, begin, reading)
+    else:
+        read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+    return _in_form(read, reading.text_form) if reading.text_form else read
+
+
+def _in_form(given: ChunkText, form: str) -> ChunkText:
+    """Documents in a Unicode form; what stands where is said of their beginnings alone.
+
+    Chunks end where no pre-token crosses, so the first character of one never joins the one before.
+    """
+    normalizer = Normalizer.of_description({"type": form})
+    assert normalizer is not None
+    spans = given.documents.tolist()
+    before = [given.text.bytes(begin, end) for begin, end in spans]
+    pieces = [normalizer.content(document) for document in before]
+    if pieces == before:
+        return given
+    ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)) + 1) - 1
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+    firsts = given.documents[:, 0]
+    anchor = given.anchors[np.searchsorted(given.anchors[:, 0], firsts, side="right") - 1]
+    origins = anchor[:, 1] + firsts - anchor[:, 0]
+    text = Text.of(b"\n".join(pieces))
+    places = np.stack((begins, ends), axis=1), np.stack((begins, origins), axis=1)
+    return ChunkText(text, *places, given.replaced)
 
 
 # ---- bytes that are not UTF-8 ---------------------------------------------------------------

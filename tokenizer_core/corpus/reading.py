@@ -13,10 +13,11 @@ from bpeline.tokenizer_core.corpus.held_out import hold_out, sections_of, withou
 from bpeline.tokenizer_core.corpus.left_out import LeftOut
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.splitting import Cuts, SpacesFirst, SplitPattern
+from bpeline.tokenizer_core.splitting import Cuts, FormedPairs, SpacesFirst, SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
+TEXT_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 
 
@@ -34,6 +35,7 @@ class Reading:
             is made by content, section by section, so it stays as it is when a corpus grows.
         text_fields: (source, text field) of sources with a field of their own, see `of_source`.
         left_out: passages that are neither counted nor held out: those of the evaluation set.
+        text_form: the Unicode form in which documents are read (``NFC`` …); empty: as they are.
         deduplicated: whether copies of documents are left out as well; which ones are copies, the
             whole corpus decides, so chunks with copies have other digests.
 
@@ -50,6 +52,7 @@ class Reading:
     text_fields: tuple[tuple[str, str], ...] = ()
     left_out: LeftOut | None = None
     deduplicated: bool = False
+    text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = ""
 
     def __post_init__(self) -> None:
         if self.special_tokens:
@@ -60,6 +63,12 @@ class Reading:
                 f"there is no policy {self.invalid_utf8!r} for bytes that are not UTF-8",
                 "strict (refuse the file) or replace (read U+FFFD)",
                 'invalid_utf8="replace"',
+            )
+        if self.text_form not in ("", *TEXT_FORMS):
+            raise InvalidOption(
+                f"there is no Unicode form {self.text_form!r}",
+                f"{', '.join(TEXT_FORMS)}, or an empty text",
+                'text_form="NFC"',
             )
         if not 0 <= self.held_out < 1:
             raise InvalidOption(
@@ -88,11 +97,14 @@ class Reading:
         """Where files of this format (``text`` or ``jsonl``) may be cut."""
         if format == "jsonl":
             return Cuts(at_line_feeds=True)
-        return Cuts(pairs=self.pattern.cut_pairs, special_tokens=self.special_bytes)
+        pairs = self.pattern.cut_pairs
+        if pairs is None or not self.text_form:
+            return Cuts(pairs=pairs, special_tokens=self.special_bytes)
+        return Cuts(pairs=FormedPairs(pairs, self.text_form), special_tokens=self.special_bytes)
 
     def quick_cuts(self, format: str) -> Cuts:
         """Legal cuts as well, but not always the first ones; known without an automaton."""
-        if format == "jsonl" or not self.pattern.cuts_at_spaces:
+        if format == "jsonl" or self.text_form or not self.pattern.cuts_at_spaces:
             return self.cuts(format)
         return Cuts(pairs=SpacesFirst(self.pattern), special_tokens=self.special_bytes)
 
@@ -150,6 +162,8 @@ class Reading:
         }
         if self.left_out is not None and self.leaves_out:
             settings["left_out"] = self.left_out.digest
+        if self.text_form:
+            settings["text_form"] = self.text_form
         if self.deduplicated:
             settings["deduplicated"] = True
         return digest_of(settings)

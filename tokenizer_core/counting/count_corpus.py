@@ -54,6 +54,7 @@ def count_words(
     chunk_bytes: int = _CHUNK_BYTES,
     table_bytes: int = TABLE_BYTES,
     deduplicate: bool = False,
+    text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
 ) -> WordCounts:
     """Count the words of files, exactly, on all processors.
 
@@ -70,6 +71,7 @@ def count_words(
         deduplicate: whether to count a document once of which exact copies follow. A document is
             the text between special tokens, the ends of a file and JSON lines, so a file without
             any is one. All files are read twice, and 24 bytes are kept for each document.
+        text_form: the Unicode form that texts are brought to first, such as ``NFC``; empty: none.
 
     The result depends neither on ``workers`` nor on ``chunk_bytes`` and ``table_bytes``.
 
@@ -87,6 +89,7 @@ def count_words(
         validate_special_tokens(special_tokens) if special_tokens else (),
         invalid_utf8,
         text_field,
+        text_form=text_form,
     )
     sources = sources_of(paths)
     workers = available_processors() if workers is None else workers

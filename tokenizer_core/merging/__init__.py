@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .merge_engine import byte_words as byte_words
     from .merge_engine import grown as grown
     from .progress import OnProgress as OnProgress
+    from .progress import Reporter as Reporter
     from .progress import TrainingProgress as TrainingProgress
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cuts import Cuts as Cuts
+    from .cuts import FormedPairs as FormedPairs
     from .cuts import SpacesFirst as SpacesFirst
     from .pre_tokenizers import pattern_of_pre_tokenizer as pattern_of_pre_tokenizer
     from .pretokenization import MASK_KERNELS as MASK_KERNELS

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -59,6 +61,39 @@ class SpacesFirst:
 
 
 @dataclass(frozen=True, slots=True)
+class FormedPairs:
+    """Where text may be cut that is brought to a Unicode form before it is split.
+
+    Behind a character that the form leaves as it is, and before one of ASCII, which no form joins
+    to what stands before it: so both sides can be brought to the form apart, and the pair of
+    characters is the one that the pattern sees.
+
+    Attributes:
+        pairs: of the split pattern.
+        form: ``NFC``, ``NFD``, ``NFKC`` or ``NFKD``.
+    """
+
+    pairs: CutPairs
+    form: Literal["NFC", "NFD", "NFKC", "NFKD"]
+
+    def first(self, content: bytes, begin: int, end: int) -> int:
+        """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""
+        while begin < end:
+            found = self.pairs.first(content, begin, end)
+            if found < 0 or self._parts_at(content, found):
+                return found
+            begin = found + 1
+        return -1
+
+    def _parts_at(self, content: bytes, position: int) -> bool:
+        if position >= len(content) or content[position] >= 0x80:
+            return False
+        before = content[max(position - CutPairs.LOOK, 0) : position].decode(errors="ignore")
+        formed = unicodedata.normalize(self.form, before)
+        return before != "" and formed != "" and formed[-1] == before[-1]
+
+
+@dataclass(frozen=True, slots=True)
 class Cuts:
     """The rules in force for one file.
 
@@ -69,7 +104,7 @@ class Cuts:
     """
 
     at_line_feeds: bool = False
-    pairs: CutPairs | SpacesFirst | None = None
+    pairs: CutPairs | SpacesFirst | FormedPairs | None = None
     special_tokens: tuple[bytes, ...] = ()
 
     @property

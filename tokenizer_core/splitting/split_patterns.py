@@ -145,7 +145,8 @@ class SplitPattern:
 
         A string of letters, digits, ``-`` and ``_`` alone (and a version such as ``3.5`` at its
         end) is a name: as a regex it would cut at one literal word, which nobody means;
-        ``SplitPattern(regex=...)`` takes it nevertheless.
+        ``SplitPattern(regex=...)`` takes it nevertheless. The JSON text of `as_record` says a
+        pattern of several steps.
 
         Raises:
             InvalidOption: an unknown name.
@@ -155,7 +156,8 @@ class SplitPattern:
             return pattern
         if _LIKE_A_NAME.fullmatch(pattern):
             return cls.named(pattern)
-        return cls(pattern)
+        record = _record_in(pattern)
+        return cls(pattern) if record is None else cls.from_record(record)
 
     @property
     def title(self) -> str:
@@ -388,6 +390,17 @@ class SplitPattern:
         """
         exported = self.regex_for_export
         return exported if self.name else with_gaps_matched(exported)
+
+
+def _record_in(pattern: str) -> dict[str, Any] | None:
+    """The record that a text is; None for a regex."""
+    if not pattern.startswith("{"):
+        return None
+    try:
+        record = json.loads(pattern)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "steps" in record else None
 
 
 def _refuse_record(problem: str, next_step: str = "fetch or make the file again") -> NoReturn:

@@ -1,0 +1,200 @@
+"""Tokenizers of others continued: old ids stay, new ones are those of the plain reference."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.continuation import (
+    continue_merges,
+    pattern_of_words,
+    recipes,
+    text_form_of,
+)
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.counting.count_corpus import count_words
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.training import train_bpe
+
+OLD = "the cat sat on the mat, naïve 12 the then there caché\n"
+NEW = (
+    "seventy serving service services: where is the severed seven-headed serpent? 中文 中文 naïve\n"
+)
+
+
+def random_counts(seed: int, letters: str = "abcdeé") -> WordCounts:
+    draw = random.Random(seed)
+    found = {
+        " " + "".join(draw.choices(letters, k=draw.randint(1, 8))): draw.randint(1, 9)
+        for _ in range(150)
+    }
+    return WordCounts.from_mapping({word.encode(): count for word, count in found.items()})
+
+
+def with_orphans(base: Tokenizer, seed: int, whole: bool) -> Tokenizer:
+    """The tokenizer with tokens that no merge makes, and merges in another order."""
+    draw = random.Random(seed)
+    vocab, merges = dict(base.vocab), list(base.merges)
+    for word in draw.sample(random_counts(seed).words(), 12):
+        if word not in vocab.values():
+            vocab[max(vocab) + draw.randint(1, 3)] = word
+    return Tokenizer(vocab, merges, base.special_tokens, ignore_merges=whole)
+
+
+def byte_words(counts: WordCounts) -> dict[tuple[bytes, ...], int]:
+    return {tuple(bytes([byte]) for byte in word): count for word, count in counts.items()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_merges_are_those_of_the_reference(seed: int) -> None:
+    base = with_orphans(train_bpe(random_counts(seed), 290), seed, whole=False)
+    counts = random_counts(seed + 50, "cdeéfg")
+    ours = continue_merges(base, counts, base.vocab_size + 40)
+    expected = reference.continue_training(
+        byte_words(counts), dict(base.spec.ids), list(base.merges), 40
+    )
+    assert list(ours.merges)[: len(base.merges)] == list(base.merges)
+    assert list(ours.merges)[len(base.merges) :] == expected
+    assert {id_: ours.vocab[id_] for id_ in base.vocab} == dict(base.vocab)
+    new = sorted(ours.vocab.keys() - base.vocab.keys())
+    assert new == list(range(max(base.vocab) + 1, max(base.vocab) + 41))
+
+
+def test_a_pair_whose_text_is_a_token_takes_no_new_id() -> None:
+    base = Tokenizer({**dict(enumerate(map(bytes, zip(range(256))))), 300: b"ab"}, [])
+    counts = WordCounts.from_mapping({b"abab": 10, b"cab": 3})
+    merges = [(b"a", b"b"), (b"ab", b"ab")]
+    ours = continue_merges(with_merge(base), counts, 259)
+    assert list(ours.merges)[1:] == merges
+    assert ours.encode("ab abab") == [300, 32, 302]
+    assert [ours.vocab[id_] for id_ in (301, 302)] == [b"xy", b"abab"]
+
+
+def with_merge(base: Tokenizer) -> Tokenizer:
+    """Something must have merges to be continued."""
+    return Tokenizer({**base.vocab, 301: b"xy"}, [(b"x", b"y")])
+
+
+def test_words_taken_whole_are_not_merged_inside() -> None:
+    base = train_bpe(WordCounts.from_mapping({b" ab": 9}), 258)
+    whole = Tokenizer({**base.vocab, 258: b" zzz"}, base.merges, ignore_merges=True)
+    counts = WordCounts.from_mapping({b" zzz": 1000, b" xyz": 5})
+    ours = continue_merges(whole, counts, 261)
+    assert ours.encode(" zzz") == [258]
+    assert b"zz" not in ours.vocab.values()
+
+
+def peer_of(kind: str) -> Any:
+    if kind == "characters":
+        peer = tokenizers.Tokenizer(
+            models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+        )
+        peer.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
+        special = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+        parts = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()
+        peer.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)])
+    else:
+        peer = tokenizers.Tokenizer(models.BPE(ignore_merges=kind == "whole"))
+        peer.normalizer = normalizers.NFC()
+        peer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        peer.decoder = decoders.ByteLevel()
+        special = ["<|end|>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if kind != "characters" else [],
+        show_progress=False,
+    )
+    peer.train_from_iterator([OLD] * 3, trainer)
+    return peer
+
+
+@pytest.mark.parametrize("kind", ["bytes", "whole", "characters"])
+def test_an_imported_one_is_continued_and_its_library_reads_it(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    peer_of(kind).save(str(path))
+    if kind == "characters":  # added tokens of bytes would be found in texts
+        import json
+
+        document = json.loads(path.read_text())
+        document["added_tokens"] = document["added_tokens"][:2]
+        path.write_text(json.dumps(document))
+    base = Tokenizer.load(path)
+    corpus = tmp_path / "new.txt"
+    corpus.write_text(NEW * 20)
+    counts = count_words(corpus, pattern_of_words(base), text_form=text_form_of(base))
+    ours = continue_merges(base, counts, base.vocab_size + 20)
+    assert ours.vocab_size == base.vocab_size + 20
+    assert {id_: ours.vocab[id_] for id_ in base.vocab} == dict(base.vocab)
+    assert len(ours.encode(NEW)) < len(base.encode(NEW))
+    exported = tmp_path / "continued.json"
+    ours.save(exported, format="hf")
+    library = tokenizers.Tokenizer.from_file(str(exported))
+    for text in (OLD, NEW, " ", "", "e\u0301 cafe\u0301", "<s> x <|end|>", "ab  cd 中中文", "☃"):
+        assert library.encode(text, add_special_tokens=False).ids == ours.encode(text), text
+        assert ours.decode(ours.encode(text)) == base.decode(base.encode(text))
+    for id_, old in recipes(base, ours):
+        assert set(old) <= base.vocab.keys()
+        assert ours.decode([id_]) == ours.decode(old)
+
+
+def test_characters_become_tokens_before_they_merge(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    peer_of("characters").save(str(path))
+    base = Tokenizer.load(path)
+    counts = WordCounts.from_mapping({" 中文".encode(): 90, b"\n": 500, " ß".encode(): 1})
+    ours = continue_merges(base, counts, base.vocab_size + 4)
+    new = [ours.vocab[id_].decode() for id_ in sorted(ours.vocab.keys() - base.vocab.keys())]
+    assert new == ["中", "文", "ß", "▁中"]
+    assert ours.encode("\n") == base.encode("\n")
+    few = continue_merges(base, counts, base.vocab_size + 1)
+    assert sorted(few.vocab.keys() - base.vocab.keys()) == [max(base.vocab) + 1]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC"])
+def test_texts_are_counted_in_their_form_wherever_chunks_end(form: str, tmp_path: Path) -> None:
+    import unicodedata
+
+    draw = random.Random(7)
+    letters = ["e\u0301", "é", "a", "1", " ", "\n", "ﬁ", "\u0323", "가", "각", "中", "."]
+    text = "".join(draw.choices(letters, k=3000))
+    given, formed = tmp_path / "given.txt", tmp_path / "formed.txt"
+    given.write_text(text)
+    formed.write_text(unicodedata.normalize(form, text))
+    expected = count_words(formed, "qwen2").to_mapping()
+    for chunk_bytes in (16, 100, 1 << 20):
+        found = count_words(given, "qwen2", chunk_bytes=chunk_bytes, text_form=form)  # type: ignore[arg-type]
+        assert found.to_mapping() == expected, chunk_bytes
+
+
+def test_what_cannot_be_continued_is_refused(tmp_path: Path) -> None:
+    counts = random_counts(1)
+    base = train_bpe(counts, 270)
+    for wrong, message in (
+        ({"vocab_size": 100}, "were asked for"),
+        ({"vocab_size": 300, "tie_break": "greatest-bytes"}, "tie-break"),
+        ({"vocab_size": 300, "min_count": 0}, "min_count"),
+    ):
+        with pytest.raises(InvalidOption, match=message):
+            continue_merges(base, counts, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(EmptyCorpus):
+        continue_merges(base, WordCounts.empty(), 300)
+    peer = peer_of("bytes")
+    peer.normalizer = normalizers.Lowercase()
+    path = tmp_path / "tokenizer.json"
+    peer.save(str(path))
+    with pytest.raises(InvalidOption, match="Lowercase"):
+        pattern_of_words(Tokenizer.load(path))
+    pieces = tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    pieces.save(str(path))
+    with pytest.raises(InvalidOption, match="no merges"):
+        pattern_of_words(Tokenizer.load(path))
