@@ -301,10 +301,13 @@ def _rows(tokenizer: Tokenizer, words: list[bytes], counts: WordCounts) -> _Rows
     begins[at] = begins[at + 1] = True
     offsets = np.flatnonzero(begins).astype(np.int64)
     rows = of_word[offsets[:-1]]
-    alphabet, content = np.unique(ids, return_inverse=True)
+    present = np.zeros(len(barred), np.bool_)
+    present[ids] = True
+    alphabet = np.flatnonzero(present)
+    numbers = np.cumsum(present, dtype=np.int32) - np.int32(1)
     tokens = tuple(tokenizer.vocab[id_] for id_ in alphabet.tolist())
     symbols = SymbolWords(
-        content.astype(np.int32),
+        numbers[ids],
         offsets,
         counts.counts[rows],
         counts.first_positions[rows],
