@@ -33,6 +33,8 @@ from tokenizers import (
 )
 
 from bpeline.tokenizer_core.algorithms.foreign import libraries
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.derived import of_size, plan_pruning
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -421,3 +423,14 @@ def test_bytes_that_are_no_tokens_leave_no_wrong_places(tmp_path: Path) -> None:
     assert ours.algorithm.name == "byte-bpe"
     with pytest.raises(InvalidOption, match="no places"):
         ours.encode_with_offsets("tqhe")
+
+
+def test_nothing_is_derived_that_would_forget_the_normalizer(tmp_path: Path) -> None:
+    peer = small_peer()
+    peer.normalizer = normalizers.NFC()
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json"))
+    with pytest.raises(InvalidOption, match="imported"):
+        of_size(ours, ours.vocab_size - 1)
+    counts = WordCounts.from_mapping({b"the": 3, b" cat": 1})
+    with pytest.raises(InvalidOption, match="a normalizer"):
+        plan_pruning(ours, counts, min_count=2)

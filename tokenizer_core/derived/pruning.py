@@ -89,8 +89,15 @@ def plan_pruning(
         drop_unreachable: whether tokens go that no text leads to (and no counted word).
 
     Raises:
-        InvalidOption: another algorithm.
+        InvalidOption: another algorithm, or a tokenizer that does more around it (it was imported).
     """
+    if tokenizer.spec.pipeline is not None and tokenizer.spec.pipeline.lost_without:
+        raise InvalidOption(
+            "the tokenizer cannot be pruned: it was imported, and has "
+            f"{tokenizer.spec.pipeline.lost_without}",
+            "byte-level BPE that is trained here, or does nothing else to texts",
+            "train or extend a tokenizer of its own: `bpeline train`",
+        )
     encoder = tokenizer.byte_pairs  # refuses other algorithms
     occurrences = token_counts(tokenizer, counts)
     special_ids = set(tokenizer.special_tokens.values())

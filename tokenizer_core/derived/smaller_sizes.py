@@ -25,13 +25,19 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
         vocab_size: tokens that are left; all of them is the tokenizer itself.
 
     Raises:
-        InvalidOption: larger than the tokenizer or smaller than what no merge makes; or the
-            algorithm has no merges in order.
+        InvalidOption: larger than the tokenizer or smaller than what no merge makes; the algorithm
+            has no merges in order; or the tokenizer was imported, and lists merges in any order.
     """
     if not tokenizer.algorithm.has_merges:
         raise InvalidOption(
             f"{tokenizer.algorithm.name} has no merges in order, so no smaller size is part of it",
             "byte-level BPE and character BPE are served in smaller sizes",
+            "leave the size out, or train the smaller size",
+        )
+    if tokenizer.spec.pipeline is not None:
+        raise InvalidOption(
+            "the tokenizer was imported, so its merges need not stand in the order of training",
+            "tokenizers trained here are served in smaller sizes",
             "leave the size out, or train the smaller size",
         )
     made = [left + right for left, right in tokenizer.merges]
