@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.algorithms import WHOLE_TEXT, SentencePieceBpe
 from bpeline.tokenizer_core.corpus import TEXT_FORMS
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.encoding import Encoder, PreparedEncoder
+from bpeline.tokenizer_core.encoding import Encoder, PreparedEncoder, spans_of_lengths
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging import (
     MergeEngine,
@@ -28,8 +28,15 @@ from bpeline.tokenizer_core.merging import (
     validate_options,
 )
 from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import ByteBpe, Merge, MergeList, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import (
+    ByteBpe,
+    Merge,
+    MergeList,
+    SpecialTokenMatcher,
+    TokenizerSpec,
+)
 
 # Where a tokenizer leaves texts whole: words, the spaces before them, and line feeds. New tokens
 # begin with spaces or have none, as those that SentencePiece's own trainer makes.
@@ -117,7 +124,7 @@ def continue_merges(
             "word counts with a word at least",
             "is the corpus empty, or does min_word_count leave nothing?",
         )
-    words = _seen(base, frequent)
+    frequent, words = _seen(base, frequent)
     growing = _Growing(base.spec)
     if isinstance(base.algorithm, SentencePieceBpe):
         growing.add_characters(_missing_characters(base, words, frequent.counts, new_ids))
@@ -278,12 +285,29 @@ def _encoder_of_words(tokenizer: Tokenizer) -> Encoder:
     return encoder.inner if isinstance(encoder, PreparedEncoder) else encoder
 
 
-def _seen(base: Tokenizer, counts: WordCounts) -> list[bytes]:
-    """Words as the merges of the tokenizer see them."""
+def _seen(base: Tokenizer, counts: WordCounts) -> tuple[WordCounts, list[bytes]]:
+    """Words as the merges of the tokenizer see them.
+
+    Without those that hold the text of an added token, which is found before words are cut, or of
+    one that stands for a byte or for unknown characters: merged, it would be taken for that.
+    """
     words = counts.words()
-    if isinstance(base.algorithm, SentencePieceBpe):
-        return [word.replace(_SPACE, _MARK) for word in words]
-    return words
+    over_characters = isinstance(base.algorithm, SentencePieceBpe)
+    if over_characters:
+        words = [word.replace(_SPACE, _MARK) for word in words]
+    barred = [token.encode() for token in base.spec.found_whole]
+    if over_characters:
+        barred += [base.vocab[id_] for id_ in _stand_ins(base)]
+        barred += [token.replace(_SPACE, _MARK) for token in barred]
+    if not barred:
+        return counts, words
+    spans = spans_of_lengths(words)
+    matcher = SpecialTokenMatcher(list(dict.fromkeys(barred)))
+    _, found = matcher.find_in_spans(Text.of(b"".join(words)), spans)
+    kept = np.flatnonzero(found == 0)
+    if len(kept) == len(words):
+        return counts, words
+    return counts.take(kept), [words[index] for index in kept.tolist()]
 
 
 def _rows(tokenizer: Tokenizer, words: list[bytes], counts: WordCounts) -> _Rows:

@@ -160,6 +160,19 @@ def test_characters_become_tokens_before_they_merge(tmp_path: Path) -> None:
     assert sorted(few.vocab.keys() - base.vocab.keys()) == [max(base.vocab) + 1]
 
 
+def test_texts_of_bytes_and_added_tokens_never_become_them(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    peer_of("characters").save(str(path))
+    base = Tokenizer.load(path)
+    counts = WordCounts.from_mapping({b" <0x41>": 900, b" <unk>": 500, b" <s>": 300, b" sat": 3})
+    ours = continue_merges(base, counts, base.vocab_size + 20)
+    assert ours.encode("<0x4") == base.encode("<0x4")
+    assert len(set(ours.vocab.values())) == ours.vocab_size
+    base = train_bpe(random_counts(2), 280, special_tokens=["<|end|>"])
+    counts = WordCounts.from_mapping({b"<|end|>": 900, b" <|end|>s": 500, b" xy": 4})
+    assert continue_merges(base, counts, 290).vocab_size == 282
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC"])
 def test_texts_are_counted_in_their_form_wherever_chunks_end(form: str, tmp_path: Path) -> None:
     import unicodedata
