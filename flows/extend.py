@@ -23,7 +23,12 @@ _HOW = ("workers", "table_memory", "engine", "rules")
 
 
 def extension_parameters(
-    reference: str, vocab_size: int, paths: Sequence[str] = (), name: str | None = None
+    reference: str,
+    vocab_size: int,
+    paths: Sequence[str] = (),
+    name: str | None = None,
+    reserve: int = 0,
+    round_to: int = 1,
 ) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that continue a version, trained here or imported.
 
@@ -36,6 +41,7 @@ def extension_parameters(
         vocab_size: of the new one.
         paths: the corpus; that of the version when empty.
         name: the name to register under; that of the version when None.
+        reserve, round_to: slots behind the new ids; those of the version stay where they are.
 
     Raises:
         InvalidOption: a path, no larger size, a tokenizer that cannot be extended, or no paths for
@@ -71,6 +77,8 @@ def extension_parameters(
         "special_tokens": _separators(base),
         "required_tokens": [],  # they are among the merges of the version
         "extends": version.digest,
+        "reserve": reserve,
+        "round_to": round_to,
     }
 
 

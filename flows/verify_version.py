@@ -99,6 +99,6 @@ def _read_again(lineage: Lineage, imported: Imported) -> Verification:
             changed = Check("original files", imported.digest, error.happened)
             return Verification(name, "inputs changed", True, (changed,), ())
         details: dict[str, Any] = dict(imported.details)
-        digest = Tokenizer.load(again, **details).digest
+        digest = lineage.as_renamed(Tokenizer.load(again, **details)).digest
     made = Check("tokenizer", lineage.version.digest, digest)
     return Verification(name, "identical" if made.holds else "different", True, inputs, (made,))

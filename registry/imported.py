@@ -122,6 +122,11 @@ def imported_in(directory: Path) -> Imported | None:
         return None
 
 
+def kept_files(imported: Imported, directory: Path) -> list[tuple[OriginalFile, Path]]:
+    """The originals of a version with their places, for `keep_originals` of another."""
+    return [(file, directory / f"{_PREFIX}{file.name}") for file in imported.files]
+
+
 def copy_originals(imported: Imported, directory: Path, to: Path) -> Path:
     """Copy the originals of a version under their own names; what to give to a reader of them.
 

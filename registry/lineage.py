@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
     from bpeline.tokenizer_core.corpus import LeftOut
     from bpeline.tokenizer_core.counting import WordCounts
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+RENAMED = "renamed"  # in a version's provenance: how its special tokens were called before
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,19 @@ class Lineage:
             return dict(self.provenance.get("request") or {})
         except BpelineError:
             return {}
+
+    @property
+    def renamings(self) -> tuple[Mapping[str, str], ...]:
+        """How special tokens were renamed since the tokenizer was made, in order: old → new."""
+        return tuple(self.provenance.get(RENAMED, ()))
+
+    def as_renamed(self, tokenizer: Tokenizer) -> Tokenizer:
+        """What was made again, with the names that the version's special tokens have since."""
+        from bpeline.tokenizer_core.derived import rename_special_tokens
+
+        for names in self.renamings:
+            tokenizer = rename_special_tokens(tokenizer, names)
+        return tokenizer
 
     @property
     def imported(self) -> Imported | None:

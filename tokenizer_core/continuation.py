@@ -141,11 +141,14 @@ def continue_merges(
 def recipes(base: Tokenizer, tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]]]:
     """Each new id with the ids of the old tokenizer that its text was, for initialising embeddings.
 
+    Special tokens stand for no text.
+
     Args:
         base: the old tokenizer.
         tokenizer: one that continues it.
     """
-    new = sorted(tokenizer.vocab.keys() - base.vocab.keys())
+    reserved = set(tokenizer.special_tokens.values())
+    new = sorted(tokenizer.vocab.keys() - base.vocab.keys() - reserved)
     ids, ends = _encoder_of_words(base).encode_words([tokenizer.vocab[id_] for id_ in new])
     begin = 0
     for id_, end in zip(new, ends.tolist(), strict=True):

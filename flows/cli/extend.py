@@ -19,6 +19,10 @@ from bpeline.flows.cli.options import command
 @click.argument("paths", nargs=-1)
 @click.option("--vocab-size", type=int, required=True, help="Number of ids of the new version.")
 @click.option("--name", help="Name to register under.  [default: that of the version]")
+@click.option("--reserve", type=int, default=0, help="Slots among the new ids, the last ones.")
+@click.option(
+    "--round-to", type=int, default=1, help="More slots, until the number of ids is a multiple."
+)
 @click.option(
     "--rules",
     type=click.Path(dir_okay=False),
@@ -36,6 +40,8 @@ def extend(
     paths: tuple[str, ...],
     vocab_size: int,
     name: str | None,
+    reserve: int,
+    round_to: int,
     rules: str | None,
     plan: bool,
     workers: int | None,
@@ -53,7 +59,9 @@ def extend(
     from bpeline.flows.cli.train import print_plan, print_summary, run_training
     from bpeline.flows.extend import extension_of, extension_parameters
 
-    parameters: dict[str, Any] = extension_parameters(reference, vocab_size, paths, name)
+    parameters: dict[str, Any] = extension_parameters(
+        reference, vocab_size, paths, name, reserve, round_to
+    )
     if rules is not None:
         parameters["rules"] = rules
     if workers is not None:

@@ -51,6 +51,7 @@ COMMANDS = {
     "mixtures": ("mixtures",),
     "prune": ("prune",),
     "removal": ("delete", "dismiss"),
+    "renaming": ("rename",),
     "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy", "ui"),

@@ -141,6 +141,14 @@ class TrainingRequest(Request):
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = Field(
         "", description="the Unicode form of a tokenizer of others that is extended"
     )
+    reserve: int = Field(
+        0,
+        description="slots among the ids, the last ones, that stand for nothing yet: special "
+        "tokens <|reserved_0|> … to be named later, see bpeline rename",
+    )
+    round_to: int = Field(
+        1, description="more slots follow until the number of ids is a multiple of it, such as 128"
+    )
     sources: tuple[str, ...] = Field(
         (),
         description="instead of paths: named files with labels and weights, such as "
@@ -220,15 +228,18 @@ class TrainingRequest(Request):
 
     def _check_numbers(self) -> None:
         bytes_ = BYTES if self.over_bytes else 0
-        smallest = self.continued_ids or bytes_ + len(self.special_tokens)
+        specials = len(self.special_tokens) + self.reserve
+        smallest = self.continued_ids + self.reserve or bytes_ + specials
         if not smallest <= self.vocab_size <= LARGEST_VOCAB:
             raise InvalidOption(
                 f"a vocabulary of {self.vocab_size:,} was asked for",
-                f"accepted: {smallest:,} ({bytes_} bytes and {len(self.special_tokens)} special "
-                f"tokens, no merges) to {LARGEST_VOCAB:,}",
+                f"accepted: {smallest:,} ({bytes_} bytes and {specials} special tokens, no merges) "
+                f"to {LARGEST_VOCAB:,}",
                 "type `--vocab-size 32000`, or a size in this range",
             )
         for option, value, lowest in (
+            ("reserve", self.reserve, 0),
+            ("round-to", self.round_to, 1),
             ("min-count", self.min_count, 1),
             ("min-word-count", self.min_word_count, 1),
             ("max-token-bytes", self.max_token_bytes, 2),
@@ -262,6 +273,8 @@ class TrainingRequest(Request):
             refuse(self.algorithm, "tie_break", f"--tie-break {' or '.join(choices.tie_breaks)}")
         if self.special_tokens and not choices.special_tokens:
             refuse(self.algorithm, "special_token", "the marks of its sentences and <pad>")
+        if (self.reserve or self.round_to > 1) and not choices.special_tokens:
+            refuse(self.algorithm, "reserve", "the marks of its sentences and <pad>")
         for option, value in (
             ("max_token_bytes", self.max_token_bytes),
             ("required_token", self.required_tokens),
@@ -292,7 +305,7 @@ class TrainingRequest(Request):
         # Runs of before these were there asked for the same.
         usual = {
             "extends": "", "sources": [], "temperature": 1.0, "engine": "local",
-            "deduplicate": False, "continued_ids": 0, "text_form": "",
+            "deduplicate": False, "continued_ids": 0, "text_form": "", "reserve": 0, "round_to": 1,
         }  # fmt: skip
         return {
             name: value
@@ -314,11 +327,13 @@ class TrainingRequest(Request):
     def reading(self) -> Any:
         """How bytes become counted text (a ``Reading``)."""
         from bpeline.tokenizer_core.corpus import Reading
+        from bpeline.tokenizer_core.derived import is_slot
         from bpeline.tokenizer_core.splitting import SplitPattern
 
         return Reading(
             pattern=SplitPattern.parse(self.pattern),
-            special_tokens=self.special_tokens,
+            # Slots of a version that is extended stand in no text, and cut none.
+            special_tokens=tuple(one for one in self.special_tokens if not is_slot(one)),
             invalid_utf8=self.invalid_utf8,
             text_field=self.text_field,
             held_out=self.held_out,
@@ -386,11 +401,16 @@ class TrainingRequest(Request):
         return self.algorithm == BYTE_BPE
 
     @property
+    def learned_size(self) -> int:
+        """How many ids there are without slots."""
+        return self.vocab_size - self.reserve
+
+    @property
     def merges(self) -> int:
         """How many merges fill the vocabulary of byte-level BPE; new ones of others' tokenizers."""
         if self.continued_ids:
-            return self.vocab_size - self.continued_ids
-        return self.vocab_size - BYTES - len(self.special_tokens)
+            return self.learned_size - self.continued_ids
+        return self.learned_size - BYTES - len(self.special_tokens)
 
     @property
     def merges_shown(self) -> int | None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .promotion import promote_if_better as promote_if_better
     from .publishing import corpus_inputs as corpus_inputs
     from .publishing import evaluation_inputs as evaluation_inputs
+    from .publishing import made_with as made_with
     from .publishing import publish as publish
     from .remaking import Check as Check
     from .remaking import combined_again as combined_again
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .remaking import inputs_now as inputs_now
     from .remaking import learned_again as learned_again
     from .remaking import words_kept as words_kept
+    from .runs import this_user as this_user
     from .runs import training_run as training_run
     from .source_statistics import SourceStatistics as SourceStatistics
     from .summarizing import Trained as Trained

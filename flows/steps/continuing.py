@@ -43,7 +43,7 @@ def continue_tokenizer(
     tokenizer = continue_merges(
         base,
         counts,
-        request.vocab_size,
+        request.learned_size,
         tie_break=request.tie_break,
         min_count=request.min_count,
         min_word_count=request.min_word_count,
@@ -61,7 +61,7 @@ def continued_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
     settings = {
         "version": _VERSION,
         "extends": request.extends,
-        "vocab_size": request.vocab_size,
+        "vocab_size": request.learned_size,
         "tie_break": request.tie_break,
         "min_count": request.min_count,
         "min_word_count": request.min_word_count,

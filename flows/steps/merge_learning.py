@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.version_files import holds_version, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
+from bpeline.tokenizer_core.derived import with_reserved_slots
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, load_checkpoint
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedPart:
+class LearnedPart(ABC):
     """What learning made and saved.
 
     Attributes:
@@ -42,6 +44,18 @@ class LearnedPart:
     wanted: int
     resumed: int
     pruned: PrunedWords = NOTHING
+
+    def tokenizer(self, request: TrainingRequest) -> Tokenizer:
+        """The tokenizer this makes, with the slots that the request reserves.
+
+        Raises:
+            CorruptFile: what was saved was damaged since.
+        """
+        return with_reserved_slots(self.without_slots(request), request.reserve, request.round_to)
+
+    @abstractmethod
+    def without_slots(self, request: TrainingRequest) -> Tokenizer:
+        """The tokenizer as it was learned."""
 
     @property
     def stopped_early(self) -> bool:
@@ -72,7 +86,7 @@ class LearnedMerges(LearnedPart):
             said += f", {self.resumed:,} of them from the checkpoint"
         return said + self.what_was_left
 
-    def tokenizer(self, request: TrainingRequest) -> Tokenizer:
+    def without_slots(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer these merges make.
 
         Raises:

@@ -122,7 +122,7 @@ def learned_again(
     with telling(LEARN_MERGES, request.merges_shown, "merges") as said:
         learned = learn(words, request, made_in)
         said.append(learned.outcome)
-    tokenizer = learned.tokenizer(request)
+    tokenizer = lineage.as_renamed(learned.tokenizer(request))
     yield Check("tokenizer", digest, tokenizer.digest)
     if not holds_version(workspace, digest):
         return

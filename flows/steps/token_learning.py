@@ -52,7 +52,7 @@ class LearnedTokens(LearnedPart):
             said += f", {share} by an earlier run"
         return said + self.what_was_left
 
-    def tokenizer(self, request: TrainingRequest) -> Tokenizer:
+    def without_slots(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer.
 
         Raises:
@@ -109,7 +109,7 @@ def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
     settings = {
         "version": _VERSION,
         "algorithm": request.algorithm,
-        "vocab_size": request.vocab_size,
+        "vocab_size": request.learned_size,
         "special_tokens": request.special_tokens,
         "tie_break": request.tie_break,
         "min_count": request.min_count,
@@ -132,7 +132,7 @@ def found_in(directory: Path) -> dict[str, Any] | None:
 
 def _merges_wanted(request: TrainingRequest, base: int) -> int:
     """As many merges as were asked for, or as fill the vocabulary."""
-    wanted: int = request.options.get("merges", request.vocab_size - base)
+    wanted: int = request.options.get("merges", request.learned_size - base)
     if wanted < 0:
         raise InvalidOption(
             f"a vocabulary of {request.vocab_size:,} has no room for {base:,} characters and marks",

@@ -1,4 +1,5 @@
-"""What is made of a trained tokenizer: smaller sizes, pruned vocabs, encoding with fewer tokens."""
+"""What is made of a trained tokenizer: smaller sizes, pruned vocabs, slots for
+special tokens to come, encoding with fewer tokens."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from .pruning import check_on as check_on
     from .pruning import plan_pruning as plan_pruning
     from .pruning import require_something as require_something
+    from .reserved_slots import is_slot as is_slot
+    from .reserved_slots import rename_special_tokens as rename_special_tokens
+    from .reserved_slots import slots_of as slots_of
+    from .reserved_slots import with_reserved_slots as with_reserved_slots
     from .restricted_encoding import RestrictedEncoding as RestrictedEncoding
     from .smaller_sizes import of_size as of_size
     from .token_occurrences import token_counts as token_counts

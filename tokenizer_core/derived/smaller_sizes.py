@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+from bpeline.tokenizer_core.derived.reserved_slots import slots_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -18,7 +19,7 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     together, each under its id: what it encodes, the larger one decodes. Where special tokens have
     the first ids, as `bpeline train` numbers them, the ids are 0 … ``vocab_size`` − 1. Where they
     have the last, or stand anywhere else, they stay there, and ids have a gap: a model's table of
-    embeddings needs rows up to the highest id.
+    embeddings needs rows up to the highest id. Reserved slots, which stand for nothing, go first.
 
     Args:
         tokenizer: byte-level or character BPE.
@@ -41,7 +42,8 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
             "leave the size out, or train the smaller size",
         )
     made = [left + right for left, right in tokenizer.merges]
-    distinct = dict.fromkeys(made)
+    slots = slots_of(tokenizer)
+    distinct = dict.fromkeys([*made, *(name.encode() for name in slots)])
     least = tokenizer.vocab_size - len(distinct)
     if not least <= vocab_size <= tokenizer.vocab_size:
         raise InvalidOption(
@@ -57,7 +59,11 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     return Tokenizer(
         {id_: token for id_, token in tokenizer.vocab.items() if token not in dropped},
         list(kept),
-        tokenizer.special_tokens,
+        {
+            name: id_
+            for name, id_ in tokenizer.special_tokens.items()
+            if name.encode() not in dropped
+        },
         tokenizer.pattern,
         algorithm=tokenizer.algorithm,
         ignore_merges=tokenizer.ignore_merges,

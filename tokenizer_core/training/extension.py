@@ -121,7 +121,8 @@ def certify_extension(
             _refuse(f"the id {id_} stood for {shown(token)} and stands for {shown(new.get(id_))}")
     if tokenizer.merges[: len(base.merges)] != base.merges:
         _refuse("its merges do not begin with those of the tokenizer that is extended")
-    same = (tokenizer.special_tokens, tokenizer.pattern.digest, tokenizer.ignore_merges)
+    kept = {name: id_ for name, id_ in tokenizer.special_tokens.items() if id_ in old}
+    same = (kept, tokenizer.pattern.digest, tokenizer.ignore_merges)
     if same != (base.special_tokens, base.pattern.digest, base.ignore_merges):
         _refuse("its special tokens or its split pattern are others")
     ids = {token: id_ for id_, token in new.items()}
