@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from .registry import load_tokenizer as load_tokenizer
     from .tokenizer_core import SplitPattern as SplitPattern
     from .tokenizer_core import Tokenizer as Tokenizer
+    from .tokenizer_core import TokenShards as TokenShards
     from .tokenizer_core import WordCounts as WordCounts
+    from .tokenizer_core import count_texts as count_texts
     from .tokenizer_core import count_words as count_words
     from .tokenizer_core import train_bpe as train_bpe
     from .tokenizer_core import train_char_bpe as train_char_bpe
     from .tokenizer_core import train_frequency_bpe as train_frequency_bpe
+    from .tokenizer_core import train_from_iterator as train_from_iterator
     from .tokenizer_core import train_wordpiece as train_wordpiece
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

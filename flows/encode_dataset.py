@@ -10,7 +10,7 @@ from bpeline.flows.steps import EncodedDataset, encode, record
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered, split_size
-from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.errors import UnknownVersion
 
 
@@ -41,14 +41,19 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     sized = "" if size is None else f"-{size}"
     place = Path(output).absolute() if output else registry.workspace.tokens
     place /= f"{version.name}-{version.number}{sized}"
-    sources = with_demo(paths, registry.workspace)
+    demo = with_demo(paths, registry.workspace)
+    sources = [Source(one, include=request.include) for one in demo]
+    found = search_sources(sources)
+    if request.strict:
+        found.skipped.refuse()
     asked = {
         "format": request.format, "separator": request.separator,
         "end_of_text": request.end_of_text, "invalid_utf8": request.invalid_utf8,
-        "text_field": request.text_field, "shard_bytes": request.shard_megabytes << 20,
-        "threads": request.threads,
+        "text_field": request.text_field, "id_field": request.id_field,
+        "shard_bytes": request.shard_megabytes << 20, "threads": request.threads,
+        "pack": request.pack, "seed": request.seed if request.pack else None,
     }  # fmt: skip
-    total = sum(file.size for file in find_source_files(sources_of(sources)))
+    total = sum(file.size for file in found.files)
     exact = str(version) if size is None else f"{version}:{size}"
     for one in tries(ENCODE_DATASET, progress.current().note):
         with one, progress.telling(ENCODE, total, "bytes") as said:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.flows.requests import evaluation_sources, is_named
+from bpeline.flows.requests import evaluation_sources, files_of_each, is_named
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluating import (
     Measured,
@@ -21,7 +21,7 @@ from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.measured import ROBUSTNESS_COLUMNS
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
-from bpeline.tokenizer_core.corpus import Reading
+from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, UnknownVersion
 from bpeline.tokenizer_core.shards import NO_SEPARATOR
@@ -91,7 +91,7 @@ def set_from(
     reason: str,
     text_field: str = "text",
     separator: str | None = None,
-) -> tuple[NamedSet, list[Measured]]:
+) -> tuple[NamedSet, list[Measured], SkippedFiles]:
     """Give a name another evaluation set, and measure its versions that have an alias on it.
 
     Args:
@@ -101,6 +101,9 @@ def set_from(
         text_field: the member of a JSON line that holds its document.
         separator: what stands between the documents of a text file; the special tokens of versions
             with an alias when None; ``none``: each file is one document.
+
+    Returns:
+        The set, what its versions make of it, and which files the search for texts did not read.
 
     Raises:
         InvalidOption: a misspelt source.
@@ -125,11 +128,11 @@ def set_from(
     pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
     reading = Reading(pattern, tuple(separators), text_field=text_field)
     asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in sources)
+    found, skipped = files_of_each(asked.sources)
     texts = [
-        Text(one.name, list(documents_of(one.found(), reading)), one.language, one.domain,
-             one.files)
-        for one in asked.sources
-    ]  # fmt: skip
+        Text(one.name, list(documents_of(files, reading)), one.language, one.domain, one.files)
+        for one, files in zip(asked.sources, found, strict=True)
+    ]
     made, documents = as_set(texts, reading, parallel=asked.parallel)
     if len(made.texts) < len(texts):
         raise EmptyCorpus(
@@ -138,7 +141,7 @@ def set_from(
             "name files that hold text",
         )
     named = change_set(registry, name, made, documents, by=by, reason=reason)
-    return named, measure_anew(registry, name)
+    return named, measure_anew(registry, name), skipped
 
 
 def _known(registry: Registry, digest: str) -> EvaluationSet | None:

@@ -21,12 +21,14 @@ from pydantic import ValidationError  # noqa: E402
 
 from bpeline.flows import encode_dataset as encoding  # noqa: E402
 from bpeline.flows import importing  # noqa: E402
+from bpeline.flows import recertify as recertifying  # noqa: E402
 from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
 from bpeline.flows import train_tokenizer as training  # noqa: E402
 from bpeline.flows import watch_drift as watching  # noqa: E402
 from bpeline.flows.running import (  # noqa: E402
     ENCODE_DATASET,
     IMPORT_TOKENIZER,
+    RECERTIFY,
     SWEEP,
     TRAIN_TOKENIZER,
     WATCH_DRIFT,
@@ -121,6 +123,9 @@ encode_dataset = _as_flow(
 )
 sweep_garbage = _as_flow(
     SWEEP, sweeping.sweep_garbage, run_names.sweeping, named=lambda swept: swept.outcome
+)
+recertify = _as_flow(
+    RECERTIFY, recertifying.recertify, run_names.recertifying, named=lambda made: made.outcome
 )
 
 

@@ -19,6 +19,7 @@ KINDS = {
     "run": "checkpoints of runs",
     "version": "files of tokenizers that are not registered",
     "evaluation set": "evaluation sets that no name has any more",
+    "words in SQL": "tables that `bpeline sql` made, and makes again",
     "mlflow run": "runs in MLflow that never ended",
     "mlflow model": "models in MLflow without a version",
 }

@@ -32,6 +32,7 @@ from bpeline.flows.steps import (
     special_remark,
     summarize,
     training_run,
+    with_findings,
 )  # fmt: skip
 
 
@@ -44,17 +45,20 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
+    request, found = with_findings(request, workspace)
     with (
         training_run(request, workspace) as run,
         prepared(run.registry.tracker, run.show_begin) as preparing,
     ):
         registry = run.registry
+        run.note(found)
         setup = set_up_evaluation(request, registry)
         for one in tries(TRAIN_TOKENIZER, run.note):
             with one:
                 with run.step(PLAN_CHUNKS) as outcome:
                     plan = plan_chunks(request, registry, setup.left_out)
                     outcome(plan.outcome)
+                    run.note(plan.skipped.remark)
                     run.note(special_remark(plan.files, plan.reading, request.extends))
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)

@@ -67,7 +67,9 @@ def lines_of(verification: Verification) -> list[str]:
         if not one.holds:
             lines += [f"  {one.what}", f"    expected {one.expected}", f"    found    {one.found}"]
     for one in verification.made:
-        if one.holds:
+        if one.means_the_same:
+            lines.append(f"{one.what:<12} means the same, and is only spelled otherwise today")
+        elif one.holds:
             lines.append(f"{one.what:<12} {one.found}")
         else:
             lines += [f"{one.what:<12} expected {one.expected}", f"{'':<12} found    {one.found}"]

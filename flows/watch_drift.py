@@ -50,7 +50,9 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     tokenizer = load_version(registry, version)
     lineage = Lineage.of(registry, version)
     with registry.workspace.lock(f"watching drift of {name!r}"):
-        counts, samples, known, notes = gathered(text, lineage, tokenizer, registry, request)
+        counts, samples, known, notes, skipped = gathered(
+            text, lineage, tokenizer, registry, request
+        )
         with telling(MEASURE_DRIFT) as said:
             measured = measure_drift(counts, samples, known, tokenizer, registry)
             said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "
@@ -65,6 +67,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
             slices=measured,
             origins={name: one.origin for name, one in known.items()},
             notes=tuple(notes),
+            skipped=skipped,
         )
         report = recorded(report, registry)
     listener = progress.current()

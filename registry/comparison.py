@@ -17,7 +17,7 @@ from bpeline.registry.measured import evaluation_set_of, metrics_of
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files
+from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
@@ -73,6 +73,7 @@ class VersionComparison:
         patterns: names or regexes of the split patterns.
         normalizers: what is done to texts before they are cut, for people.
         remarks: what people should know of how either was read from a file.
+        skipped: files that a search for texts to compare on did not read; None where none was made.
         metrics: every metric either has, sorted by name; those that depend on text are of the same
             documents.
         vocab: tokens that came, went and moved.
@@ -95,6 +96,7 @@ class VersionComparison:
     measured_on: str = ""
     normalizers: tuple[str, str] = ("none", "none")
     remarks: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    skipped: SkippedFiles | None = None
 
     def called(self, second: str) -> VersionComparison:
         """The same under another name of the second one, which has its number now."""
@@ -172,10 +174,11 @@ def compare_versions(
     registry = open_registry(workspace)
     one, other = (_side(registry, reference) for reference in (first, second))
     if on:
-        files = tuple(find_source_files([Source(str(pattern)) for pattern in on]))
+        found = search_sources([Source(str(pattern)) for pattern in on])
         reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
-        texts = [EvaluationText(GIVEN, documents_of(files, reading))]
-        return _compared(one, other, texts, GIVEN_TEXT, False, shown)
+        texts = [EvaluationText(GIVEN, documents_of(found.files, reading))]
+        compared = _compared(one, other, texts, GIVEN_TEXT, False, shown)
+        return replace(compared, skipped=found.skipped)
     for version, beside in ((other.version, one.version), (one.version, other.version)):
         with suppress(UnknownEvaluationSet, CorruptFile):
             if version is not None and version.name:

@@ -266,6 +266,8 @@ def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> Dele
         for record, waiting in list(waiting_publications(workspace)):
             if (waiting.name, waiting.digest) == (one.name, one.digest):
                 DURABLE.remove(record)
+    if workspace.words_database.exists():  # its tokens; what others need of it is made again
+        DURABLE.remove(workspace.words_database)
     if not kept.files:
         forget_directory(workspace, workspace.version_directory(one.digest), FORMAT_FILES[-1])
         for measured in workspace.evaluation_sets.glob(f"*/measured/{one.digest}.json"):

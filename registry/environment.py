@@ -34,6 +34,10 @@ _MLFLOW_DEFAULTS = {
 }
 
 
+# The same of huggingface_hub, at its import.
+_HUB_DEFAULTS = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
 @dataclass(frozen=True, slots=True)
 class Addresses:
     """Where the workspace, the tracking server and the catalogue are.
@@ -154,3 +158,9 @@ def prepare_mlflow(timeout_seconds: int, retries: int) -> None:
 
 
 UI_PORT = 5000  # where the UI of a SQLite file is served unless somebody chose another port
+
+
+def prepare_hub() -> None:
+    """Set what huggingface_hub reads from the environment, before it is imported."""
+    for name, value in _HUB_DEFAULTS.items():
+        os.environ.setdefault(name, value)

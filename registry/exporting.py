@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.exports import SUFFIX, Certificate, certify
+from bpeline.registry.exports import SUFFIX, Certificate, certify, require_template
+from bpeline.registry.imported import chat_template_of
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.opening import locate, open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
@@ -21,6 +23,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError
 from bpeline.tokenizer_core.formats import format_named
 
+CHAT_TEMPLATE = "chat_template.jinja"  # which readers take before tokenizer_config.json
 CERTIFICATES = "certificates"  # the folder of a run's artifacts
 
 if TYPE_CHECKING:
@@ -77,6 +80,7 @@ def export_version(
     format: Format,
     workspace: WorkspacePlace = None,
     texts: Iterable[str] = (),
+    chat_template: str = "",
 ) -> Export:
     """Write a version in another format, once its own program is seen to read it exactly.
 
@@ -89,18 +93,24 @@ def export_version(
         format: one of `tokenizer_core.formats.FORMATS`.
         workspace: see :func:`registry.load_tokenizer`.
         texts: to compare on, besides words of the corpus and texts made to tempt.
+        chat_template: Jinja, for the format ``transformers``; that of an imported version's files
+            when empty.
 
     Raises:
-        InvalidOption: an unknown format, or a directory where a file is to be written.
+        InvalidOption: an unknown format, a directory where a file is to be written, or a chat
+            template that is none or that the format has no place for.
         InvalidTokenizer: the format cannot hold this tokenizer exactly; nothing was written.
     """
     target, named = Path(path), format_named(format)
     tokenizer = load_tokenizer(reference, workspace)
     kept = _kept_files(reference, workspace, tokenizer)
+    chat_template = _chat_template(chat_template, format, reference, workspace, kept)
     samples = golden_texts(kept) if kept else []
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         made = Path(aside) / (target.name or "tokenizer")
         tokenizer.save(made, format)
+        if chat_template:
+            named.add_chat_template(made, chat_template)
         if target.exists() and made.is_dir() != target.is_dir():
             raise InvalidOption(
                 f"{target} is there already and is {'a' if target.is_dir() else 'no'} directory",
@@ -120,7 +130,34 @@ def export_version(
             remark = _keep_certificate(
                 reference, workspace, certificate_path(kept, format), content
             )
+    if format == "transformers" and not chat_template and (target / CHAT_TEMPLATE).exists():
+        stays = f"{target / CHAT_TEMPLATE} was there before, is not of this export, and stays"
+        remark = "; ".join(filter(None, (remark, stays)))
     return Export(target, certificate, named.left_out(tokenizer), remark)
+
+
+def _chat_template(
+    given: str, format: str, reference: str | Path, workspace: WorkspacePlace, kept: Path | None
+) -> str:
+    """The template to write, if any."""
+    if format != "transformers":
+        if given:
+            raise InvalidOption(
+                f"the format {format} has no place for a chat template",
+                "the format transformers has",
+                "choose --format transformers, or leave --chat-template out",
+            )
+        return ""
+    if given:
+        require_template(given)
+        return given
+    if kept is None:
+        return ""
+    # A trained version shares its files with an import of the same digest, not its template.
+    registry = open_registry(workspace, make=False)
+    version = resolve(registry, parse_registered(str(split_size(reference)[0])))
+    imported = Lineage.of(registry, version).imported
+    return "" if imported is None else chat_template_of(imported, kept)
 
 
 def _keep_certificate(

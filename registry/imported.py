@@ -21,7 +21,7 @@ RECORD = "imported.json"
 _PREFIX = "original."  # tokenizer.json of theirs is not tokenizer.json of ours
 _LARGEST_RECORD = 1 << 20  # bytes
 # Of a folder, everything that readers of tokenizers open; never weights.
-_OF_FOLDERS = (
+OF_FOLDERS = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
     "sentencepiece.bpe.model", "tekken.json", "chat_template.jinja", "chat_template.json",
@@ -83,7 +83,7 @@ def files_of(path: Path) -> tuple[tuple[OriginalFile, Path], ...]:
         MissingSource: nothing is there.
     """
     if path.is_dir():
-        places = [path / name for name in _OF_FOLDERS]
+        places = [path / name for name in OF_FOLDERS]
     else:
         beside = ("merges.txt",) if path.name == "vocab.json" else ()
         places = [path, *(path.with_name(name) for name in (*beside, *_BESIDE_FILES))]
@@ -136,6 +136,21 @@ def copy_originals(imported: Imported, directory: Path, to: Path) -> Path:
     for file in imported.files:
         DURABLE.write(to / file.name, _verified(file, directory / f"{_PREFIX}{file.name}"))
     return to if imported.is_folder else to / imported.files[0].name
+
+
+def chat_template_of(imported: Imported, directory: Path) -> str:
+    """The chat template among the originals of a version; empty where there is none."""
+    names = {file.name for file in imported.files}
+    if "chat_template.jinja" in names:
+        return (directory / f"{_PREFIX}chat_template.jinja").read_text(encoding="utf-8")
+    if "tokenizer_config.json" in names:
+        config = json.loads((directory / f"{_PREFIX}tokenizer_config.json").read_bytes())
+        template = config.get("chat_template")
+        # Some hold several by name, of which one is what is meant where nobody says which.
+        if isinstance(template, list):
+            template = next((one["template"] for one in template if one["name"] == "default"), "")
+        return template if isinstance(template, str) else ""
+    return ""
 
 
 def _described(place: Path) -> OriginalFile:

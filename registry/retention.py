@@ -27,8 +27,9 @@ from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 Kind = Literal[
-    "table", "shard", "pack", "run", "version", "evaluation set", "mlflow run", "mlflow model"
-]
+    "table", "shard", "pack", "run", "version", "evaluation set", "words in SQL", "mlflow run",
+    "mlflow model",
+]  # fmt: skip
 _SECONDS_A_DAY = 86_400
 
 
@@ -40,7 +41,8 @@ class Leftover:
         kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
             chunk; ``pack``: those of many small ones, none of which is needed; ``run``: a
             checkpoint or what a run learned; ``version``: files of a tokenizer that is not
-            registered; ``evaluation set``: one that no name has any more; ``mlflow run`` and
+            registered; ``evaluation set``: one that no name has any more; ``words in SQL``: what
+            `bpeline sql` made to read, and makes again; ``mlflow run`` and
             ``mlflow model``: what killed processes left in MLflow.
         key: its name in the workspace, or MLflow's.
         paths: what there is of it, in the order of removal: first what makes it exist.
@@ -255,6 +257,9 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
                 one for one in (record, path) if one.exists()
             ]  # a killed writer left no record
             yield _leftover("evaluation set", path.name, record, paths)
+    database = workspace.words_database
+    if database.exists():
+        yield _leftover("words in SQL", database.name, database, [database])
     yield from _left_in_mlflow(registry)
 
 

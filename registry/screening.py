@@ -22,7 +22,8 @@ import numpy as np
 from bpeline.registry.records import SUSPICIOUS_METRIC
 from bpeline.registry.token_places import Places, TrainedOn, of_one_chunk, of_one_document
 from bpeline.registry.word_counts import ShardFiles
-from bpeline.tokenizer_core.evaluation import KINDS, Kind, MadeTokens, Suspicion, suspicious_tokens
+from bpeline.tokenizer_core.evaluation import MadeTokens
+from bpeline.tokenizer_core.vocabulary import KINDS, Kind, Suspicion, suspicious_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

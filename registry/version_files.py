@@ -64,6 +64,13 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
     return written
 
 
+def kept_export(directory: Path, format: str) -> Path | None:
+    """The export to a format that `write_exports` left with a version; None where it left none."""
+    patterns = {"hf": "tokenizer.json", "tiktoken": "*.tiktoken"}
+    found = sorted(directory.glob(patterns[format])) if format in patterns else []
+    return found[0] if found else None
+
+
 def certificate_path(directory: Path, format: str) -> Path:
     """Where a version keeps the certificate of its export to a format."""
     return directory / f"certificate-{format}.json"

@@ -46,7 +46,7 @@ FLOORS = {
         ("corpus",),
         ("counting",),
         ("merging", "shards", "word_encoding"),
-        ("formats",),
+        ("display", "formats"),
         ("tokenizer",),
         ("derived", "training"),
         ("algorithms", "evaluation"),
@@ -54,7 +54,9 @@ FLOORS = {
         ("warm_up",),
     ),
     "registry": (
-        ("environment", "exports", "figures", "gates", "references", "token_parquet"),
+        ("closed_duckdb", "environment", "exports", "figures", "gates", "references",
+         "token_parquet"),
+        ("hub",),
         ("drift_rules", "records", "workspace"),
         ("catalogue", "imported", "tracking", "version_files"),
         ("opening", "word_counts"),
@@ -62,8 +64,8 @@ FLOORS = {
         ("agreement", "loading", "moves", "token_places"),
         ("evaluation_sets", "publishing", "versions"),
         ("deletion", "repair", "retention", "run_ends"),
-        ("exporting", "languages", "lineage", "measured", "screening"),
-        ("aliases", "comparison", "evaluating"),
+        ("exporting", "languages", "lineage", "measured", "recertifying", "screening"),
+        ("aliases", "comparison", "evaluating", "querying"),
     ),
     "flows": (
         ("running", "wording"),
@@ -74,15 +76,17 @@ FLOORS = {
         ("pages",),
         ("steps",),
         ("drift", "versions"),
+        ("hub",),
         ("diagnosis", "encode_dataset", "evaluation", "extend", "importing", "languages_record",
-         "mixtures_record", "prune", "renaming", "resume", "sweep_garbage", "sweep_record",
-         "train_tokenizer", "verify_record", "watch_drift"),
+         "mixtures_record", "prune", "recertify", "renaming", "resume", "sweep_garbage",
+         "sweep_record", "train_tokenizer", "verify_record", "watch_drift"),
         ("mixtures", "prefect_flows", "sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
 }  # fmt: skip
 # Who may import what comes from outside (a room's own modules are checked separately).
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
+CORE_ARROW = {"tokenizer_core/counting/arrow_tables.py"}  # word counts of other programs
 ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
 # Libraries that a user may leave out: imported when asked for, each behind one door.
 OPTIONAL: dict[str, str | tuple[str, ...]] = {
@@ -91,19 +95,22 @@ OPTIONAL: dict[str, str | tuple[str, ...]] = {
     "sudachipy": "tokenizer_core/splitting/segmenting.py",
     "fsspec": "tokenizer_core/remote_files.py",
     "aiohttp": "tokenizer_core/bounded_downloads.py",
+    "huggingface_hub": "registry/hub.py",
     "distributed": "flows/cluster/dask_engine.py",
     "dask": "flows/cluster/dask_engine.py",
     # The programs that exports are made for, to compare what they make of them.
     **dict.fromkeys(
-        ("transformers", "tiktoken", "subword_nmt", "gguf"), "registry/exports/native_readers.py"
+        ("transformers", "tiktoken", "subword_nmt", "gguf", "cyllama"),
+        "registry/exports/reader_program.py",
     ),
     # These two run imported tokenizers that have no encoder of ours, too.
     **dict.fromkeys(
         ("tokenizers", "sentencepiece"),
-        ("registry/exports/native_readers.py", "tokenizer_core/algorithms/foreign/libraries.py"),
+        ("registry/exports/reader_program.py", "tokenizer_core/algorithms/foreign/libraries.py"),
     ),
-    "cyllama": "registry/exports/llama_cpp_program.py",
 }
+# What the core runs in processes with limits alone.
+IN_A_PROCESS_OF_ITS_OWN = {"tokenizer_core/corpus/column_worker.py": {"pyarrow"}}
 # Logged with every version and run by MLflow's own loader, far from this package.
 SHIPPED_TO_MLFLOW = "registry/tracking/mlflow_model.py"
 
@@ -209,7 +216,11 @@ def test_what_a_package_offers_is_there_and_shadows_no_file(package: str) -> Non
 def test_the_core_knows_only_its_few_libraries(path: Path) -> None:
     outside = imports_by(path) - sys.stdlib_module_names - {"bpeline"}
     optional = {package for package in OPTIONAL if name_of(path) in doors_of(package)}
-    assert outside <= CORE_LIBRARIES | optional
+    arrow = {"pyarrow"} if name_of(path) in CORE_ARROW else set()
+    apart = IN_A_PROCESS_OF_ITS_OWN.get(name_of(path), set())
+    assert outside <= CORE_LIBRARIES | optional | arrow | apart
+    at_once = {one.split(".")[0] for one in imported_packages(path, top_level_only=True)}
+    assert "pyarrow" not in at_once or apart
 
 
 def doors_of(package: str) -> tuple[str, ...]:
@@ -262,6 +273,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     assert readers <= {
         "flows/running/settings.py",
         "registry/environment.py",
+        "registry/exports/asking.py",  # hands it on to a child process
         "tokenizer_core/kernels/compiling/cache_directory.py",
         "tokenizer_core/redaction.py",  # the secrets among it, to hide them
     }
@@ -330,11 +342,13 @@ CHANGES = {
 CHANGING_METHODS = {"unlink", "touch", "symlink_to", "hardlink_to", "tofile", "to_parquet", "rmdir"}
 MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
-    "tokenizer_core/shards/shard_formats.py": "writes aside, where the durable writer said",
+    "tokenizer_core/shards/number_files.py": "writes aside, where the durable writer said",
     "tokenizer_core/kernels/compiling/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
     "registry/workspace/workspace.py": "sweeps what was never published",
+    "registry/querying/words_database.py": "removes what a killed process left aside",
+    "registry/querying/words_making.py": "copies aside; the durable writer publishes it",
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",
     "registry/tracking/mlflow_database.py": "puts a database in place only where there is none",
     "registry/tracking/mlflow_models.py": "lays out a temporary directory for MLflow to read",

@@ -107,6 +107,6 @@ def test_it_works_beside_a_project_with_packages_of_the_same_names(
     ]
     assert Path(said["ours"]).is_relative_to(installed)
     assert all(Path(part).is_relative_to(installed) for part in said["parts"])
-    assert said["deployments"] == 4
+    assert said["deployments"] == 5
     assert said["rules"]
     assert said["ids"]

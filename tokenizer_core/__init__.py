@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from .algorithms import train_frequency_bpe as train_frequency_bpe
     from .algorithms import train_wordpiece as train_wordpiece
     from .counting import WordCounts as WordCounts
+    from .counting import count_texts as count_texts
     from .counting import count_words as count_words
+    from .shards import TokenShards as TokenShards
     from .splitting import SplitPattern as SplitPattern
     from .tokenizer import Tokenizer as Tokenizer
     from .training import train_bpe as train_bpe
+    from .training import train_from_iterator as train_from_iterator
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -13,9 +13,9 @@ token ids → text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 import regex
 
@@ -120,6 +120,7 @@ def train(
     tie_break: str = "smallest-ids",
     min_count: int = 2,
     max_token_bytes: int | None = None,
+    forbidden: Callable[[bytes], bool] = lambda token: False,
 ) -> list[Pair]:
     """Learn merges: again and again the most frequent pair becomes one symbol.
 
@@ -135,6 +136,8 @@ def train(
         word_counts: words and counts; the order of words matters to ``first-seen`` alone.
         merges: how many to learn at most; fewer when no pair occurs ``min_count`` times.
         max_token_bytes: pairs that would make a longer token are never merged.
+        forbidden: whether no token of these bytes may be made, such as `has_match`; the pair is
+            passed over as if it were too rare.
     """
     words = {tuple(bytes([byte]) for byte in word): count for word, count in word_counts.items()}
     ids = {bytes([byte]): rank for rank, byte in enumerate(printable_order())}
@@ -145,6 +148,7 @@ def train(
             for pair, count in count_pairs(words).items()
             if count >= min_count
             and (max_token_bytes is None or len(pair[0] + pair[1]) <= max_token_bytes)
+            and not forbidden(pair[0] + pair[1])
         }
         if not pairs:
             break
@@ -162,6 +166,47 @@ def train(
         learned.append(best)
         words = {merge_pair(symbols, best): count for symbols, count in words.items()}
     return learned
+
+
+def has_match(token: bytes, pattern: str) -> bool:
+    """Whether a regex matches anywhere in a token; incomplete characters are U+FFFD."""
+    return regex.search(pattern, token.decode(errors="replace")) is not None
+
+
+def is_part_of_character(token: bytes, *, from_its_first_byte: bool = False) -> bool:
+    """Whether a character's UTF-8 holds these bytes, and more: found by completing them."""
+    heads = [b""] if from_its_first_byte else [b"", b"\xc3", b"\xe1", b"\xf1"]
+    tails = [b"", b"\x80", b"\x90", b"\xa0"]
+    for first, second, third in product(heads, [b"", b"\x80"], [b"", b"\x80"]):
+        head = first + second + third if first else b""
+        for rest in product(tails, repeat=3):
+            whole = head + token + b"".join(rest)
+            if len(whole) > len(token) and is_whole_characters(whole) and len(whole.decode()) == 1:
+                return True
+    return False
+
+
+def is_whole_characters(token: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def breaks_characters(token: bytes, characters: str) -> bool:
+    """Whether a token is not allowed: ``whole`` characters, or characters ``left-to-right``.
+
+    A token of several bytes is whole characters or a part of one; from left to right such a part
+    is a character's beginning.
+    """
+    first = characters == "left-to-right"
+    return not (
+        len(token) == 1
+        or is_whole_characters(token)
+        or is_part_of_character(token, from_its_first_byte=first)
+    )
 
 
 def merge_word(word: bytes, ranks: Mapping[Pair, int]) -> Symbols:

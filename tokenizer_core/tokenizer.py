@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
@@ -79,6 +79,11 @@ from bpeline.tokenizer_core.word_encoding import (
 
 AllowedSpecial = Literal["none", "all"] | Collection[str]
 OnSpecial = Literal["text", "error"]
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.display import ShownTokens
+
+_SAMPLE = "The quick brown fox doesn’t jump over 1,234 lazy dogs: naïve café, 中文, 🎉."
+
 Format = Literal[
     "bpeline", "hf", "transformers", "gpt2", "tiktoken", "tekken", "subword-nmt", "wordpiece",
     "frequency-bpe", "sentencepiece", "gguf",
@@ -310,6 +315,46 @@ class Tokenizer:
         name = "" if self.spec.algorithm == BYTE_BPE else f", {self.spec.algorithm.name}"
         return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}{name}>"
 
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from bpeline.tokenizer_core.display import card
+
+        specials = list(self.spec.special_tokens)
+        facts = {
+            "ids": f"{self.vocab_size:,}",
+            "algorithm": self.spec.algorithm.name,
+            "split pattern": self.spec.pattern.name or self.spec.pattern.title,
+            "special tokens": ", ".join(specials[:8]) + (" …" if len(specials) > 8 else "")
+            or "none",
+            "digest": self.digest[:16],
+        }
+        return card(facts, self.show(_SAMPLE))
+
+    def show(
+        self,
+        text: str,
+        allowed_special: AllowedSpecial | None = None,
+        on_special: OnSpecial = "text",
+    ) -> ShownTokens:
+        """The tokens of ``text`` for people: coloured in a notebook, else with ``|`` between them.
+
+        Raises:
+            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+
+        Example:
+            >>> print(load_tokenizer("news@champion").show("the lowest"))  # doctest: +SKIP
+            the| low|est
+        """
+        from bpeline.tokenizer_core.display import ShownTokens, shown_token
+
+        ids = self.encode(text, allowed_special, on_special)
+        return ShownTokens(
+            tuple(shown_token(id_, self.id_to_token(id_), self.is_special(id_)) for id_ in ids)
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         # For multiprocessing: a process builds its own tables and caches.
         spec = self.spec
@@ -322,6 +367,18 @@ class Tokenizer:
         return build, (dict(spec.vocab), spec.merges, spec.special_tokens, spec.pattern)
 
     # Text to ids
+
+    @overload
+    def __call__(self, text: str, **how: Any) -> list[int]: ...
+
+    @overload
+    def __call__(self, text: Iterable[str], **how: Any) -> list[list[int]]: ...
+
+    def __call__(self, text: str | Iterable[str], **how: Any) -> list[int] | list[list[int]]:
+        """`encode` of a text, `encode_batch` of several."""
+        if isinstance(text, str):
+            return self.encode(text, **how)
+        return self.encode_batch(text, **how)
 
     def encode(
         self,
@@ -371,11 +428,14 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
         threads: int | None = None,
-    ) -> NDArray[np.uint32]:
-        """Token ids as uint32 ``[n]``, without a Python object for each.
+        *,
+        dtype: DTypeLike = np.uint32,
+    ) -> NDArray[Any]:
+        """Token ids as ``[n]``, without a Python object for each.
 
         Args:
             text: a string, or bytes in UTF-8.
+            dtype: of the array; uint32 as they come, ``np.int64`` for torch.
             allowed_special, on_special: as for `encode`.
             threads: how many encode at once; by default one per available processor. Texts below
                 two megabytes, or with special tokens to look for, take one.
@@ -384,7 +444,7 @@ class Tokenizer:
             InvalidUtf8: bytes that are not UTF-8.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
         """
-        return self._ids_of(text, allowed_special, on_special, threads)
+        return self._ids_of(text, allowed_special, on_special, threads).astype(dtype, copy=False)
 
     def count(
         self,
@@ -432,19 +492,21 @@ class Tokenizer:
         threads: int | None = None,
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
-    ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+        dtype: DTypeLike = np.uint32,
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Token ids of many texts as one array, cut and padded to the same length; see `pad`.
 
         Returns:
-            ids, uint32 ``[n, length]``; and a mask, bool ``[n, length]``: True where a token of
-            the text stands.
+            ids ``[n, length]``, of ``dtype``; and a mask, bool ``[n, length]``: True where a token
+            of the text stands.
 
         Raises:
             InvalidOption: a length or a side that makes no sense.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode_batch`.
         """
         batch = self.encode_batch(texts, threads, allowed_special, on_special)
-        return pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
+        ids, mask = pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
+        return ids.astype(dtype, copy=False), mask
 
     def encode_iterable(
         self,
@@ -482,6 +544,7 @@ class Tokenizer:
         end_of_text: str | None = None,
         invalid_utf8: Literal["strict", "replace"] = "strict",
         text_field: str = "text",
+        id_field: str = "id",
         format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
         on_shard: Callable[[ShardRecord], None] | None = None,
@@ -503,7 +566,9 @@ class Tokenizer:
             end_of_text: the special token whose id is put behind each document.
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
             text_field: the member of a JSON line that holds its document.
-            format: ``bin``, ``npy``, or a format of your own: see `shard_formats`.
+            id_field: the one that names it, for `TokenShards.place`; lines need not have it.
+            format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves), or a
+                format of your own: see `shard_formats`.
             shard_bytes: bytes of text that make a shard, about; no document is divided.
             on_shard: told of each shard when it is there.
             on_progress: told how many more bytes of the files (on disk) are done.
@@ -518,7 +583,9 @@ class Tokenizer:
             WorkspaceLocked: another process writes to ``out``.
             DiskFull: no space left; shards that were finished stay.
         """
-        encoding = file_encoding_of(self, separator, end_of_text, invalid_utf8, text_field)
+        encoding = file_encoding_of(
+            self, separator, end_of_text, invalid_utf8, text_field, id_field
+        )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
         return job.run(threads)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import answer, bulk_options, command
+from bpeline.flows.cli.options import answer, bulk_options, command, found_by
 from bpeline.flows.running import Progress, for_stream, listening
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -34,15 +34,14 @@ PIPE = "-"
 def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Count the tokens, documents and bytes of FILES, or of standard input ("-").
 
-    FILES are text or .jsonl, also .gz and .zst, directories or globs. The special tokens of REF
-    separate the documents of text files and are not counted, unless --separator says otherwise.
-    Bytes are those of documents.
+    FILES are text or .jsonl, also .gz and .zst, .parquet, .arrow, directories or globs. The special
+    tokens of REF separate the documents of text files and are not counted, unless --separator says
+    otherwise. Bytes are those of documents.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
     from bpeline.flows.steps import notes_on_documents
     from bpeline.registry import load_tokenizer
-    from bpeline.tokenizer_core.corpus import find_source_files, sources_of
     from bpeline.tokenizer_core.shards import (
         FileCount,
         count_files,
@@ -50,7 +49,8 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
         separators_of,
     )
 
-    threads = options.pop("threads")
+    threads, include = options.pop("threads"), options.pop("include")
+    strict = options.pop("strict")
     if PIPE in files and len(files) > 1:
         raise InvalidOption(
             "standard input was given beside files", "either of them", "leave - out, or the files"
@@ -61,11 +61,13 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     encoding = file_encoding_of(tokenizer, separators, **options)
     watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
     with _named(files) as paths, listening(watching):
-        found = find_source_files(sources_of(paths))
+        search = found_by(paths, include, strict)
+        found = search.files
         watching.step_started("count", sum(file.size for file in found), "bytes")
         advanced = partial(watching.step_advanced, "count")
         counts = list(count_files(encoding, found, threads, advanced))
-        notes = notes_on_documents(found, tokenizer, asked)
+        notes = [*filter(None, [search.skipped.remark])]
+        notes += notes_on_documents(found, tokenizer, asked)
     if PIPE in files:
         counts = [replace(one, path=PIPE) for one in counts]
     total = FileCount(
@@ -79,7 +81,7 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     )
     del total_row["path"]
     told = {"digest": tokenizer.digest, "separators": separators, "files": rows,
-            "total": total_row, "notes": notes}  # fmt: skip
+            "total": total_row, "skipped": search.skipped.as_dict(), "notes": notes}  # fmt: skip
     if not as_json:
         for note in notes:
             click.echo(f"note: {note}", err=True)

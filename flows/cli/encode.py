@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import DIRECTORY, PATH, answer, bulk_options, command, echo_json
+from bpeline.flows.cli.options import (
+    DIRECTORY,
+    PATH,
+    answer,
+    bulk_options,
+    command,
+    echo_json,
+    found_by,
+)
 from bpeline.flows.cli.text_arguments import text_of
 from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.running import for_stream, listening
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     "cat article.txt | bpeline encode news@candidate - --offsets",
     'bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50',
     'bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"',
+    "bpeline encode news@champion data -o tokens --format megatron --pack 4096 --seed 7",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("texts", nargs=-1, metavar="[TEXT | FILES...]")
@@ -63,9 +72,30 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format",
-    type=click.Choice(["bin", "npy", "parquet"]),
+    type=click.Choice(["bin", "npy", "megatron", "parquet"]),
     default="bin",
-    help="With -o: raw numbers, NumPy arrays, or a Parquet row for each document.",
+    help="With -o: raw numbers, NumPy arrays, what Megatron-LM and NeMo read, or a Parquet row "
+    "for each document.",
+)
+@click.option(
+    "--id-field",
+    default="id",
+    metavar="NAME",
+    help="With -o: field of .jsonl files that names a document, kept in the index of documents.",
+)
+@click.option(
+    "--pack",
+    type=click.IntRange(min=1),
+    metavar="LENGTH",
+    help="With -o: write the documents once more, shuffled and end to end, as sequences of LENGTH "
+    "ids, to packed-LENGTH-SEED below the directory.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, (1 << 64) - 1),
+    default=0,
+    metavar="NUMBER",
+    help="With --pack: decides the order of documents.",
 )
 @click.option(
     "--shard-megabytes",
@@ -150,12 +180,14 @@ def _encode_files(
     output: Path,
     as_json: bool,
     engine: str,
+    pack: int | None,
+    seed: int,
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
-    from bpeline.flows.steps import notes_on_documents
+    from bpeline.flows.steps import notes_on_documents, pack_beside
     from bpeline.registry import load_tokenizer
-    from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+    from bpeline.tokenizer_core.corpus import Source
     from bpeline.tokenizer_core.shards import separators_of
 
     check_engine(engine)
@@ -165,9 +197,12 @@ def _encode_files(
 
         keywords["format"] = PARQUET
     tokenizer = load_tokenizer(reference)
-    found = find_source_files(sources_of(files))
-    total = sum(file.size for file in found)
-    notes = notes_on_documents(found, tokenizer, keywords["separator"])
+    include = keywords.pop("include")
+    found = found_by(files, include, keywords.pop("strict"))
+    sources = [Source(one, include=include) for one in files]
+    total = sum(file.size for file in found.files)
+    notes = [*filter(None, [found.skipped.remark])]
+    notes += notes_on_documents(found.files, tokenizer, keywords["separator"])
     keywords["separator"] = separators_of(tokenizer, keywords["separator"])
     progress = for_stream(sys.stderr)
 
@@ -182,13 +217,13 @@ def _encode_files(
         if engine == LOCAL:
             advanced = partial(progress.step_advanced, "encode")
             shards = tokenizer.encode_files(
-                files, output, on_shard=say, on_progress=advanced, **keywords
+                sources, output, on_shard=say, on_progress=advanced, **keywords
             )
         else:
             from bpeline.flows.steps import shard_encoding
 
             shards = shard_encoding.encode_files(
-                tokenizer, files, output, engine, on_shard=say, **keywords
+                tokenizer, sources, output, engine, on_shard=say, **keywords
             )
         counts = shards.manifest
         said = f"{counts['tokens']} tokens of {counts['documents']} documents"
@@ -199,9 +234,15 @@ def _encode_files(
         f"({counts['shard_format']}, {counts['dtype']})"
     ]
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":
-        lines.append("read them with: from bpeline.tokenizer_core.shards import TokenShards")
+        lines.append("read them with: from bpeline import TokenShards")
         lines.append(f'                TokenShards("{output}")')
-    answer(as_json, {**counts, "notes": notes}, lines)
+    told = {**counts, "skipped": found.skipped.as_dict(), "notes": notes}
+    if pack is not None:
+        packed, notes_on_packing = pack_beside(shards, pack, seed)
+        lines += notes_on_packing
+        told |= {"packed": {"path": str(packed.path), **packed.manifest}}
+        told["notes"] = [*notes, *notes_on_packing]
+    answer(as_json, told, lines)
 
 
 def _echo_in_language(

@@ -63,7 +63,7 @@ def evaluate(
             "type `bpeline evaluate --sets` to see names and their sets",
         )
     if sources:
-        named, measured = evaluation.set_from(
+        named, measured, skipped = evaluation.set_from(
             reference,
             sources,
             by=user_name(),
@@ -74,8 +74,11 @@ def evaluate(
         first = [
             f"{reference} has the evaluation set {named.digest[:8]} now (number {named.number})",
         ]
+        if skipped.remark:
+            click.echo(f"note: {skipped.remark}", err=True)
+        beside = {"skipped": skipped.as_dict()}
     else:
-        first, measured = [], evaluation.evaluate(reference)
+        first, measured, beside = [], evaluation.evaluate(reference), {}
     lines = [*first, *(line for one in measured for line in _lines(one))]
     told = [
         {
@@ -84,6 +87,7 @@ def evaluate(
             "set": one.made.digest,
             "slices": {name: dict(part.metrics) for name, part in one.found.slices.items()},
             "robustness": evaluation.robustness(one) if as_json else [],
+            **beside,
         }
         for one in measured
     ]

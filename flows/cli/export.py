@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpeline.flows.cli.options import PATH, answer, command
+from bpeline.flows.cli.options import FILE, PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Format
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     "--format",
     "format_name",
     default="hf",
-    help="hf (tokenizer.json), transformers (a directory for AutoTokenizer), gpt2 (vocab.json + "
-    "merges.txt), tiktoken, gguf (metadata for llama.cpp) or bpeline; of other algorithms "
-    "subword-nmt, sentencepiece, wordpiece (vocab.txt) or frequency-bpe.",
+    help="hf (tokenizer.json), transformers (a directory for AutoTokenizer, with its card), "
+    "gpt2 (vocab.json + merges.txt), tiktoken, gguf (metadata for llama.cpp) or bpeline; of other "
+    "algorithms subword-nmt, sentencepiece, wordpiece (vocab.txt) or frequency-bpe.",
 )
 @click.option("--output", required=True, type=PATH, help="What to write.")
 @click.option(
@@ -36,8 +37,22 @@ if TYPE_CHECKING:
     type=PATH,
     help="Compare on the lines of this file too; may be repeated.",
 )
+@click.option(
+    "--chat-template",
+    type=FILE,
+    help="A file of Jinja, for the format transformers; an imported version's own when left out.",
+)
+@click.option(
+    "--licence", default="", help="For the card of the format transformers, such as apache-2.0."
+)
 def export(
-    reference: str, format_name: Format, output: Path, texts: tuple[Path, ...], as_json: bool
+    reference: str,
+    format_name: Format,
+    output: Path,
+    texts: tuple[Path, ...],
+    chat_template: Path | None,
+    licence: str,
+    as_json: bool,
 ) -> None:
     """Write a version in the format of another tool, and compare what that tool makes of it.
 
@@ -46,10 +61,23 @@ def export(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
+    from bpeline.flows.hub import write_hub_folder
     from bpeline.registry.exporting import export_version
 
+    template = "" if chat_template is None else text_of(None, chat_template)
     compared = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
-    written = export_version(reference, output, format_name, texts=compared)
+    if format_name == "transformers":
+        written = write_hub_folder(reference, output, compared, template, licence).export
+    else:
+        if licence:
+            raise InvalidOption(
+                f"the format {format_name} has no card that could name a licence",
+                "the format transformers has",
+                "choose --format transformers, or leave --licence out",
+            )
+        written = export_version(
+            reference, output, format_name, texts=compared, chat_template=template
+        )
     lines = [f"wrote {written.path}", f"certificate: {written.certificate}"]
     if written.remark:
         lines.append(written.remark)

@@ -1,8 +1,9 @@
 """The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
 
 Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
-(of `bpeline train --rules`, everything else is done) or says drift (`bpeline drift`, if asked), 4
-it could not be judged, 130 interrupted, 143 terminated.
+(of `bpeline train --rules`, everything else is done) or says drift (`bpeline drift`, if asked), or
+an export is read otherwise today (`bpeline recertify`), 4 it could not be judged, 130 interrupted,
+143 terminated.
 """
 
 from __future__ import annotations
@@ -50,11 +51,14 @@ COMMANDS = {
     "imports": ("import",),
     "mixtures": ("mixtures",),
     "prune": ("prune",),
+    "push": ("push",),
+    "recertify": ("recertify",),
     "removal": ("delete", "dismiss"),
     "renaming": ("rename",),
     "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy", "ui"),
+    "sql": ("sql",),
     "steps": ("steps",),
     "sweep": ("sweep",),
     "train": ("train", "resume"),

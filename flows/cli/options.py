@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.corpus import FoundFiles
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -68,7 +71,19 @@ def bulk_options(function: Function) -> Function:
             default="strict",
             help="What bytes mean that are not UTF-8, in files: an error, or U+FFFD.",
         ),
-        click.option("--text-field", default="text", help="Field of .jsonl files."),
+        click.option("--text-field", default="text", help="Field of .jsonl files, or column."),
+        click.option(
+            "--include",
+            multiple=True,
+            metavar="GLOB",
+            help="Read files of these names as text as well, '*.rst' or 'src/*.c', where "
+            "directories and globs are searched; repeat for more.",
+        ),
+        click.option(
+            "--strict",
+            is_flag=True,
+            help="An error where the search meets files that are not read.",
+        ),
         click.option("--threads", type=int, help="For files.  [default: one per processor]"),
         click.option("--end-of-text", help="The special token to put behind each document."),
         click.option(
@@ -80,6 +95,21 @@ def bulk_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
+
+
+def found_by(files: Sequence[str], include: Sequence[str], strict: bool) -> FoundFiles:
+    """The files that arguments of a command mean, and what is skipped, see `bulk_options`.
+
+    Raises:
+        MissingSource, UnreadableSource: see `search_sources`; with ``strict`` also for what would
+            be skipped.
+    """
+    from bpeline.tokenizer_core.corpus import Source, search_sources
+
+    found = search_sources([Source(one, include=tuple(include)) for one in files])
+    if strict:
+        found.skipped.refuse()
+    return found
 
 
 def echo_json(value: Any) -> None:

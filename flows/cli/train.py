@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     "bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps",
     "bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe",
     "bpeline train --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two",
+    "bpeline train corpus/ --name news --forbid digits --forbid email --forbid-list secrets.txt",
     "bpeline train corpus.toml --temperature 3.3 --name languages",
 )
 @click.argument("paths", nargs=-1)
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     {
         "special_tokens": {"option": "--special-token"},
         "required_tokens": {"option": "--required-token"},
+        "forbid": {"metavar": "NAME|REGEX"},
+        "forbid_from": {"metavar": "REF"},
+        "forbidden_tokens": {"option": "--forbidden-token"},
         "tie_break": {"type": str},  # what there is, the algorithm says
         "sources": {"option": "--source", "metavar": "NAME=FILES"},
         "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},
@@ -49,6 +53,12 @@ if TYPE_CHECKING:
         "engine": {"metavar": "local|dask|ADDRESS"},
     },
     but=("paths", "options", "extends", "continued_ids", "text_form"),
+)
+@click.option(
+    "--forbid-list",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="A file of tokens that are not made, one a line with its spaces. Repeat for more.",
 )
 @click.option("--merges", type=int, help="Number of merges, instead of --vocab-size.")
 @click.option("--end-of-word", help="With char-bpe and frequency-bpe.  [default: </w>]")
@@ -100,19 +110,26 @@ def train(
     merges: int | None,
     joint: tuple[str, ...],
     separate: tuple[str, ...],
+    forbid_list: tuple[str, ...],
     as_json: bool,
     **given: Any,
 ) -> None:
     """Train a tokenizer on PATHS (files, directories, globs) and register it.
 
-    PATHS are .txt and .jsonl files, each also .gz or .zst; directories are searched for them. URLs
-    such as s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named
-    sources, each with files and perhaps weight, language, domain and text_field. The same command
-    after an interruption continues where it stopped.
+    PATHS are .txt and .jsonl files, each also .gz or .zst, .parquet and .arrow; directories are
+    searched for them, and what is not read is said (--strict: an error). URLs such as
+    s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named sources, each
+    with files and perhaps weight, language, domain and text_field. The same command after an
+    interruption continues where it stopped.
     """
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
+    if forbid_list:
+        from bpeline.tokenizer_core.training import read_token_list
+
+        listed = (token for path in forbid_list for token in read_token_list(path))
+        parameters["forbidden_tokens"] = [*given["forbidden_tokens"], *listed]
     others = bool(paths or demo or show_steps or given["sources"])
     if bool(joint) + bool(separate) + others > 1:
         raise InvalidOption(
@@ -164,10 +181,13 @@ def train(
 
 def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     """What a training of these parameters would do."""
-    from bpeline.flows.steps import plan_training
+    from bpeline.flows.steps import plan_training, with_findings
     from bpeline.registry.environment import addresses
 
-    planned = plan_training(TrainingRequest.checked(**parameters), addresses().home)
+    request, found = with_findings(TrainingRequest.checked(**parameters), addresses().workspace)
+    planned = plan_training(request, addresses().home)
+    if found:
+        planned = replace(planned, notes=(*planned.notes, found))
     answer(as_json, planned.as_dict(), [planned.as_text()])
 
 
@@ -178,11 +198,12 @@ def _show_steps(
 
     algorithm = parameters.get("algorithm", BYTE_BPE)
     check_options(algorithm, parameters["options"])
-    if parameters.keys() & {"special_tokens", "required_tokens"}:
+    own = {"special_tokens", "required_tokens", "forbid", "forbidden_tokens", "forbid_from"}
+    if parameters.keys() & own:
         raise InvalidOption(
             "--show-steps was given together with tokens of your own",
             "steps are shown of plain texts",
-            "leave out --special-token and --required-token",
+            "leave out --special-token, --required-token and --forbid",
         )
     asked = {"end_of_word", "joined", "score", "continuation"} & parameters["options"].keys()
     options = {name: parameters["options"][name] for name in asked}

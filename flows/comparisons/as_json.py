@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from bpeline.registry.comparison import MetricPair, VersionComparison
+from bpeline.tokenizer_core.corpus import SkippedFiles
 from bpeline.tokenizer_core.evaluation import WordChange
 from bpeline.tokenizer_core.formats import printable_tokens
 
@@ -19,6 +20,8 @@ def comparison_json(compared: VersionComparison) -> dict[str, Any]:
 def _spelt(value: Any) -> Any:
     if isinstance(value, bytes):
         return printable_tokens([value])[0]
+    if isinstance(value, SkippedFiles):
+        return value.as_dict()
     if is_dataclass(value):
         shown = {one.name: _spelt(getattr(value, one.name)) for one in fields(value)}
         if isinstance(value, MetricPair):

@@ -64,6 +64,8 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
     said.append(("normalizer", _both(*compared.normalizers)))
     for title, remarks in zip((compared.first, compared.second), compared.remarks, strict=True):
         said.append(("note", f"{title}: {'; '.join(remarks)}" if remarks else ""))
+    if compared.skipped is not None:
+        said.append(("note", compared.skipped.remark))
     if compared.measured_on:
         said.append(("on", compared.measured_on))
     if compared.documents is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import evaluation_sources, is_named
+from bpeline.flows.requests import evaluation_sources, files_of_each, is_named
 from bpeline.registry.comparison import (
     MetricPair,
     NamedFiles,
@@ -57,12 +57,15 @@ def compare_on(
             f"type `--on 'other={other}'`",
         )
     asked = evaluation_sources(named)
+    found, skipped = files_of_each(asked.sources)
     sources = [
-        NamedFiles(one.name, tuple(one.found()), one.language, one.domain) for one in asked.sources
+        NamedFiles(one.name, files, one.language, one.domain)
+        for one, files in zip(asked.sources, found, strict=True)
     ]
-    return compare_on_slices(
+    compared = compare_on_slices(
         first, second, sources, parallel=asked.parallel, shown=shown, **reading
     )
+    return replace(compared, skipped=skipped)
 
 
 def with_morphology(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bpeline.flows.wording import aligned, markdown_table, token_text
 from bpeline.registry.gates import Verdict
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES
+from bpeline.tokenizer_core.corpus import SkippedFiles
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     CONFIDENCE,
@@ -37,6 +38,7 @@ class DriftReport:
         slices: what was measured, ``all`` first.
         origins: slice → what the version's own text is; empty where none is known.
         notes: what people should know.
+        skipped: files that the search for new text did not read.
         observation: its number in MLflow, from 1; 0 while it is not recorded.
         link: to the series in the MLflow UI; empty likewise.
     """
@@ -50,6 +52,7 @@ class DriftReport:
     slices: Mapping[str, TextDrift]
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    skipped: SkippedFiles = field(default_factory=SkippedFiles)
     observation: int = 0
     link: str = ""
 
@@ -123,6 +126,7 @@ class DriftReport:
             "slices": {name: _slice(one, self.origins[name]) for name, one in self.slices.items()},
             "definitions": dict(DEFINITIONS),
             "notes": list(self.notes),
+            "skipped": self.skipped.as_dict(),
             "observation": self.observation,
             "link": self.link,
         }

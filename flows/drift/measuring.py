@@ -27,6 +27,7 @@ from bpeline.registry.gates import Rule, Verdict
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.corpus import SkippedFiles
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, TextDrift, TextSample, drift_of
 from bpeline.tokenizer_core.shards import separators_of
@@ -39,8 +40,14 @@ def gathered(
     tokenizer: Tokenizer,
     registry: Registry,
     asked: DriftRequest,
-) -> tuple[dict[str, CountedSlice], dict[str, TextSample], dict[str, KnownText], list[str]]:
-    """Count and sample the new text, and find what is known of the version's own."""
+) -> tuple[
+    dict[str, CountedSlice], dict[str, TextSample], dict[str, KnownText], list[str], SkippedFiles
+]:
+    """Count and sample the new text, and find what is known of the version's own.
+
+    Returns:
+        Both, what people should know, and what the search for new text did not read.
+    """
     workspace = registry.workspace
     own = own_request(lineage, tokenizer, text.paths)
     new = {"special_tokens": separators_of(tokenizer, asked.separator)}
@@ -56,7 +63,7 @@ def gathered(
                 corpus = count_words(plan, request, registry)
                 said.append(corpus.outcome)
             with telling(COMBINE_COUNTS) as said:
-                counts = combine_slices(text, plan, corpus, workspace)
+                counts = combine_slices(text, plan, corpus, workspace, request.include)
                 said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
     with telling(SAMPLE_TEXT) as said:
         samples = sample_slices(counts, request)
@@ -66,7 +73,7 @@ def gathered(
         known, notes = own_texts(lineage, own.evaluation_reading, list(counts))
         said.append(f"{counted(known[ALL].documents, 'document')} of its own, "
                     f"{megabytes(known[ALL].bytes)}")  # fmt: skip
-    return counts, samples, known, notes
+    return counts, samples, known, [*filter(None, [plan.skipped.remark]), *notes], plan.skipped
 
 
 @step(MEASURE_DRIFT)

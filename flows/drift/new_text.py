@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bpeline.flows.requests import EVALUATION, NamedSource, TrainingRequest, evaluation_sources
 from bpeline.flows.running import COMBINE_COUNTS, SAMPLE_TEXT, step
@@ -11,7 +11,7 @@ from bpeline.flows.steps import CorpusPlan, CountedCorpus
 from bpeline.registry.catalogue import FileReading
 from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import SourceFile
+from bpeline.tokenizer_core.corpus import SourceFile, search_each
 from bpeline.tokenizer_core.counting import sample_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS, TextSample, sample_of
@@ -85,8 +85,12 @@ def combine_slices(
     plan: CorpusPlan,
     corpus: CountedCorpus,
     workspace: Workspace,
+    include: Sequence[str] = (),
 ) -> dict[str, CountedSlice]:
     """Add the chunks' counts up for every slice.
+
+    Args:
+        include: what the plan searched for beside the usual kinds of files.
 
     Raises:
         EmptyCorpus: a slice without a word.
@@ -98,15 +102,19 @@ def combine_slices(
     }
     return {
         name: _combined(
-            name, [readings[file.state] for file in _files(sources)], WordCountStore(workspace)
+            name,
+            [readings[file.state] for file in _files(sources, include)],
+            WordCountStore(workspace),
         )
         for name, sources in text.slices.items()
-    }  # fmt: skip
+    }
 
 
-def _files(sources: Sequence[NamedSource]) -> list[SourceFile]:
+def _files(sources: Sequence[NamedSource], include: Sequence[str]) -> list[SourceFile]:
     """Every file once, whichever sources name it."""
-    return list({file.state: file for one in sources for file in one.found()}.values())
+    named = (one for source in sources for one in source.searched)
+    searches = [[replace(one, include=tuple(include))] for one in named]
+    return list({file.state: file for found in search_each(searches)[0] for file in found}.values())
 
 
 def _combined(

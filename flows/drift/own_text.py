@@ -27,7 +27,10 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out evenly
 _NOT_ABOUT_READING = frozenset(
-    ("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature")
+    (
+        *("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature"),
+        "strict",  # `drift` says what it does not read, and has no such option
+    )
 )
 _HELD_OUT = "documents held out of training"
 _RECORDED = "recorded when the version was evaluated"

@@ -10,8 +10,8 @@ from bpeline.flows.pages.rendering import render
 from bpeline.flows.pages.token_lists import SIGNS, by_id, longest, some, useful_and_idle
 from bpeline.flows.wording import statistics_table
 from bpeline.registry.screening import FEWEST_DOCUMENTS, ONE_DOCUMENT
-from bpeline.tokenizer_core.evaluation import JUNK_SHARE, KINDS, MEANINGS
-from bpeline.tokenizer_core.vocabulary import BYTE_BPE
+from bpeline.tokenizer_core.evaluation import JUNK_SHARE
+from bpeline.tokenizer_core.vocabulary import BYTE_BPE, KINDS, MEANINGS
 
 LARGEST = 5 << 20  # bytes; what is asked of a page of 100,000 tokens
 _WORDS = 12  # of each kind, in the difference

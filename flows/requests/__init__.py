@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .algorithm_options import check_options as check_options
     from .algorithm_options import choices_of as choices_of
     from .baselines import CHAMPION as CHAMPION
+    from .baselines import UNRESTRICTED as UNRESTRICTED
     from .baselines import load_baselines as load_baselines
     from .corpus_files import corpus_sources as corpus_sources
     from .corpus_files import read_corpus_file as read_corpus_file
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from .other_requests import DatasetRequest as DatasetRequest
     from .other_requests import DriftRequest as DriftRequest
     from .other_requests import GarbageRequest as GarbageRequest
+    from .other_requests import RecertifyRequest as RecertifyRequest
     from .request import Request as Request
     from .request import asks as asks
     from .source_spelling import NamedSource as NamedSource
     from .source_spelling import decimal as decimal
+    from .source_spelling import files_of_each as files_of_each
     from .source_spelling import is_file as is_file
     from .training_request import TrainingRequest as TrainingRequest
     from .training_request import usable_cores as usable_cores

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 CHAMPION = "champion"
+UNRESTRICTED = "unrestricted"  # the same training, but that any token may be made
+_TAKEN = {
+    CHAMPION: "the present champion",
+    UNRESTRICTED: "the same training without --forbid and --characters",
+}
 _NAMED = re.compile(r"(?P<label>[A-Za-z0-9_-]{1,32})=(?P<reference>.+)", re.DOTALL)
 # Files whose name says nothing; their directory's does.
 _NAMELESS = {"tokenizer", "vocab", "encoder"}
@@ -26,7 +31,7 @@ def labelled(spelling: str) -> tuple[str, str]:
     Paths come back absolute, so that a run can be continued from any directory.
 
     Raises:
-        InvalidOption: the reference is misspelt, or the label is that of the champion.
+        InvalidOption: the reference is misspelt, or the label is one that has a meaning.
     """
     from bpeline.registry.references import ByPath, parse_reference
 
@@ -40,10 +45,10 @@ def labelled(spelling: str) -> tuple[str, str]:
     else:
         stem = str(parsed)
     label = label or re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:32] or "baseline"
-    if label == CHAMPION:
+    if label in _TAKEN:
         raise InvalidOption(
-            f"the baseline {reference} is to be called {CHAMPION}",
-            "that is what the present champion is called, which is always compared with",
+            f"the baseline {reference} is to be called {label}",
+            f"that is what {_TAKEN[label]} is called, which is always compared with",
             f"give it another name: `--baseline other={reference}`",
         )
     return label, reference

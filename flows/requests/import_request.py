@@ -22,7 +22,7 @@ class ImportRequest(Request):
 
     file: str = Field(
         description="the tokenizer: a file or the folder it was downloaded to, perhaps with what "
-        "it does not say: ranks.tiktoken,pattern=cl100k"
+        "it does not say: ranks.tiktoken,pattern=cl100k; or hf://ORG/REPO@REVISION"
     )
     name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
     licence: str = Field("", description="under which terms its makers give it, for the record")
@@ -40,7 +40,7 @@ class ImportRequest(Request):
         None,
         description="a .toml file of rules; the imported version becomes champion if all hold",
     )
-    text_field: str = Field("text", description="the field of .jsonl lines that holds the text")
+    text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
 
     # What runs have, whatever they do.
     engine: ClassVar[str] = "local"
@@ -52,10 +52,13 @@ class ImportRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """With absolute paths: a run can be continued from any directory."""
+        from bpeline.registry.hub import SCHEME, HubReference
         from bpeline.registry.references import ByPath, parse_reference
 
         given = dict(asked)
-        if file := given.get("file"):
+        if (file := given.get("file")) and file.startswith(SCHEME):
+            given["file"] = str(HubReference.parse(file))
+        elif file:
             # What looks like news/3 is a path here, too.
             parsed = parse_reference(file if file[0] in "./~" else f"./{file}")
             assert isinstance(parsed, ByPath)

@@ -1,7 +1,8 @@
-"""What somebody asks of the flows that do not train: drift, token shards, leftovers."""
+"""What somebody asks of the flows that do not train: drift, token shards, leftovers, exports."""
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -59,8 +60,10 @@ class DatasetRequest(Request):
         description='the directory in which the version gets its own: news-3; "tokens" in the '
         "workspace when empty",
     )
-    format: Literal["bin", "npy", "parquet"] = Field(
-        "bin", description="bin: raw numbers; npy: NumPy arrays; parquet: a row for each document"
+    format: Literal["bin", "npy", "megatron", "parquet"] = Field(
+        "bin",
+        description="bin: raw numbers; npy: NumPy arrays; megatron: what Megatron-LM and NeMo "
+        "read; parquet: a row for each document",
     )
     separator: str | None = Field(
         None,
@@ -73,10 +76,27 @@ class DatasetRequest(Request):
     invalid_utf8: Literal["strict", "replace"] = Field(
         "strict", description="bytes that are not UTF-8: strict (an error) or replace (U+FFFD)"
     )
-    text_field: str = Field("text", description="the field of .jsonl lines that holds the text")
+    text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
+    include: tuple[str, ...] = Field(
+        (),
+        description="read files of these names as text as well, '*.rst' or 'src/*.c', where "
+        "directories and globs are searched",
+    )
+    strict: bool = Field(
+        False, description="an error where the search meets files that are not read"
+    )
+    id_field: str = Field(
+        "id", description="the one that names the document, kept in the index of documents"
+    )
     shard_megabytes: int = Field(
         256, description="MiB of text in a shard; documents are never divided"
     )
+    pack: int | None = Field(
+        None,
+        description="write the documents once more, shuffled and end to end, as sequences of so "
+        "many ids; not when empty",
+    )
+    seed: int = Field(0, description="with pack: decides the order of documents")
     threads: int | None = Field(None, description="for encoding; one per processor when empty")
 
     @model_validator(mode="after")
@@ -86,6 +106,12 @@ class DatasetRequest(Request):
                 f"paths are {list(self.paths)}, shard_megabytes is {self.shard_megabytes}",
                 "at least one path, and shards of 1 MiB or more",
                 "name the files of the dataset",
+            )
+        if (self.pack is not None and self.pack < 1) or not 0 <= self.seed < 1 << 64:
+            raise InvalidOption(
+                f"pack is {self.pack}, seed is {self.seed}",
+                "sequences of 1 id or more, and a seed from 0 to 2**64 - 1",
+                "leave pack empty to keep the documents as they are",
             )
         return self
 
@@ -102,3 +128,28 @@ class GarbageRequest(Request):
     remove: bool = Field(
         False, description="remove what is found; without, the run only says what there is"
     )
+
+
+class RecertifyRequest(Request):
+    """The parameters of reading exports again."""
+
+    versions: tuple[str, ...] = Field(
+        (),
+        description="names, for the versions their aliases point to, and references such as "
+        "news/3; every name when empty",
+    )
+    library: str | None = Field(
+        None,
+        description="a folder whose packages are asked instead of those installed, as "
+        "`pip install --target FOLDER` makes it",
+    )
+
+    @model_validator(mode="after")
+    def _accepted(self) -> RecertifyRequest:
+        if self.library is not None and not os.path.isdir(self.library):
+            raise InvalidOption(
+                f"there is no folder {self.library}",
+                "a folder with packages, as pip makes it",
+                f"type `pip install --target {self.library} --no-deps tokenizers`",
+            )
+        return self

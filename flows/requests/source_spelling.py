@@ -12,12 +12,18 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.corpus import (
+    SkippedFiles,
+    Source,
+    SourceFile,
+    find_source_files,
+    search_each,
+)
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL
 from bpeline.tokenizer_core.urls import absolute_name, is_url
@@ -57,7 +63,12 @@ class NamedSource:
         Raises:
             MissingSource, UnreadableSource: see `find_source_files`.
         """
-        return find_source_files([Source(files, self.name) for files in self.files])
+        return find_source_files(self.searched)
+
+    @property
+    def searched(self) -> list[Source]:
+        """What is searched for its files."""
+        return [Source(files, self.name) for files in self.files]
 
     def spelt(self) -> list[str]:
         """What one would type for it, once for each of its files."""
@@ -198,6 +209,13 @@ class SourceKind:
             one if is_url(one) else os.path.abspath(path.parent / one) for one in files
         )
         return NamedSource(table["name"], absolute, weight=float(weight), **labels)
+
+
+def files_of_each(
+    sources: Sequence[NamedSource],
+) -> tuple[list[tuple[SourceFile, ...]], SkippedFiles]:
+    """The files of each source, and what the searches for them skipped; errors as `found`."""
+    return search_each([one.searched for one in sources])
 
 
 def is_file(spelling: str) -> bool:

@@ -7,7 +7,7 @@ line, plans and stored configurations follow from them. Knows no file and no flo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bpeline.tokenizer_core.training import TokenRules
+
 BYTES = 256
 LARGEST_VOCAB = 1 << 24
 LEAST_TABLE_MEMORY = 2  # MiB
@@ -45,8 +47,11 @@ OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
     "paths", "sources", "temperature", "name", "workers", "table_memory", "engine",
-    "evaluation", "baselines", "rules", "deduplicate",
+    "evaluation", "baselines", "rules", "deduplicate", "include", "strict",
 )  # fmt: skip
+
+
+_FORBIDDEN = ("forbid", "forbidden_tokens", "forbid_from")
 
 
 class TrainingRequest(Request):
@@ -89,8 +94,16 @@ class TrainingRequest(Request):
     invalid_utf8: Literal["strict", "replace"] = Field(
         "strict", description="bytes that are not UTF-8: strict (an error) or replace (U+FFFD)"
     )
+    include: tuple[str, ...] = Field(
+        (),
+        description="read files of these names as text as well, '*.rst' or 'src/*.c', where "
+        "directories and globs are searched",
+    )
+    strict: bool = Field(
+        False, description="an error where the search meets files that are not read"
+    )
     held_out: float = Field(0.01, description="the share of documents kept for evaluation")
-    text_field: str = Field("text", description="the field of .jsonl lines that holds the text")
+    text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
     workers: int = Field(
         OPEN,
         description="threads for counting, or processes of the engine dask; when empty all cores",
@@ -104,6 +117,25 @@ class TrainingRequest(Request):
     )
     required_tokens: tuple[str, ...] = Field(
         (), description="texts that become tokens whatever the corpus holds, such as ' token'"
+    )
+    forbid: tuple[str, ...] = Field(
+        (),
+        description="no token has a match in it: digits (more than three in a row), email, key, "
+        "phone, card, chat-marker, or a regex",
+    )
+    forbidden_tokens: tuple[str, ...] = Field(
+        (), description="a token that is not made; 'hex:20ff' is the one of these bytes"
+    )
+    forbid_from: tuple[str, ...] = Field(
+        (),
+        description="a registered version: what its screening found is forbidden, the kinds of "
+        "personal data and the tokens that one document alone made",
+    )
+    characters: Literal["any", "whole", "left-to-right"] = Field(
+        "any",
+        description="what tokens may be made of parts of characters: any; whole (a token is whole "
+        "characters or a part of one, and mixes nothing with it) or left-to-right (parts are "
+        "merged only to complete a character from its left)",
     )
     table_memory: int = Field(
         256,
@@ -196,6 +228,7 @@ class TrainingRequest(Request):
             "paths": tuple(path if path == DEMO else absolute_name(path) for path in paths),
             "sources": tuple(map(CORPUS.absolute, sources)),
             "required_tokens": (required,) if isinstance(required, str) else tuple(required),
+            **{name: _several(given[name]) for name in _FORBIDDEN if given.get(name)},
             "special_tokens": validate_special_tokens(given.get("special_tokens", ())),
             "evaluation": evaluation,
             "baselines": normalized(given.get("baselines") or ()),
@@ -213,6 +246,7 @@ class TrainingRequest(Request):
         self._check_numbers()
         self._check_special_tokens()
         _ = self.given  # refuses impossible required tokens before anything is read
+        _ = self.token_rules
         self._check_sources()
         return self
 
@@ -279,9 +313,19 @@ class TrainingRequest(Request):
             ("max_token_bytes", self.max_token_bytes),
             ("required_token", self.required_tokens),
             ("extends", self.extends),
+            ("forbid", self.forbid),
+            ("forbidden_tokens", self.forbidden_tokens),
+            ("forbid_from", self.forbid_from),
+            ("characters", self.characters != "any"),
         ):
             if value and not self.over_bytes:
                 refuse(self.algorithm, option, "any token that merging makes")
+        if self.continued_ids and self.token_rules:
+            raise InvalidOption(
+                "a tokenizer of others is extended, and tokens were forbidden",
+                "--forbid, --forbidden-token and --characters are for what is trained here",
+                "leave them out",
+            )
 
     def _check_special_tokens(self) -> None:
         for token in () if self.continued_ids else self.special_tokens:
@@ -306,6 +350,8 @@ class TrainingRequest(Request):
         usual = {
             "extends": "", "sources": [], "temperature": 1.0, "engine": "local",
             "deduplicate": False, "continued_ids": 0, "text_form": "", "reserve": 0, "round_to": 1,
+            "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
+            "characters": "any", "forbid_from": [],
         }  # fmt: skip
         return {
             name: value
@@ -315,7 +361,7 @@ class TrainingRequest(Request):
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same, whatever workers and memory do it."""
-        how = {"workers": None, "table_memory": None, "engine": None}
+        how = {"workers": None, "table_memory": None, "engine": None, "strict": None}
         return {**self.as_config(), **how} == {**config, **how}
 
     def learns_as(self, config: Mapping[str, Any]) -> bool:
@@ -386,7 +432,7 @@ class TrainingRequest(Request):
         from bpeline.tokenizer_core.splitting import SplitPattern
         from bpeline.tokenizer_core.training import given_for
 
-        return given_for(
+        given = given_for(
             self.required_tokens,
             SplitPattern.parse(self.pattern),
             self.merges,
@@ -394,6 +440,27 @@ class TrainingRequest(Request):
             self.tie_break,
             self.max_token_bytes,
         )
+        self.token_rules.require_of_merges(given, self.tie_break, "the required tokens")
+        return given
+
+    @property
+    def token_rules(self) -> TokenRules:
+        """Which tokens are not made.
+
+        Raises:
+            InvalidOption: a rule that no vocabulary can keep. What screening found is not among
+                them before `flows.steps.with_findings`.
+        """
+        from bpeline.tokenizer_core.training import NO_RULES, TokenRules
+
+        if not (self.forbid or self.forbidden_tokens or self.characters != "any"):
+            return NO_RULES
+        return TokenRules.checked(self.forbid, self.forbidden_tokens, self.characters)
+
+    @property
+    def without_token_rules(self) -> TrainingRequest:
+        """The same, but that any token may be made."""
+        return self.model_copy(update={"forbid": (), "forbidden_tokens": (), "characters": "any"})
 
     @property
     def over_bytes(self) -> bool:
@@ -416,6 +483,11 @@ class TrainingRequest(Request):
     def merges_shown(self) -> int | None:
         """What learning shows its progress against; None where it has no merges to count."""
         return self.merges if self.over_bytes else None
+
+
+def _several(given: str | Iterable[str]) -> tuple[str, ...]:
+    """One or more, without repetitions: in a form of Prefect one may be a plain string."""
+    return tuple(dict.fromkeys((given,) if isinstance(given, str) else given))
 
 
 def _reads_like_bytes(token: str) -> bool:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from .step_table import PLAN_CHUNKS as PLAN_CHUNKS
     from .step_table import PROMOTE as PROMOTE
     from .step_table import PUBLISH as PUBLISH
+    from .step_table import READ_EXPORTS as READ_EXPORTS
     from .step_table import READ_FILES as READ_FILES
     from .step_table import RECALL_VERSION as RECALL_VERSION
+    from .step_table import RECERTIFY as RECERTIFY
     from .step_table import RECORD as RECORD
     from .step_table import SAMPLE_TEXT as SAMPLE_TEXT
     from .step_table import SCREEN_TOKENS as SCREEN_TOKENS

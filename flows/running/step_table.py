@@ -79,6 +79,7 @@ MEASURE_DRIFT = StepKind("measure drift", 16)
 ENCODE = StepKind("encode", 95)
 RECORD = StepKind("record", 2)
 SWEEP_GARBAGE = StepKind("sweep garbage", 1)
+READ_EXPORTS = StepKind("read exports", 1)
 
 TRAIN_TOKENIZER = FlowKind(
     "train-tokenizer",
@@ -112,3 +113,4 @@ ENCODE_DATASET = FlowKind(
     "encode-dataset", "dataset", (ENCODE, RECORD), hours=24, again_after=CorpusChanged, tries=3
 )
 SWEEP = FlowKind("sweep-garbage", "garbage", (), hours=1)
+RECERTIFY = FlowKind("recertify", "certificates", (), hours=6)

@@ -43,6 +43,12 @@ def sweeping(parameters: Mapping[str, Any], outcome: str = "") -> str:
     return f"{asked}: {outcome}" if outcome else asked
 
 
+def recertifying(parameters: Mapping[str, Any], outcome: str = "") -> str:
+    """``exports of news``, then ``exports of news: 3 exports read alike``."""
+    asked = f"exports of {', '.join(parameters['versions']) or 'all names'}"
+    return f"{asked}: {outcome}" if outcome else asked
+
+
 def tokenizer(parameters: Mapping[str, Any]) -> str:
     """The name of the tokenizer that a flow is about; empty where it is about none."""
     named = parameters.get("name") or parameters.get("reference") or ""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .evaluating import evaluate_imported as evaluate_imported
     from .evaluation_setup import left_out_for as left_out_for
     from .evaluation_setup import set_up_evaluation as set_up_evaluation
+    from .findings import with_findings as with_findings
     from .import_plan import plan_import as plan_import
     from .import_summary import ImportSummary as ImportSummary
     from .importing import certify_files as certify_files
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from .remaking import words_kept as words_kept
     from .runs import this_user as this_user
     from .runs import training_run as training_run
+    from .shard_packing import pack_beside as pack_beside
     from .source_statistics import SourceStatistics as SourceStatistics
     from .summarizing import Trained as Trained
     from .summarizing import summarize as summarize

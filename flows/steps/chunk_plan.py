@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest, with_demo
@@ -16,13 +16,15 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
     ChunkGroup,
+    FoundFiles,
     LeftOut,
     Reading,
+    SkippedFiles,
     Source,
     SourceFile,
-    find_source_files,
     look_for_special,
     plan_chunk_groups,
+    search_sources,
 )
 
 Recall = Callable[[Sequence[SourceFile], int, str], dict[str, FileReading]]
@@ -39,6 +41,7 @@ class CorpusPlan:
         bundles: what is to be read, in parcels of about equal size for the workers.
         bytes_to_read: bytes on disk of these.
         reading: how all of them are read.
+        skipped: what else the search for them met.
     """
 
     files: tuple[SourceFile, ...]
@@ -46,6 +49,7 @@ class CorpusPlan:
     bundles: tuple[Bundle, ...]
     bytes_to_read: int
     reading: Reading
+    skipped: SkippedFiles = field(default_factory=SkippedFiles)
 
     @property
     def outcome(self) -> str:
@@ -66,13 +70,28 @@ def plan_chunks(
         left_out: passages that are not to be trained on.
 
     Raises:
-        MissingSource, UnreadableSource: see `find_source_files`.
+        MissingSource, UnreadableSource: see `find_files`.
     """
     workspace = registry.workspace
-    files = find_source_files(sources_of(request, workspace))
+    found = find_files(request, workspace)
+    files = found.files
     reading = replace(request.reading, left_out=left_out)
     known = known_readings(files, reading, workspace, registry.catalogue)
-    return plan_reading(files, known, reading, engines.current(request.workers))
+    plan = plan_reading(files, known, reading, engines.current(request.workers))
+    return replace(plan, skipped=found.skipped)
+
+
+def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
+    """The files of the corpus, and what is not read.
+
+    Raises:
+        MissingSource, UnreadableSource: see `search_sources`, and `SkippedFiles.refuse` where the
+            request is strict.
+    """
+    found = search_sources(sources_of(request, workspace))
+    if request.strict:
+        found.skipped.refuse()
+    return found
 
 
 def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str = "") -> str:
@@ -101,9 +120,14 @@ def known_readings(
 
 def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
     """Where the corpus lies: named sources, or each path for itself."""
-    named = [Source(files, one.name) for one in request.named_sources for files in one.files]
+    include = request.include
+    named = [
+        Source(files, one.name, include=include)
+        for one in request.named_sources
+        for files in one.files
+    ]
     paths = with_demo(request.paths, workspace)
-    return named or [Source(path) for path in paths]
+    return named or [Source(path, include=include) for path in paths]
 
 
 def recalled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -154,7 +155,7 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
             file,
             CHUNK_BYTES,
             digests[file.source],
-            [chunk.record for chunk in found.get(file.path, [])],
+            _in_a_row([chunk.record for chunk in found.get(file.path, [])]),
         )
         for file in plan.files
         if file.path not in plan.known
@@ -165,6 +166,15 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     readings = [plan.known.get(file.path) or read[file.path] for file in plan.files]
     sources = tuple(file.source for file in plan.files) if request.sources else ()
     return CountedCorpus(tuple(readings), unread + reused, unread, new, sources, copies)
+
+
+def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
+    """The chunks of a file, each where the one before ends: parts count their own bytes."""
+    placed: list[ChunkRecord] = []
+    for chunk in chunks:
+        begin = placed[-1].end if placed else 0
+        placed.append(replace(chunk, begin=begin, end=begin + chunk.end - chunk.begin))
+    return placed
 
 
 def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Copies:

@@ -10,6 +10,7 @@ from typing import Any
 
 from bpeline.flows.running import ENCODE, RECORD, progress, step
 from bpeline.flows.steps.document_notes import notes_on_documents
+from bpeline.flows.steps.shard_packing import pack_beside
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
@@ -17,7 +18,7 @@ from bpeline.registry.records import CorpusInput, DatasetRecord
 from bpeline.registry.token_parquet import PARQUET
 from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards import read_manifest, separators_of, sha256_of
@@ -38,6 +39,8 @@ class EncodedDataset:
         link: the run in the MLflow UI.
         newly_recorded: False when nothing had changed since an earlier run, whose link this is.
         notes: where documents end, and what people should know of them.
+        sequences: of packed shards, which ``output`` and ``manifest_digest`` are of then; the
+            counts are those of documents before that.
     """
 
     reference: str
@@ -55,6 +58,7 @@ class EncodedDataset:
     link: str = ""
     newly_recorded: bool = True
     notes: tuple[str, ...] = ()
+    sequences: int | None = None
 
     @property
     def outcome(self) -> str:
@@ -74,6 +78,8 @@ class EncodedDataset:
             "encode/bytes": self.encoded_bytes,
             "encode/seconds": self.seconds,
         }
+        if self.sequences is not None:
+            found["dataset/sequences"] = self.sequences
         if self.tokens:
             found["dataset/bytes_per_token"] = self.bytes / self.tokens
         if self.encoded_bytes:
@@ -114,7 +120,7 @@ class EncodedDataset:
 @step(ENCODE)
 def encode(
     reference: str,
-    paths: Sequence[str],
+    sources: Sequence[Source],
     place: Path,
     asked: Mapping[str, Any],
     workspace: Workspace,
@@ -127,18 +133,20 @@ def encode(
     """
     tokenizer = load_tokenizer(reference, workspace)
     options = dict(asked)
+    pack, seed = options.pop("pack", None), options.pop("seed", None)
     if options["format"] == "parquet":
         options["format"] = PARQUET
     listener = progress.current()
-    files = find_source_files(sources_of(paths))
-    notes = notes_on_documents(files, tokenizer, options["separator"])
+    found = search_sources(sources)
+    notes = [*filter(None, [found.skipped.remark])]
+    notes += notes_on_documents(found.files, tokenizer, options["separator"])
     options["separator"] = separators_of(tokenizer, options["separator"])
     for note in notes:
         listener.note(note)
     begin = time.perf_counter()
     before = _written_at(place)
     shards = tokenizer.encode_files(
-        list(paths),
+        list(sources),
         place,
         on_progress=lambda amount: listener.step_advanced(ENCODE.name, amount),
         **options,
@@ -147,12 +155,19 @@ def encode(
     now = _written_at(place)
     new = [one for one in shards.records if now[one.name] != before.get(one.name)]
     counts = shards.manifest
+    output, sequences = place, None
+    if pack is not None:
+        packed, said = pack_beside(shards, pack, seed or 0)
+        output, sequences = packed.path, len(packed)
+        notes = [*notes, *said]
+        for note in said:
+            listener.note(note)
     return EncodedDataset(
         reference=reference,
         digest=tokenizer.digest,
         vocab_size=tokenizer.vocab_size,
-        output=str(place),
-        manifest_digest=sha256_of(place / MANIFEST),
+        output=str(output),
+        manifest_digest=sha256_of(output / MANIFEST),
         documents=counts["documents"],
         tokens=counts["tokens"],
         bytes=counts["bytes"],
@@ -161,6 +176,7 @@ def encode(
         encoded_tokens=sum(one.tokens for one in new),
         seconds=seconds,
         notes=tuple(notes),
+        sequences=sequences,
     )
 
 

@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bpeline.flows.requests import CHAMPION, ImportRequest, TrainingRequest, load_baselines
+from bpeline.flows.requests import (
+    CHAMPION,
+    UNRESTRICTED,
+    ImportRequest,
+    TrainingRequest,
+    load_baselines,
+)
 from bpeline.flows.running import EVALUATE, progress, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.merge_learning import learned_merges
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
@@ -214,7 +221,8 @@ def evaluate(
 
     Held-out documents become it where no text was given; without any of these there is only
     training text. The champion and the baselines are measured on the same documents. A champion
-    that cannot be had is noted and left out.
+    that cannot be had is noted and left out. A training that forbids tokens is measured beside the
+    same one that does not, so that its cost is known.
 
     Args:
         adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
@@ -227,6 +235,10 @@ def evaluate(
     workspace = registry.workspace
     tokenizer = learned.tokenizer(request)
     champion, others, references = _opponents(registry, request)
+    if request.token_rules:
+        free = request.without_token_rules
+        others[UNRESTRICTED] = learned_merges(words, free, workspace).tokenizer(free)
+        references[UNRESTRICTED] = f"the same training without: {request.token_rules}"
     own = _own_texts(setup, words, request, workspace)
     made, number = _the_set(setup, own, plan, request, registry, adopts)
     held_out = made is not None or bool(own)

@@ -29,7 +29,7 @@ def plan_import(request: ImportRequest, home: Path) -> dict[str, str]:
         catalogue = open_registry(home, make=False).catalogue
     known = _registered_as(catalogue, request.name, tokenizer.digest)
     return {
-        "file": f"{request.file} ({read.outcome})",
+        "file": f"{read.imported.path} ({read.outcome})",
         "files kept": ", ".join(f"{one.name} ({megabytes(one.bytes)})" for one, _ in read.files),
         "algorithm": tokenizer.algorithm.name,
         "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ from bpeline.flows.steps.publishing import (
 from bpeline.flows.steps.runs import TrainingRun, asked, this_user
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.evaluating import evaluate_version
-from bpeline.registry.exports import Certificate, certify
+from bpeline.registry.exports import ORIGINAL, Certificate, certify_originals
+from bpeline.registry.hub import SCHEME, HubReference, fetch
 from bpeline.registry.imported import (
+    OF_FOLDERS,
     Imported,
     OriginalFile,
     files_of,
@@ -65,17 +67,17 @@ from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 from bpeline.tokenizer_core.formats import bpeline, format_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-ORIGINAL = "original"  # what its certificate is called beside those of exports
 _LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece", "transformers", "cyllama")
 _ABSENT = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """What was read: the tokenizer, where it comes from, and the files to keep."""
+    """What was read: the tokenizer, where it comes from, where it lies, and the files to keep."""
 
     tokenizer: Tokenizer
     imported: Imported
+    place: Path
     files: tuple[tuple[OriginalFile, Path], ...]
 
     @property
@@ -95,9 +97,9 @@ def read_files(request: ImportRequest) -> ReadFiles:
         MissingSource: nothing is there.
         InvalidTokenizer, InvalidPattern, InvalidOption: it cannot be read, or not without being
             told more; the message says what.
+        LibraryFailed: the Hugging Face Hub does not answer, or its library is not installed.
     """
-    parsed = parse_reference(request.file)
-    assert isinstance(parsed, ByPath), "requests hold absolute paths"
+    origin, licence, parsed = _found(request)
     files = files_of(parsed.path)
     format = format_of(parsed.path)
     if format == "bpeline":
@@ -110,17 +112,27 @@ def read_files(request: ImportRequest) -> ReadFiles:
     tokenizer = Tokenizer.load(parsed.path, **details)
     libraries = {name: installed_version(name) for name in _LIBRARIES}
     imported = Imported(
-        path=str(parsed.path),
+        path=origin,
         details=details,
         format=format,
         files=tuple(file for file, _ in files),
         is_folder=parsed.path.is_dir(),
         remarks=tokenizer.spec.remarks,
-        licence=request.licence,
+        licence=licence,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         libraries={name: found for name, found in libraries.items() if found != _ABSENT},
     )
-    return ReadFiles(tokenizer, imported, files)
+    return ReadFiles(tokenizer, imported, parsed.path, files)
+
+
+def _found(request: ImportRequest) -> tuple[str, str, ByPath]:
+    """Where it comes from, its licence, and where its files are now."""
+    if request.file.startswith(SCHEME):
+        fetched = fetch(HubReference.parse(request.file), OF_FOLDERS)
+        return str(fetched.reference), request.licence or fetched.licence, ByPath(fetched.path)
+    parsed = parse_reference(request.file)
+    assert isinstance(parsed, ByPath), "requests hold absolute paths"
+    return str(parsed.path), request.licence, parsed
 
 
 @step(CERTIFY)
@@ -130,10 +142,8 @@ def certify_files(read: ReadFiles) -> Certificate:
     Raises:
         InvalidTokenizer: it reads them otherwise; naming the first difference.
     """
-    path, format = Path(read.imported.path), read.imported.format
-    if format == "transformers":  # the library underneath reads the same file
-        format, path = "hf", path / "tokenizer.json"
-    made = replace(certify(read.tokenizer, format, path), format=ORIGINAL)
+    path = read.place
+    made = certify_originals(read.tokenizer, read.imported.format, path)
     first = made.difference
     if first is not None:
         raise InvalidTokenizer(
@@ -176,7 +186,7 @@ def summarize_import(
     return ImportSummary(
         name=request.name,
         run_id=run.id,
-        file=request.file,
+        file=imported.path,
         format=imported.format,
         files=len(read.files),
         file_bytes=sum(file.bytes for file, _ in read.files),
@@ -191,7 +201,7 @@ def summarize_import(
         curves={} if evaluated is None else curves_of(evaluated),
         seconds=dict(run.seconds),
         notes=tuple(run.notes),
-        licence=request.licence,
+        licence=imported.licence,
         digest=tokenizer.digest,
     )
 
@@ -242,12 +252,12 @@ def publish_import(
             curve=summary.curve,
             curves=summary.curves,
             inputs=(
-                CorpusInput("imported files", request.file, read.imported.digest, "import"),
+                CorpusInput("imported files", read.imported.path, read.imported.digest, "import"),
                 *(() if evaluated is None else evaluation_inputs(evaluated)),
             ),
             tags={
-                "imported_from": request.file,
-                **({"licence": request.licence} if request.licence else {}),
+                "imported_from": read.imported.path,
+                **({"licence": read.imported.licence} if read.imported.licence else {}),
                 **({} if evaluated is None else tags_of(evaluated, measured)),
             },
             figures=()

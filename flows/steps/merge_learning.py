@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +17,10 @@ from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
 from bpeline.tokenizer_core.derived import with_reserved_slots
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
-from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, load_checkpoint
+from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, TrainingProgress, load_checkpoint
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import bpe, extended, merges_to_continue
-from bpeline.tokenizer_core.vocabulary import byte_order, vocab_from_merges
+from bpeline.tokenizer_core.training import NO_RULES, TokenRules, bpe, extended, merges_to_continue
+from bpeline.tokenizer_core.vocabulary import byte_order, token_bytes, vocab_from_merges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,15 +76,23 @@ class LearnedPart(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LearnedMerges(LearnedPart):
-    """Merges of byte-level BPE; ``base`` are the files of the version whose merges come first."""
+    """Merges of byte-level BPE.
+
+    Attributes:
+        base: the files of the version whose merges come first.
+        rules: what every token that they make was checked against.
+    """
 
     base: Path | None = None
+    rules: TokenRules = NO_RULES
 
     @property
     def outcome(self) -> str:
         said = f"{self.merges:,} merges"
         if self.resumed:
             said += f", {self.resumed:,} of them from the checkpoint"
+        if self.rules:
+            said += f"; each token: {self.rules}"
         return said + self.what_was_left
 
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
@@ -91,12 +100,14 @@ class LearnedMerges(LearnedPart):
 
         Raises:
             CorruptFile: the checkpoint was damaged since.
+            InvalidTokenizer: a token that the request forbids, which is a defect.
         """
         pairs: list[tuple[int, int]] = []
         if self.merges:
             saved = load_checkpoint(self.place)
             left, right = saved.left[: self.merges], saved.right[: self.merges]
             pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+            self.rules.prove(token_bytes(pairs, byte_order(request.tie_break)))
         if self.base is not None:
             base = load_verified(self.base, request.extends)
             return extended(base, pairs, request.tie_break)
@@ -118,14 +129,26 @@ def learn_merges(
         EmptyCorpus: no word occurs often enough.
         DiskFull: no space; the checkpoint before is kept.
     """
+    return learned_merges(words, request, workspace, progress.current().merging)
+
+
+def learned_merges(
+    words: CountedWords,
+    request: TrainingRequest,
+    workspace: Workspace,
+    listener: Callable[[TrainingProgress], object] = lambda at: None,
+) -> LearnedMerges:
+    """As `learn_merges`, for a step of its own or as a part of another, whose progress differs."""
+    assert not request.forbid_from, "flows.steps.with_findings writes the findings out"
     given, base = given_merges(request, workspace)
+    rules = request.token_rules
     checkpoint = checkpoint_of(words.table.counts_digest, request, workspace, given)
     fetch(workspace, checkpoint)
     resumed = merges_in(checkpoint)
     if resumed >= request.merges and request.min_word_count == 1:
         share_grown(workspace, checkpoint)
         count = request.merges
-        return LearnedMerges(checkpoint, count, count, count, base=base)
+        return LearnedMerges(checkpoint, count, count, count, base=base, rules=rules)
     learned = bpe.learn_merges(
         WordCountStore(workspace).open_table(words.table),
         request.merges,
@@ -134,13 +157,20 @@ def learn_merges(
         min_word_count=request.min_word_count,
         max_token_bytes=request.max_token_bytes,
         given=given,
+        rules=rules,
         resume_from=checkpoint if resumed else None,
         checkpoint=checkpoint,
-        on_progress=sharing(workspace, checkpoint, progress.current().merging),
+        on_progress=sharing(workspace, checkpoint, listener),
     )
     share_grown(workspace, checkpoint)
     return LearnedMerges(
-        checkpoint, len(learned), request.merges, min(resumed, len(learned)), learned.pruned, base
+        checkpoint,
+        len(learned),
+        request.merges,
+        min(resumed, len(learned)),
+        learned.pruned,
+        base,
+        rules,
     )
 
 
@@ -174,6 +204,7 @@ def checkpoint_of(
         min_word_count=request.min_word_count,
         max_token_bytes=request.max_token_bytes,
         given=given,
+        rules=request.token_rules,
     )
     return workspace.checkpoint(counts_digest, settings)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import COMBINE_COUNTS, COUNT_WORDS, LEARN_MERGES, telling
@@ -14,13 +16,15 @@ from bpeline.flows.steps.counting import CountedCorpus, count_chunks
 from bpeline.flows.steps.learning import learn
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_tokenizer
-from bpeline.registry.version_files import holds_version
-from bpeline.registry.word_counts import RecordedFile, ShardStatistics
+from bpeline.registry.version_files import holds_version, kept_export
+from bpeline.registry.word_counts import RecordedFile, ShardStatistics, hold
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import LeftOut, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
-from bpeline.tokenizer_core.errors import MissingSource
+from bpeline.tokenizer_core.errors import BpelineError, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
+from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
+from bpeline.tokenizer_core.vocabulary import shown
 
 Recorded = tuple[RecordedFile, ...] | None
 GONE = "gone"
@@ -34,16 +38,18 @@ class Check:
         what: ``corpus``, ``word counts``, ``tokenizer``, or a file.
         expected: the digest it had; empty where that was not kept.
         found: the digest it has now, or ``gone``.
+        means_the_same: of a file whose bytes are others, whether what it says is the same.
     """
 
     what: str
     expected: str
     found: str
+    means_the_same: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether it is what it was, as far as that is known."""
-        return self.expected in ("", self.found)
+        return self.means_the_same or self.expected in ("", self.found)
 
 
 def files_now(
@@ -107,7 +113,8 @@ def words_kept(lineage: Lineage) -> CountedWords | None:
     words, table = lineage.words, lineage.table
     if words is None or table is None:
         return None
-    table = replace(table, counts=words, counts_digest=words.digest)
+    table = replace(table, counts_digest=words.digest, reused=False)
+    hold(table, words)
     return CountedWords(table, "", (), ShardStatistics())
 
 
@@ -124,10 +131,42 @@ def learned_again(
         said.append(learned.outcome)
     tokenizer = lineage.as_renamed(learned.tokenizer(request))
     yield Check("tokenizer", digest, tokenizer.digest)
+    if rules := request.token_rules:
+        ordinary = (
+            token for id_, token in tokenizer.vocab.items() if not tokenizer.is_special(id_)
+        )
+        broken = rules.first_broken(ordinary)
+        found = str(rules) if broken is None else f"{shown(broken)} {rules.broken_by(broken)}"
+        yield Check("each token", str(rules), found)
     if not holds_version(workspace, digest):
         return
     again, kept = made_in.version_directory("again"), workspace.version_directory(digest)
     bpeline.save(tokenizer, again)
+    same = _behaviour_of(kept, "bpeline") == tokenizer.digest
     for name in (bpeline.VOCAB, bpeline.MERGES):
-        paths = (kept / name, again / name)
-        yield Check(name, *(digest_of_bytes(path.read_bytes()) for path in paths))
+        yield _beside(kept / name, again / name, same)
+    details: dict[Format, dict[str, Any]] = {
+        "hf": {},
+        "tiktoken": {"pattern": tokenizer.pattern.regex},
+    }
+    for format, told in details.items():
+        export = kept_export(kept, format)
+        if export is not None:
+            made = again / export.name
+            tokenizer.save(made, format)
+            behaviours = {_behaviour_of(path, format, **told) for path in (export, made)}
+            yield _beside(export, made, len(behaviours) == 1 and "" not in behaviours)
+
+
+def _beside(kept: Path, again: Path, means_the_same: bool) -> Check:
+    """A file as it was kept, and as it is made now."""
+    expected, found = (digest_of_bytes(path.read_bytes()) for path in (kept, again))
+    return Check(kept.name, expected, found, means_the_same and expected != found)
+
+
+def _behaviour_of(path: Path, format: Format, **told: Any) -> str:
+    """The digest of the tokenizer that a file or directory holds; empty where it holds none."""
+    try:
+        return Tokenizer.load(path, format, **told).digest
+    except BpelineError:
+        return ""

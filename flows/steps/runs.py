@@ -21,6 +21,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
 from bpeline.registry.run_ends import FAILED, KILLED, show_ends
 from bpeline.registry.tracking import StartedRun
+from bpeline.registry.word_counts import let_go
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import (
     BpelineError,
@@ -170,7 +171,10 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
             try:
                 meeting_place = registry.workspace.temporary
                 with engines.working(request.engine, request.workers, meeting_place):
-                    yield run
+                    try:
+                        yield run
+                    finally:
+                        let_go()  # of words, whose run is over
             except BaseException as error:
                 _let_go(error)
                 if waits_in_outbox(registry.workspace, run_id):

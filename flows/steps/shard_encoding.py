@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.flows import engines
 from bpeline.flows.running import ENCODE, progress, raise_if_stopped, step
-from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
@@ -48,7 +48,7 @@ class Encoding:
 
 def encode_files(
     tokenizer: Tokenizer,
-    paths: Iterable[str | Path],
+    paths: Iterable[AnyPath],
     out: Path,
     engine: str,
     *,
@@ -71,7 +71,7 @@ def encode_files(
     """
     out = out.absolute()
     encoding = file_encoding_of(tokenizer, **options)
-    layout, files = shard_format(format), find_source_files(sources_of([*map(str, paths)]))
+    layout, files = shard_format(format), find_source_files(sources_of(paths))
     job = ShardJob(encoding, files, out, layout, shard_bytes, on_shard)
     size = sum(file.size for file in files)
     out.mkdir(parents=True, exist_ok=True)

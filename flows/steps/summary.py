@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bpeline.flows.requests import UNRESTRICTED
 from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.steps.source_statistics import SourceStatistics, as_json
 from bpeline.flows.wording import (
@@ -137,7 +138,7 @@ class TrainingSummary:
             ),
             ("measured on", self.measured_on),
         ]
-        rows += [*self._against_champion(), ("costs", self._costs())]
+        rows += [*self._against_champion(), *self._cost_of_rules(), ("costs", self._costs())]
         if not self.version:
             return rows
         if self.promotion is not None:
@@ -155,16 +156,27 @@ class TrainingSummary:
             ("MLflow", self.link + hint),
         ]
 
+    def _cost_of_rules(self) -> list[tuple[str, str]]:
+        """What forbidding tokens and keeping characters whole costs."""
+        change = self.metrics.get(f"vs_{UNRESTRICTED}_percent/all")
+        if change is None:
+            return []
+        free = self.bytes_per_token * (1 + change / 100)
+        said = f"{change:+.2f} % tokens: {free:.4f} bytes/token if any token might be made"
+        return [("token rules", said + self._interval(f"vs_{UNRESTRICTED}_percent/all"))]
+
+    def _interval(self, name: str) -> str:
+        low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
+        if low is None or high is None:
+            return ""
+        return f", 95 % interval {low:+.2f} … {high:+.2f} %"
+
     def _against_champion(self) -> list[tuple[str, str]]:
         change = self.metrics.get("vs_champion_percent/all")
         if change is None:
             return []
         said = f"{change:+.2f} % tokens on the same text"
-        low = self.metrics.get("vs_champion_percent/all_low")
-        if low is not None:
-            high = self.metrics["vs_champion_percent/all_high"]
-            said += f", 95 % interval {low:+.2f} … {high:+.2f} %"
-        return [("champion", said)]
+        return [("champion", said + self._interval("vs_champion_percent/all"))]
 
     def _costs(self) -> str:
         """What is paid for it, beside the ids."""

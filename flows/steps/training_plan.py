@@ -25,7 +25,7 @@ from bpeline.flows.running import (
     SCREEN_TOKENS,
     StepKind,
 )  # fmt: skip
-from bpeline.flows.steps.chunk_plan import known_readings, recalled, sources_of, special_remark
+from bpeline.flows.steps.chunk_plan import find_files, known_readings, recalled, special_remark
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluation_setup import left_out_for
@@ -38,7 +38,7 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import CHUNK_BYTES, SourceFile, find_source_files
+from bpeline.tokenizer_core.corpus import CHUNK_BYTES, FoundFiles, SkippedFiles, SourceFile
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.training import merges_to_continue
 
@@ -94,6 +94,7 @@ class TrainingPlan:
         name: the tokenizer's name.
         workspace: its directory, whether or not it is there.
         files, bytes: of the corpus, on disk.
+        skipped: what else the search for them met: files, their kinds, hidden names.
         unread: the files that would be read.
         chunks_reused: chunks of all other files: their counts are there.
         merges_reused: how many merges would be taken over from an earlier run.
@@ -110,6 +111,7 @@ class TrainingPlan:
     workspace: str
     files: int
     bytes: int
+    skipped: SkippedFiles
     unread: tuple[UnreadFile, ...]
     chunks_reused: int
     merges_reused: int
@@ -138,6 +140,7 @@ class TrainingPlan:
         """JSON values, sums among them."""
         return {
             **asdict(self),
+            "skipped": self.skipped.as_dict(),
             "bytes_to_read": self.bytes_to_read,
             "most_chunks_to_count": self.most_chunks_to_count,
             "seconds": round(self.seconds, 1),
@@ -200,7 +203,8 @@ class _Planner:
                 self.given = merges_to_continue(extended, request.tie_break)
 
     def plan(self) -> TrainingPlan:
-        files = self._files()
+        found = self._files()
+        files = found.files
         known: Mapping[str, FileReading] = {}
         if self.catalogue is not None:
             known = known_readings(files, self.reading, self.workspace, self.catalogue)
@@ -226,6 +230,7 @@ class _Planner:
             workspace=str(self.workspace.root),
             files=len(files),
             bytes=sum(file.size for file in files),
+            skipped=found.skipped,
             unread=tuple(unread),
             chunks_reused=chunks,
             merges_reused=merges,
@@ -239,6 +244,7 @@ class _Planner:
                     None,
                     (
                         self.request.pattern_remark,
+                        found.skipped.remark,
                         special_remark(files, self.reading, self.request.extends),
                         copies,
                         sections,
@@ -250,12 +256,13 @@ class _Planner:
 
     # ---- files -----------------------------------------------------------------------------
 
-    def _files(self) -> list[SourceFile]:
+    def _files(self) -> FoundFiles:
         if DEMO in self.request.paths:
             place, size = demo_place(self.workspace)
             if not place.is_file():  # the run writes it first
-                return [SourceFile(str(place), DEMO, "jsonl", None, size, 0, 0, 0)]
-        return find_source_files(sources_of(self.request, self.workspace))
+                demo = SourceFile(str(place), DEMO, "jsonl", None, size, 0, 0, 0)
+                return FoundFiles((demo,), SkippedFiles())
+        return find_files(self.request, self.workspace)
 
     def _unread(self, files: Sequence[SourceFile]) -> list[UnreadFile]:
         if self.reading.deduplicated:
@@ -267,7 +274,7 @@ class _Planner:
         return [self._unread_file(file, earlier.get(file.path)) for file in files]
 
     def _unread_file(self, file: SourceFile, before: FileReading | None) -> UnreadFile:
-        if file.compression is not None:
+        if file.is_streamed:
             text = round(file.size * _TEXT_IN_COMPRESSED)
             why: Why = "new" if before is None else "changed"
             return UnreadFile(file.path, why, file.size, None, 0, text)
@@ -321,6 +328,12 @@ class _Planner:
         return self._planned(COMBINE_COUNTS, said, text)
 
     def _learning(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
+        planned = self._merging(table, merges, text)
+        if not (rules := self.request.token_rules):
+            return planned
+        return replace(planned, said=f"{planned.said}; each token: {rules}")
+
+    def _merging(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
         wanted = self.request.merges_shown
         total = "merges" if wanted is None else f"{wanted:,} merges"
         if self.base is not None and self.request.continued_ids and not merges:

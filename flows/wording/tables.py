@@ -16,6 +16,21 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return lines
 
 
+def bordered(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]
+) -> list[str]:
+    """Cells between bars, so that spaces at the edge of a word are seen; numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    lines = ["-+-".join("-" * width for width in widths)]
+    for row in (titles, *rows):
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numbers, strict=True)
+        )
+        lines.append(" | ".join(cells).rstrip())
+    return [lines[1], lines[0], *lines[2:]]
+
+
 def markdown_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Rows of text as a table of Markdown, the first row being titles."""
     head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)

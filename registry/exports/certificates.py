@@ -10,7 +10,7 @@ import json
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
+ORIGINAL = "original"  # the format of the files that a version was imported from
 _FORMAT = 1
 _LARGEST = 1 << 20  # bytes of a certificate
 
@@ -97,30 +98,38 @@ class Certificate:
 
 
 def certify(
-    tokenizer: Tokenizer, format: str, path: Path, texts: Iterable[str] = ()
+    tokenizer: Tokenizer,
+    format: str,
+    path: Path,
+    texts: Iterable[str] = (),
+    folder: Path | None = None,
 ) -> Certificate:
     """Let an export be read by its own program, and compare; a program that fails checks nothing.
+
+    The program runs in a process of its own: what it does there ends nothing here.
 
     Args:
         tokenizer: what was exported.
         format: as what.
         path: the file or directory.
         texts: to compare on besides `certificate_texts`.
+        folder: where the program is looked for instead of among what is installed.
 
     Raises:
         CorruptFile, InvalidTokenizer: it is in our own format, and we do not read it.
     """
-    from bpeline.registry.exports.native_readers import native_reader
+    from bpeline.registry.exports.native_readers import native_reading
     from bpeline.registry.exports.sample_texts import certificate_texts
 
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files}
+    digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files if file.is_file()}
     known = tuple(differences_of(format, tokenizer))
-    equal, unequal, first = 0, 0, None
+    unchecked = Certificate(format, tokenizer.digest, digests, differences=known)
     compared = certificate_texts(tokenizer, texts)
+    equal, unequal, first = 0, 0, None
     try:
-        reader = native_reader(tokenizer, format, path)
-        for what, ours, theirs in reader.compare(compared):
+        reading = native_reading(tokenizer, format, path, compared, folder)
+        for what, ours, theirs in reading.comparisons:
             if ours == theirs:
                 equal += 1
                 continue
@@ -132,34 +141,52 @@ def certify(
         # What cannot be compared is no reason to end a publication; a difference that is known is.
         if first is None:
             why = error.happened if isinstance(error, BpelineError) else "out of memory"
-            return Certificate(
-                format, tokenizer.digest, digests, not_checked=why, differences=known
-            )
-    return Certificate(
-        format,
-        tokenizer.digest,
-        digests,
-        reader.library,
-        reader.version,
-        reader.unit,
-        digest_of(compared),
-        unicodedata.unidata_version,
-        equal,
-        unequal,
-        first,
-        differences=known,
+            return replace(unchecked, not_checked=why)
+    return replace(
+        unchecked,
+        library=reading.library,
+        version=reading.version,
+        unit=reading.unit,
+        compared_on=digest_of(compared),
+        unicode=unicodedata.unidata_version,
+        equal=equal,
+        unequal=unequal,
+        difference=first,
     )
 
 
-def certificates_of(directory: Path) -> dict[str, str]:
-    """What the certificates kept with a version say: format → one line."""
-    said = {}
+def certify_originals(
+    tokenizer: Tokenizer, format: str, path: Path, folder: Path | None = None
+) -> Certificate:
+    """Let files that a tokenizer was imported from be read by their own program, and compare.
+
+    Args:
+        tokenizer: as it was read here.
+        format: what the files are.
+        path: the file or directory.
+        folder: as for `certify`.
+    """
+    if format == "transformers":  # the library underneath reads the same file
+        format, path = "hf", path / "tokenizer.json"
+    return replace(certify(tokenizer, format, path, folder=folder), format=ORIGINAL)
+
+
+def certificates_in(directory: Path) -> dict[str, Certificate]:
+    """The certificates kept with a version, by format; what cannot be read is none."""
+    found = {}
     for path in sorted(directory.glob("certificate-*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             record = unsealed(json.loads(path.read_bytes()[:_LARGEST]))
             del record["certificate"]
-            said[str(record["format"])] = str(Certificate(**record))
-    return said
+            if record["difference"] is not None:
+                record["difference"] = Difference(**record["difference"])
+            found[str(record["format"])] = Certificate(**record)
+    return found
+
+
+def certificates_of(directory: Path) -> dict[str, str]:
+    """What they say: format → one line."""
+    return {format: str(one) for format, one in certificates_in(directory).items()}
 
 
 def _difference(what: str, ours: Any, theirs: Any) -> Difference:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .arrow_columns import batch_of as batch_of
     from .arrow_columns import documents_as_file as documents_as_file
     from .arrow_columns import documents_from_file as documents_from_file
     from .corpus_records import RecordedFile as RecordedFile
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from .corpus_records import keep_corpus_record as keep_corpus_record
     from .handles import ShardStatistics as ShardStatistics
     from .handles import TableHandle as TableHandle
+    from .held import hold as hold
+    from .held import let_go as let_go
     from .mixtures import SourceSums as SourceSums
     from .mixtures import WeighedShards as WeighedShards
     from .mixtures import as_counted as as_counted
@@ -29,5 +32,6 @@ if TYPE_CHECKING:
     from .shard_records import shard_key as shard_key
     from .shards import ShardFiles as ShardFiles
     from .store import WordCountStore as WordCountStore
+    from .table_records import recorded_table as recorded_table
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -131,12 +131,10 @@ def _batches(content: bytes) -> Iterator[Any]:
 # ---- batches ---------------------------------------------------------------------------------
 
 
-def batch_of(counts: WordCounts, **constants: int) -> Any:
+def batch_of(counts: WordCounts) -> Any:
     """A `pyarrow.RecordBatch` over the arrays of the counts, which must outlive it.
 
-    Args:
-        counts: become word (large_binary), count and first_position (int64).
-        constants: further columns (int64) with one value for all rows.
+    They become word (large_binary), count and first_position (int64).
     """
     import pyarrow
 
@@ -145,9 +143,7 @@ def batch_of(counts: WordCounts, **constants: int) -> Any:
         _integers(counts.counts),
         _integers(counts.first_positions),
     ]
-    for value in constants.values():
-        columns.append(_integers(np.full(len(counts), value, np.int64)))
-    return pyarrow.RecordBatch.from_arrays(columns, names=[*_NAMES, *constants])
+    return pyarrow.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
 def reader_of(batches: Iterator[Any]) -> Any:
@@ -192,27 +188,6 @@ def filled(batches: Iterable[Any], rows: int, size: int, pattern: SplitPattern) 
     if begin != rows or offsets[-1] != size:
         raise ValueError(f"{begin} rows of {offsets[-1]} bytes instead of {rows} of {size}")
     return WordCounts(word_bytes, offsets, counts, positions, pattern)
-
-
-def holds(batches: Iterable[Any], counts: WordCounts) -> bool:
-    """Whether the batches hold exactly these rows, in order."""
-    begin = 0
-    for batch in batches:
-        end = begin + batch.num_rows
-        content, ends = _words(batch.column(0))
-        expected = counts.offsets[begin : end + 1]
-        if (
-            end > len(counts)
-            or not np.array_equal(ends - ends[0], expected - expected[0])
-            or not np.array_equal(
-                content[ends[0] : ends[-1]], counts.word_bytes[expected[0] : expected[-1]]
-            )
-            or not np.array_equal(_values(batch.column(1)), counts.counts[begin:end])
-            or not np.array_equal(_values(batch.column(2)), counts.first_positions[begin:end])
-        ):
-            return False
-        begin = end
-    return begin == len(counts)
 
 
 # ---- columns ---------------------------------------------------------------------------------

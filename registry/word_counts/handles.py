@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
-
-from bpeline.tokenizer_core.counting import WordCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +19,6 @@ class TableHandle:
         total_bytes: Σ count · length.
         counts_digest: `WordCounts.digest` of its content.
         reused: whether it had been made before.
-        counts: its content, where the handle comes from the process that has just made it; spares
-            that process from reading what it wrote.
     """
 
     key: str
@@ -32,7 +28,6 @@ class TableHandle:
     total_bytes: int
     counts_digest: str
     reused: bool = False
-    counts: WordCounts | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,33 @@
 """Sources with weights become one word-count table, from sums that are there: nothing is recounted.
 
-Each source is added up by itself, once; whatever its weight is later, SQL multiplies that sum.
+Each source is added up by itself, once; whatever its weight is later, that sum is multiplied, by
+`source_weights.weighted` alone.
 Which files make a source, others know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bpeline.registry.word_counts.handles import TableHandle
+from bpeline.registry.word_counts.held import let_go
 from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.word_counts.sums import sum_in_memory
 from bpeline.registry.word_counts.tables import (
-    build_weighted_table,
+    build_table,
     lost,
     read_table,
     write_statistics,
+    write_table,
 )
 from bpeline.registry.workspace import Workspace, damaged
 from bpeline.tokenizer_core.counting import (
+    COUNT_LIMIT,
     MILLION,
     WordCounts,
     combine_word_counts,
@@ -30,6 +37,8 @@ from bpeline.tokenizer_core.counting import (
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, EmptyCorpus, StorageError
+
+T = TypeVar("T")
 
 _FORMAT = 1
 _KEPT = "weighted"  # [[key of a source's table, Σ count, Σ count · length of its weighted counts]]
@@ -103,6 +112,7 @@ def combine_sources(
         kept = {part.key: (part.total, part.total_bytes) for part, _, _ in counting}
     else:
         table, kept = _weighted(store, counting)
+    let_go(part.path for part in own if part and part.key != table.key)
     return table, [_sums(part, *kept.get(part.key, (0, 0))) if part else _NOTHING for part in own]
 
 
@@ -167,37 +177,60 @@ def _weighted(
 
 
 def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, int]]) -> TableHandle:
-    """The weighted table: SQL makes it, and its total must be what arithmetic here says."""
-    sums: list[tuple[str, int, int]] = []
-    failed: list[BpelineError] = []  # DuckDB would tell of its stream, not of what went wrong in it
+    """The weighted table: each source times its weight, added up as chunks are."""
+    sums: dict[str, tuple[int, int]] = {}
+    kept: list[tuple[str, int, int]] = []
 
-    def read() -> Iterator[tuple[WordCounts, int]]:
-        for part, factor in parts:
-            try:
-                counts = store.open_table(part)
-                product = weighted(counts, factor / MILLION)
-            except BpelineError as error:
-                failed.append(error)
-                raise
-            sums.append((part.key, product.total, product.total_bytes))
-            yield counts, factor
+    def product(one: tuple[TableHandle, int]) -> WordCounts:
+        part, factor = one
+        made = weighted(store.open_table(part), factor / MILLION)
+        sums[part.key] = made.total, made.total_bytes
+        return made
 
     def make(path: Path) -> WordCounts:
-        try:
-            with store.workspace.temporary_directory("duckdb") as spill:
-                build_weighted_table(path, read(), spill=spill, **store.limits)
-        except StorageError:
-            if failed:
-                raise failed[0] from None
-            raise
-        counts = read_table(path, store.open_table(parts[0][0]).pattern, **store.limits)
-        if counts.total != sum(total for _, total, _ in sums):
+        # Rounding adds at most one to each word.
+        most = sum(part.total * factor // MILLION + part.rows for part, factor in parts)
+        pattern = store.open_table(parts[0][0]).pattern
+        counts = None
+        if most <= COUNT_LIMIT:
+            counts = sum_in_memory(parts, product, pattern, **store.limits)
+        if counts is not None:
+            write_table(path, counts, **store.limits)
+        else:
+            with (
+                store.workspace.temporary_directory("duckdb") as spill,
+                _heard(product) as heard,
+            ):
+                build_table(path, map(heard, parts), spill=spill, **store.limits)
+            counts = read_table(path, pattern, **store.limits)
+        kept.extend((part.key, *sums[part.key]) for part, _ in parts)
+        if counts.total != sum(total for _, total, _ in kept):
             raise lost(f"combining {len(parts)} sources")
         return counts
 
     shards = list(dict.fromkeys(one for part, _ in parts for one in store.shards_of(part.key)))
     # The record is written when the table was made, so the sums are there by then.
-    return store.keep_table(key, make, {"shards": shards, _KEPT: sums})
+    return store.keep_table(key, make, {"shards": shards, _KEPT: kept})
+
+
+@contextmanager
+def _heard(function: Callable[[T], WordCounts]) -> Iterator[Callable[[T], WordCounts]]:
+    """The same function; DuckDB, which calls it, would tell of its stream and not of its error."""
+    failed: list[BpelineError] = []
+
+    def called(one: T) -> WordCounts:
+        try:
+            return function(one)
+        except BpelineError as error:
+            failed.append(error)
+            raise
+
+    try:
+        yield called
+    except StorageError:
+        if failed:
+            raise failed[0] from None
+        raise
 
 
 def _key(sources: Sequence[tuple[int, Sequence[ShardRef]]]) -> str:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from bpeline.registry.word_counts import partitions
 from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
 from bpeline.registry.word_counts.handles import Limits, ShardStatistics, TableHandle
+from bpeline.registry.word_counts.held import held, hold, let_go
 from bpeline.registry.word_counts.shard_records import Placed, Shard, ShardRef, shard_key
 from bpeline.registry.word_counts.shards import ShardFiles, SmallShards, read_together
 from bpeline.registry.word_counts.sums import sum_in_memory
+from bpeline.registry.word_counts.table_records import TABLE_FORMAT, recorded_table
 from bpeline.registry.word_counts.tables import build_table, log_of, lost, read_table, write_table
 from bpeline.registry.workspace import (
     Workspace,
@@ -45,7 +47,6 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts
 
-TABLE_FORMAT = 2
 # Learning holds all distinct words in memory, so that adding them up may. Workers elsewhere are
 # several to a machine.
 _READ_TOGETHER = 4 << 20  # bytes of held-out text
@@ -233,8 +234,9 @@ class WordCountStore:
         with writing_shared(self.workspace, path) as temporary:
             counts = make(temporary)
         handle = TableHandle(
-            key, path, len(counts), counts.total, counts.total_bytes, counts.digest, counts=counts
+            key, path, len(counts), counts.total, counts.total_bytes, counts.digest
         )
+        hold(handle, counts)
         record = {
             "format": TABLE_FORMAT,
             "key": key,
@@ -260,8 +262,8 @@ class WordCountStore:
             CorruptFile: it is missing or not what was written; it is forgotten, so that
                 `combine` makes it anew.
         """
-        if handle.counts is not None:
-            return handle.counts
+        if (counts := held(handle)) is not None:
+            return counts
         path = self.workspace.table(handle.key)
         try:
             record = read_record(self.workspace.table_manifest(handle.key), TABLE_FORMAT)
@@ -299,27 +301,13 @@ class WordCountStore:
     def forget_table(self, key: str) -> None:
         """Remove a table, its record first."""
         path = self.workspace.table(key)
+        let_go([path])
         for part in (self.workspace.table_manifest(key), path, log_of(path)):
             forget(self.workspace, part)
 
     def table(self, key: str) -> TableHandle | None:
         """The table of that key, if it was made and its record is sound."""
-        path, manifest = self.workspace.table(key), self.workspace.table_manifest(key)
-        if not (fetch(self.workspace, manifest) and (path.exists() or self.workspace.store)):
-            return None
-        try:
-            record = read_record(manifest, TABLE_FORMAT)
-            return TableHandle(
-                key=key,
-                path=path,
-                rows=record["rows"],
-                total=record["total"],
-                total_bytes=record["total_bytes"],
-                counts_digest=record["counts_digest"],
-                reused=True,
-            )
-        except (CorruptFile, KeyError):
-            return None
+        return recorded_table(self.workspace, key)
 
     def _read_shards(self, keys: Sequence[str], *, verify: bool) -> dict[str, Shard]:
         """The shards' records; forgets all damaged ones, then complains of the first."""

@@ -236,6 +236,16 @@ class Workspace:
         return self.root / "tokens"
 
     @property
+    def words_database(self) -> Path:
+        """What SQL reads: made of what else is here, and made again when that has changed."""
+        return self.root / "words.duckdb"
+
+    @property
+    def words_database_aside(self) -> Path:
+        """Where it is made: readers hold no lock, so that a sweep must not see it."""
+        return self.root / "querying" / self.words_database.name
+
+    @property
     def temporary(self) -> Path:
         return self.root / "temporary"
 

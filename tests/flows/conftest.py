@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from event_server import Prefect, event_server
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -94,6 +95,13 @@ def folder_after(tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path
         return folder
 
     return make
+
+
+@pytest.fixture
+def prefect() -> Iterator[Prefect]:
+    """A server that is configured once a test says so."""
+    with event_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -312,3 +312,32 @@ def test_aliases_are_promoted_and_taken_back(here: Path, bpeline: Command) -> No
 )
 def test_tokens_read_as_quoted_text(token: bytes, text: str) -> None:
     assert token_text(token) == text
+
+
+@pytest.mark.parametrize("named", ["", "new="])
+def test_what_the_searches_do_not_read_is_said(here: Path, bpeline: Command, named: str) -> None:
+    (here / "more").mkdir(exist_ok=True)
+    shutil.copy(here / "fresh.txt", here / "more")
+    for name in ("a.png", "b.png", "c.rst"):
+        (here / "more" / name).write_bytes(b"x")
+    command = ("compare", "news/1", "news/2", "--on", f"{named}more")
+    assert "note       skipped 3 files: 2 .png, 1 .rst\n" in bpeline(*command).stdout
+    told = json.loads(bpeline(*command, "--json").stdout)
+    assert told["skipped"] == {
+        "files": 3,
+        "kinds": {".png": 2, ".rst": 1},
+        "hidden": 0,
+        "about_datasets": 0,
+    }
+
+
+def test_an_evaluation_set_says_what_it_does_not_read(here: Path, bpeline: Command) -> None:
+    (here / "set").mkdir()
+    shutil.copy(here / "fresh.txt", here / "set")
+    (here / "set" / "a.png").write_bytes(b"x")
+    ended = bpeline("evaluate", "news", "--set-from", "set", "--json")
+    assert ended.exit_code == 0, ended.output
+    assert "note: skipped 1 file: 1 .png" in ended.stderr
+    told = json.loads(ended.stdout)
+    assert told
+    assert all(one["skipped"]["kinds"] == {".png": 1} for one in told)

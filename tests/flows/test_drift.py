@@ -444,3 +444,13 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     assert said["labels"] == {"alias": "champion"}
     assert json.loads(json.dumps(said["payload"])) == report.event()
     assert said["page"] == report.markdown()
+
+
+def test_what_is_not_read_is_said(place: Path, pieces: list[str], bpeline: Command) -> None:
+    write(place / "new" / "new.txt", pieces[620:700])
+    (place / "new" / "picture.png").write_bytes(b"\x89PNG")
+    ended = bpeline("drift", "news", place / "new", "--json")
+    assert ended.exit_code == 0, ended.output
+    told = json.loads(ended.stdout)
+    assert told["skipped"] == {"files": 1, "kinds": {".png": 1}, "hidden": 0, "about_datasets": 0}
+    assert "skipped 1 file: 1 .png" in told["notes"]

@@ -151,6 +151,10 @@ def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: P
     assert made.output.endswith("/tokens/news-1-280")
     assert made.vocab_size == 280
     assert json.loads((Path(made.output) / MANIFEST).read_text())["shard_format"] == "parquet"
+    for_megatron = encode_dataset("news/1", [str(registered)], format="megatron")
+    shards = TokenShards(for_megatron.output)
+    shards.verify()
+    assert (shards.format.name, len(shards)) == ("megatron", made.documents)
 
 
 @pytest.mark.slow
@@ -183,6 +187,26 @@ def test_documents_end_at_the_special_tokens_of_the_version(
 
 
 @pytest.mark.slow
+def test_packed_sequences_are_what_is_recorded(registered: Path) -> None:
+    plain = encode_dataset("news/1", [str(registered)])
+    made = encode_dataset("news/1", [str(registered)], pack=16, seed=7)
+    assert made.encoded_bytes == 0
+    assert made.newly_recorded
+    assert made.output == f"{plain.output}/packed-16-7"
+    packed = TokenShards(made.output)
+    assert made.sequences == len(packed) == made.tokens // 16
+    run = mlflow_run(made)
+    assert run.data.tags["manifest_digest"] == made.manifest_digest != plain.manifest_digest
+    assert (run.data.params["pack"], run.data.params["seed"]) == ("16", "7")
+    assert run.data.metrics["dataset/sequences"] == len(packed)
+    assert "documents shuffled with the seed 7" in made.as_markdown()
+    assert not encode_dataset("news/1", [str(registered)], pack=16, seed=7).newly_recorded
+    assert encode_dataset("news/1", [str(registered)], pack=16, seed=8).newly_recorded
+    with pytest.raises(InvalidOption, match="seed is -1"):
+        encode_dataset("news/1", [str(registered)], pack=16, seed=-1)
+
+
+@pytest.mark.slow
 def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
     for reference, paths, error in (
         ("news@nobody", [str(registered)], UnknownVersion),
@@ -197,7 +221,7 @@ def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
 @pytest.mark.slow
 def test_two_do_not_write_one_directory(registered: Path, tmp_path: Path) -> None:
     with (
-        shard_job._alone_in(tmp_path / "tokens" / "news-1"),
+        shard_job.alone_in(tmp_path / "tokens" / "news-1"),
         pytest.raises(WorkspaceLocked, match="another process writes token shards"),
     ):
         encode_dataset("news/1", [str(registered)], output="tokens")

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from bpeline.registry.token_parquet import PARQUET
+from bpeline.tokenizer_core.shards.packing import shuffled
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -24,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tokenizer:
     tokenizer = Tokenizer(vocab, [(b" ", b"t")], [END])
     tokenizer.save(tmp_path / "kept")
     (tmp_path / "a.txt").write_text(f"to the{END}two{END}{END}three")
-    (tmp_path / "b.jsonl").write_text('{"body": "four"}\n')
+    (tmp_path / "b.jsonl").write_text('{"body": "four", "doc": 4}\n')
     monkeypatch.chdir(tmp_path)
     return tokenizer
 
@@ -39,7 +40,9 @@ def test_files_become_shards_and_documents_again(here: Tokenizer, bpeline: Comma
     assert [here.decode(ids) for ids in shards] == [
         text + END for text in ("to the", "two", "three", "four")
     ]
-    again = json.loads(bpeline(*command, "--json").stdout)
+    again = json.loads(bpeline(*command, "--id-field", "doc", "--json").stdout)
+    place = TokenShards("out").place(3)
+    assert (place.id, json.loads(place.read())["body"]) == (4, "four")
     assert again["tokenizer"] == here.digest
     assert again["documents"] == 4
     assert again["end_of_text"] == 257
@@ -64,7 +67,7 @@ def test_documents_end_at_the_special_tokens_of_the_version(
     assert [ids.tolist() for ids in TokenShards("out")] == [here.encode(text)]
 
 
-@pytest.mark.parametrize("format", ["bin", "npy", "parquet"])
+@pytest.mark.parametrize("format", ["bin", "npy", "megatron", "parquet"])
 def test_every_format_holds_the_same_documents(
     here: Tokenizer, bpeline: Command, format: str
 ) -> None:
@@ -75,6 +78,29 @@ def test_every_format_holds_the_same_documents(
     shards.verify()
     assert [here.decode(ids) for ids in shards] == ["to the", "two", "three"]
     assert shards.manifest["shard_format"] == format
+
+
+@pytest.mark.parametrize("format", ["bin", "megatron", "parquet"])
+def test_documents_are_packed_beside_their_shards(
+    here: Tokenizer, bpeline: Command, format: str
+) -> None:
+    named = ("encode", "./kept", "a.txt", "b.jsonl", "-o", "out", "--text-field", "body")
+    command = (*named, "--format", format, "--pack", "4", "--seed", "7")
+    told = json.loads(bpeline(*command, "--end-of-text", END, "--json").stdout)
+    layout = PARQUET if format == "parquet" else None
+    documents = [ids.tolist() for ids in TokenShards("out", layout)]
+    packed = TokenShards("out/packed-4-7", layout)
+    packed.verify()
+    stream = [id_ for at in shuffled(4, 7) for id_ in documents[at]]
+    assert [id_ for ids in packed for id_ in ids.tolist()] == stream[: len(packed) * 4]
+    assert told["packed"]["path"] == "out/packed-4-7"
+    assert told["packed"]["packed"]["seed"] == 7
+    assert told["packed"]["packed"]["left_out_tokens"] == len(stream) % 4
+    assert len(told["notes"]) == 2
+    result = bpeline(*command)  # other ids: nothing ends a document
+    assert result.exit_code == 0, result.output
+    assert "sequences of 4 ids, documents shuffled with the seed 7" in result.stdout
+    assert "nothing stands between packed documents" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -90,6 +116,9 @@ def test_every_format_holds_the_same_documents(
         (("a.txt", "-o", "out", "--threads", "0"), "threads is 0"),
         (("one", "two"), "2 texts"),
         (("one", "--separator", END, "--threads", "2"), "for files only"),
+        (("one", "--pack", "4"), "for files only"),
+        (("a.txt", "-o", "out", "--pack", "0"), "--pack"),
+        (("a.txt", "-o", "out", "--pack", "4", "--seed", "-1"), "--seed"),
         (("gone.txt", "-o", "out"), "gone.txt"),
         (("a.txt", "-o", "out", "--end-of-text", "<no>"), "<no>"),
     ],

@@ -20,8 +20,8 @@ from bpeline.flows.resume import unfinished_run
 from bpeline.flows.sweep_garbage import sweep_garbage
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
+from bpeline.registry.closed_duckdb import raise_if_interrupted
 from bpeline.registry.opening import open_registry
-from bpeline.registry.word_counts.tables import raise_if_interrupted
 from bpeline.tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
 
 ROOT = Path(flows.__file__).parents[1]

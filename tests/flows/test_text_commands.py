@@ -67,6 +67,30 @@ def test_text_comes_through_a_pipe(here: Tokenizer, bpeline: Command) -> None:
 # count
 
 
+def test_what_is_not_read_is_said_and_an_error_where_all_must_be(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    Path("data").mkdir()
+    for name in ("a.txt", "b.png", "c.rst", "d.png"):
+        Path("data", name).write_text("a then")
+    for command in (("count", "./kept", "data"), ("encode", "./kept", "data", "-o", "tokens")):
+        found = json.loads(printed(bpeline(*command, "--json")))
+        assert found["notes"][0] == "skipped 3 files: 2 .png, 1 .rst"
+        assert found["skipped"] == {
+            "files": 3,
+            "kinds": {".png": 2, ".rst": 1},
+            "hidden": 0,
+            "about_datasets": 0,
+        }
+        refused = bpeline(*command, "--strict", "--include", "*.rst")
+        assert refused.exit_code == 2
+        assert "2 files: 2 .png would not be read" in refused.stderr
+    found = json.loads(printed(bpeline("count", "./kept", "data", "--include", "*.rst", "--json")))
+    assert found["total"]["documents"] == 2
+    again = ("encode", "./kept", "data", "-o", "tokens", "--include", "*.rst", "--json")
+    assert json.loads(printed(bpeline(*again)))["documents"] == 2
+
+
 def test_count_says_tokens_documents_and_bytes_of_each_file(
     here: Tokenizer, bpeline: Command
 ) -> None:
@@ -78,6 +102,7 @@ def test_count_says_tokens_documents_and_bytes_of_each_file(
     assert found == {
         "digest": here.digest,
         "separators": [END],
+        "skipped": {"files": 0, "kinds": {}, "hidden": 0, "about_datasets": 0},
         "notes": [],
         "files": [
             {"tokens": 3, "documents": 2, "bytes": 7, "bytes_per_token": 7 / 3},

@@ -51,6 +51,30 @@ def test_nothing_is_made_where_there_is_no_workspace(corpus: Path, bpeline: Comm
     assert everything_below(corpus.parent) == before
 
 
+def test_what_is_not_read_is_said_by_plan_and_training_or_refused(
+    corpus: Path, bpeline: Command
+) -> None:
+    (corpus / "picture.png").write_bytes(b"\x89PNG")
+    (corpus / "more.rst").write_text("some more words of text, " * 40)
+    command = ("train", corpus, *ASKED, "--json")
+    plan = planned(bpeline(*command, "--plan"))
+    assert "skipped 2 files: 1 .png, 1 .rst" in plan["notes"]
+    assert plan["skipped"] == {
+        "files": 2,
+        "kinds": {".png": 1, ".rst": 1},
+        "hidden": 0,
+        "about_datasets": 0,
+    }
+    files = plan["files"]
+    assert "skipped 2 files: 1 .png, 1 .rst" in planned(bpeline(*command))["notes"]
+    plan = planned(bpeline(*command, "--plan", "--include", "*.rst"))
+    assert "skipped 1 file: 1 .png" in plan["notes"]
+    assert plan["files"] == files + 1
+    for refused in (bpeline(*command, "--plan", "--strict"), bpeline(*command, "--strict")):
+        assert refused.exit_code == 2
+        assert "2 files: 1 .png, 1 .rst would not be read" in refused.stderr
+
+
 def test_text_that_looks_like_special_tokens_is_said_with_the_option_to_type(
     corpus: Path, bpeline: Command
 ) -> None:

@@ -15,6 +15,7 @@ from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
 from bpeline.registry.word_counts import store as word_count_store
 from bpeline.registry.word_counts.shards import ShardFiles
 from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import WordCounts
 
 CHUNK = 10**9
 WORDS = st.dictionaries(st.sampled_from(sorted(TEMPTING)), st.integers(1, 2**40), max_size=9)
@@ -50,21 +51,25 @@ def put(store: WordCountStore, corpus: Sequence[dict[bytes, int]]) -> list[Shard
     ]
 
 
-def from_scratch(store: WordCountStore, refs: Sequence[ShardRef]) -> TableHandle:
-    """Made of nothing but shards, and forgotten."""
+Scratch = tuple[TableHandle, WordCounts]
+
+
+def from_scratch(store: WordCountStore, refs: Sequence[ShardRef]) -> Scratch:
+    """Made of nothing but shards, and forgotten; and what it held."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(word_count_store, "part_of", lambda *_: None)
         table = store.combine(refs)
+    counts = store.open_table(table)
     store.forget_table(table.key)
-    return table
+    return table, counts
 
 
-def assert_equal(table: TableHandle, scratch: TableHandle, store: WordCountStore) -> None:
-    assert scratch.counts is not None
-    assert table == replace(scratch, path=table.path)
-    actual = store.open_table(replace(table, counts=None))  # as it lies in its file
-    assert actual.digest == scratch.counts.digest
-    assert actual.first_positions.tolist() == scratch.counts.first_positions.tolist()
+def assert_equal(table: TableHandle, scratch: Scratch, store: WordCountStore) -> None:
+    made, counts = scratch
+    assert table == replace(made, path=table.path)
+    actual = store.open_table(replace(table, reused=True))  # as it lies in its file
+    assert actual.digest == counts.digest
+    assert actual.first_positions.tolist() == counts.first_positions.tolist()
 
 
 @pytest.mark.rotating(2)

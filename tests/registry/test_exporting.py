@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ import pytest
 
 from bpeline.registry import export, load_tokenizer, publish_version
 from bpeline.registry.exporting import export_version
-from bpeline.registry.exports import llama_cpp, native_readers
+from bpeline.registry.exports import asking, native_readers
 from bpeline.registry.exports.certificates import certificates_of, certify
 from bpeline.registry.exports.sample_texts import _PIECES, certificate_texts
 from bpeline.registry.opening import Registry
@@ -51,6 +52,22 @@ def needs(format_: str, module: str) -> None:
 def trained() -> Tokenizer:
     words = {f" {word}".encode(): count for word, count in WORDS.items()}
     return train_bpe(WordCounts.from_mapping(words), 290, special_tokens=SPECIALS)
+
+
+@pytest.fixture
+def library_in(tmp_path: Path) -> Callable[[str], Path]:
+    """A folder with a library ``tokenizers`` 9.9 of this source text."""
+
+    def make(program: str) -> Path:
+        package = tmp_path / "own" / "tokenizers"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(textwrap.dedent(program))
+        about = package.with_name("tokenizers-9.9.dist-info")
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tokenizers\nVersion: 9.9\n")
+        return package.parent
+
+    return make
 
 
 @pytest.fixture
@@ -154,9 +171,9 @@ def test_llama_cpp_cuts_where_the_pattern_does(
         whole.vocab, whole.merges, whole.special_tokens, pattern, ignore_merges=ignoring
     )
     tokenizer.save(tmp_path / "x.gguf", "gguf")
-    reader = native_readers.native_reader(tokenizer, "gguf", tmp_path / "x.gguf")
-    assert not isinstance(reader, str)
-    compared = list(reader.compare([*texts, "'ſaid"]))
+    made = [*texts, "'ſaid"]
+    reading = native_readers.native_reading(tokenizer, "gguf", tmp_path / "x.gguf", made)
+    compared = list(reading.comparisons)
     assert len(compared) > 2 * len(texts)
     known = {"'ſ"} if gguf.differences(tokenizer) else set()
     otherwise = [what for what, ours, theirs in compared if ours != theirs]
@@ -186,9 +203,9 @@ def test_a_file_that_llama_cpp_does_not_read_is_not_checked(
     trained.save(path, "gguf")
     path.write_bytes(path.read_bytes().replace(b"gpt-2", b"gpt-9"))
     certificate = certify(trained, "gguf", path)
-    assert "did not read it: llama.cpp ended with" in str(certificate)
+    assert "cyllama " in str(certificate)
     assert (certificate.difference, certificate.equal) == (None, 0)
-    monkeypatch.setattr(llama_cpp, "PATIENCE", 0.01)
+    monkeypatch.setattr(asking, "PATIENCE", 0.01)
     assert "within 0 seconds" in str(certify(trained, "gguf", path))
 
 
@@ -324,6 +341,34 @@ def test_a_library_that_fails_checks_nothing_and_ends_nothing(
     certificate = certify(tokenizer, format_, path)
     assert reason in certificate.not_checked
     assert (certificate.equal, certificate.difference) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import os; os.abort()", "tokenizers ended its process with -6"),
+        ("raise SystemError('not today')", "tokenizers 9.9 failed: SystemError: not today"),
+        (
+            """
+            class Tokenizer:
+                from_file = staticmethod(lambda path: Tokenizer())
+                def encode_batch(self, texts, **how): return []
+            """,
+            "tokenizers answered for another number of texts",
+        ),
+    ],
+)
+def test_a_library_in_a_folder_of_its_own_ends_nothing_here(
+    trained: Tokenizer, library_in: Callable[[str], Path], tmp_path: Path, program: str, reason: str
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    trained.save(path, "hf")
+    certificate = certify(trained, "hf", path, folder=library_in(program))
+    assert certificate.not_checked.startswith(reason)
+    assert (certificate.equal, certificate.difference) == (0, None)
+    trained.save(tmp_path / "x.tiktoken", "tiktoken")
+    absent = certify(trained, "tiktoken", tmp_path / "x.tiktoken", folder=tmp_path / "empty")
+    assert absent.not_checked == f"tiktoken is not in {tmp_path / 'empty'}"
 
 
 def test_an_interruption_passes_the_fence() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts import ShardRef, WordCountStore, mixtures
 from bpeline.registry.word_counts import store as word_count_store
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
@@ -31,7 +32,8 @@ SOURCES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WEIGHTS), 
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each source is added up as if it fitted into memory, and as if it did not."""
     if request.param == "by DuckDB":
-        monkeypatch.setattr(word_count_store, "sum_in_memory", lambda *_, **__: None)
+        for adding in (word_count_store, mixtures):
+            monkeypatch.setattr(adding, "sum_in_memory", lambda *_, **__: None)
     return str(request.param)
 
 
@@ -70,7 +72,7 @@ def test_the_table_is_the_reference_s_and_the_core_s_own_sum(
     expected = reference.mix(together)
     shards = placed(store, sources)
     handle, sums = combine_sources(store, shards)
-    table = store.open_table(replace(handle, counts=None))
+    table = store.open_table(replace(handle, reused=True))
     assert table.to_mapping() == expected
     own = [store.open_table(store.combine(source.refs)) for source in shards]
     added = combine_word_counts(own, [weight for _, weight in sources])
@@ -139,12 +141,29 @@ def test_counts_are_exact_beyond_53_bits(store: WordCountStore) -> None:
         combine_sources(store, placed(store, [([large], 2.0)]))
 
 
-def test_what_sql_loses_is_noticed(store: WordCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_duckdb_loses_is_noticed(
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sources = placed(store, [([{b"a": 3, b"b": 1}], 2.0)])
-    monkeypatch.setattr(
-        word_count_tables, "_WEIGHTED", word_count_tables._WEIGHTED.replace("greatest(1", "least(1")
-    )
+    combine_sources(store, placed(store, [([{b"a": 3, b"b": 1}], 1.0)]))  # before that is broken
+    monkeypatch.setattr(mixtures, "sum_in_memory", lambda *_, **__: None)
+    fewer = word_count_tables._ADDED_UP.replace("FROM rows", "FROM rows WHERE word <> 'b'::BLOB")
+    monkeypatch.setattr(word_count_tables, "_ADDED_UP", fewer)
     with pytest.raises(StorageError, match="lost"):
+        combine_sources(store, sources)
+
+
+def test_an_error_of_a_source_is_told_and_not_that_of_duckdbs_stream(
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = placed(store, [([{b"a": 3}], 2.0), ([{b"b": 3}], 1.5)])
+    monkeypatch.setattr(mixtures, "sum_in_memory", lambda *_, **__: None)
+
+    def refuse(*_: Any) -> None:
+        raise InvalidOption("not this weight")
+
+    monkeypatch.setattr(mixtures, "weighted", refuse)
+    with pytest.raises(InvalidOption, match="not this weight"):
         combine_sources(store, sources)
 
 

@@ -79,7 +79,7 @@ def test_a_pack_says_what_shards_with_files_of_their_own_say(
     table, expected = store.combine(refs), alone.combine(refs)
     assert (table.key, table.counts_digest) == (expected.key, expected.counts_digest)
     read, there = (
-        one.open_table(replace(handle, counts=None))
+        one.open_table(replace(handle, reused=True))
         for one, handle in ((store, table), (alone, expected))
     )
     assert read.first_positions.tolist() == there.first_positions.tolist()

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 
-from bpeline.registry.word_counts import ShardRef, WordCountStore
+from bpeline.registry.word_counts import ShardRef, WordCountStore, let_go
 from bpeline.registry.word_counts import store as store_module
 from bpeline.registry.word_counts import tables as word_count_tables
-from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.errors import CorruptFile, StorageError
 
@@ -25,7 +24,7 @@ def test_a_finished_table_stands_alone(store: WordCountStore, workspace: Workspa
     names = sorted(path.name for path in workspace.tables.iterdir())
     assert names == [f"{handle.key}.duckdb", f"{handle.key}.json"]  # above all, no .wal
     assert list(workspace.temporary.iterdir()) == []
-    store.open_table(replace(handle, counts=None))
+    store.open_table(replace(handle, reused=True))
     assert sorted(path.name for path in workspace.tables.iterdir()) == names
 
 
@@ -47,11 +46,14 @@ def test_a_second_run_reuses_the_table_whatever_the_order_of_its_shards(
 def test_the_process_that_made_a_table_does_not_read_it_again(store: WordCountStore) -> None:
     ref = ShardRef(store.put(counted(TEMPTING), READING))
     made, found = store.combine([ref]), store.combine([ref])
-    assert made.counts is store.open_table(made)
-    assert found.counts is None
+    counts = store.open_table(made)
+    assert counts is store.open_table(made)
     assert made == replace(found, reused=False)
-    assert "WordCounts" not in repr(made)
-    assert list(store.open_table(found).items()) == list(made.counts.items())
+    read = store.open_table(found)
+    assert read is not counts
+    assert list(read.items()) == list(counts.items())
+    let_go([made.path])
+    assert store.open_table(made) is not counts
 
 
 CLOSED = (
@@ -69,20 +71,22 @@ FOUND = {name.encode(): b"false" for name in CLOSED} | {
 }
 
 
-@pytest.mark.parametrize(("statement", "weight"), [("_WRITTEN", 1), ("_WEIGHTED", 2)])
+@pytest.mark.parametrize("statement", ["_WRITTEN", "_ADDED_UP"])
 def test_a_table_is_made_with_nothing_open_to_the_outside(
-    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, weight: int
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
+    if statement == "_ADDED_UP":  # DuckDB adds up
+        monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
     monkeypatch.setattr(
         word_count_tables,
         statement,
-        f"CREATE TABLE word_counts AS {SETTINGS.format(weight)} "
-        "AND (SELECT count(*) FROM rows) > 0",
+        f"CREATE TABLE word_counts AS {SETTINGS.format(1)} AND (SELECT count(*) FROM rows) > 0",
     )
     # What is in the table then is not what was given, which is noticed elsewhere.
-    monkeypatch.setattr(word_count_tables, "holds", lambda *_: True)
+    monkeypatch.setattr(word_count_tables, "_DIGEST_OF_ROWS", "SELECT 1")
+    monkeypatch.setattr(word_count_tables, "_DIGEST_OF_TABLE", "SELECT 1")
     key = store.put(counted({b"%d" % k: 1 for k in range(len(FOUND))}), READING)
-    handle, _ = combine_sources(store, [WeighedShards((ShardRef(key),), weight)])
+    handle = store.combine([ShardRef(key)])
     assert dict(word.split(b"=") for word, _, _ in rows_of(handle)) == FOUND
 
 
@@ -110,13 +114,13 @@ OTHER_ORDER = "SELECT * FROM ({}) ORDER BY word DESC"
     ("statement", "changed"),
     [
         *(("_WRITTEN", change) for change in (FEWER, OTHER_COUNTS, OTHER_WORDS, OTHER_ORDER)),
-        *(("_UNWEIGHTED", change) for change in (FEWER, OTHER_COUNTS)),
+        *(("_ADDED_UP", change) for change in (FEWER, OTHER_COUNTS)),
     ],
 )
 def test_what_duckdb_loses_is_noticed(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, changed: str
 ) -> None:
-    if statement == "_UNWEIGHTED":  # DuckDB adds up
+    if statement == "_ADDED_UP":  # DuckDB adds up
         monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
     head, query = getattr(word_count_tables, statement).split("AS", 1)
     key = store.put(counted({b"a": 5, b"b": 6}), READING)
@@ -150,7 +154,7 @@ def test_a_table_whose_surroundings_are_wrong_is_never_believed(
 ) -> None:
     refs = [ShardRef(store.put(counted(TEMPTING), READING))]
     other = store.combine([ShardRef(store.put(counted({b"a": 1}), READING))])
-    handle = replace(store.combine(refs), counts=None)
+    handle = replace(store.combine(refs), reused=True)
     if harm == "truncated":
         handle.path.write_bytes(handle.path.read_bytes()[:-4096])
     elif harm == "missing":
@@ -166,7 +170,7 @@ def test_a_table_whose_surroundings_are_wrong_is_never_believed(
     again = store.combine(refs)
     assert not again.reused
     assert (
-        store.open_table(replace(again, counts=None)).digest
+        store.open_table(replace(again, reused=True)).digest
         == again.counts_digest
         == handle.counts_digest
     )

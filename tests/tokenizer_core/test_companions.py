@@ -20,10 +20,12 @@ sys.path.insert(0, sys.argv[1])
 import bpeline.tokenizer_core as core
 from pathlib import Path
 assert Path(core.__file__).is_relative_to(sys.argv[1])
-for module in pkgutil.walk_packages(core.__path__, "bpeline.tokenizer_core."):
-    importlib.import_module(module.name)
-from bpeline.tokenizer_core import Tokenizer, WordCounts, algorithms, train_bpe
 from bpeline.tokenizer_core.companions import COMPANIONS
+for module in pkgutil.walk_packages(core.__path__, "bpeline.tokenizer_core."):
+    # Continues imported tokenizers, those of this algorithm among them.
+    if not module.name.endswith(".continuation") or "sentencepiece-bpe" in COMPANIONS:
+        importlib.import_module(module.name)
+from bpeline.tokenizer_core import Tokenizer, WordCounts, algorithms, train_bpe
 words = {b"low": 5, b"lower": 2, b"newest": 6}
 made = [train_bpe(WordCounts.from_mapping(words), 260)]
 counts = WordCounts.from_mapping(words, core.SplitPattern.named("whitespace"))

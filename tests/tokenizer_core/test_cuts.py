@@ -205,7 +205,7 @@ def test_a_cut_is_between_two_whole_characters_whatever_the_bytes() -> None:
 
 
 def test_lines_are_cut_behind_their_line_feeds_alone() -> None:
-    assert all_cuts(Cuts(at_line_feeds=True), b'{"a b": 1}\n\n{"c d": 2}\r\n') == [11, 12, 24]
+    assert all_cuts(Cuts(behind_each=b"\n"), b'{"a b": 1}\n\n{"c d": 2}\r\n') == [11, 12, 24]
 
 
 def test_a_cut_is_judged_by_the_bytes_around_it_alone() -> None:

@@ -154,7 +154,10 @@ def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
     del manifest["seal"]
     for change, error in (
         ({"format": "x"}, CorruptFile),
-        ({"format_version": 2}, InvalidTokenizer),
+        ({"format_version": 3}, InvalidTokenizer),
+        ({"document_index": 2}, InvalidTokenizer),
+        ({"document_index": None}, InvalidTokenizer),
+        ({"format_version": 1, "document_index": None}, CorruptFile),
         ({"dtype": "float"}, CorruptFile),
         ({"shards": [{"name": "a"}]}, CorruptFile),
         ({"shards": [{**manifest["shards"][0], "name": "../a"}]}, CorruptFile),

@@ -131,11 +131,13 @@ def samples(seed: int) -> list[str]:
 
 def by_llama_cpp(path: Path, texts: list[str]) -> list[tuple[list[int], list[int]]]:
     pytest.importorskip("cyllama")
-    from bpeline.registry.exports.llama_cpp import ask_llama_cpp
+    from bpeline.registry.exports.asking import ask
+    from bpeline.registry.exports.smallest_model import smallest_model
 
-    tokens = gguf.read_vocabulary(path).tokens
-    answers = ask_llama_cpp(path, len(tokens), texts)["ids"]
-    return [(without, with_specials) for without, with_specials in answers]
+    model = path.with_suffix(".model.gguf")
+    model.write_bytes(smallest_model(path))
+    answer = ask("cyllama", model, texts, {})
+    return list(zip(answer["plain"], answer["special"], strict=True))
 
 
 @pytest.mark.slow

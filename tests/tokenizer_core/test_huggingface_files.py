@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from tokenizers import (
     trainers,
 )
 
-from bpeline.tokenizer_core.errors import InvalidPattern
+from bpeline.tokenizer_core import WordCounts, train_bpe
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.formats import tiktoken as tiktoken_format
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -146,3 +148,19 @@ def test_a_users_regex_is_exported_exactly(
         assert ids == ours.encode(text), f"REPRO: {text!r}"
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert_same_ids(again, peer, fuzz_texts)
+
+
+def test_what_a_file_says_around_its_model_decides_whether_ranks_can_say_it(
+    tmp_path: Path,
+) -> None:
+    """Special tokens are told apart from ranks; what changes texts before has no place there."""
+    words = {b"low": 9, b" lower": 5, "über".encode(): 3, " naïve".encode(): 2}
+    made = train_bpe(WordCounts.from_mapping(words), 275, special_tokens=["<|end|>"])
+    path, ranks = tmp_path / "tokenizer.json", tmp_path / "x.tiktoken"
+    made.save(path, "hf")
+    Tokenizer.load(path, "hf").save(ranks, "tiktoken")
+    document = json.loads(path.read_bytes())
+    document["normalizer"] = {"type": "NFC"}
+    path.write_text(json.dumps(document))
+    with pytest.raises(InvalidOption, match="imported with a normalizer"):
+        Tokenizer.load(path, "hf").save(ranks, "tiktoken")

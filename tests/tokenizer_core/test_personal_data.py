@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bpeline.tokenizer_core.evaluation.personal_data import (
+from bpeline.tokenizer_core.vocabulary.personal_data import (
     KINDS,
     MEANINGS,
     kind_of,

@@ -6,8 +6,10 @@ import asyncio
 import dataclasses
 import functools
 import gzip
+import random
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +20,12 @@ from typing import Any
 import pytest
 import zstandard
 from nonsense import nonsense
+from record_files import as_arrow_stream, as_parquet
 from s3_server import SECRET, S3Server
 
 from bpeline.tokenizer_core import count_words, remote_files
 from bpeline.tokenizer_core.bounded_downloads import TooMuch, receiving
-from bpeline.tokenizer_core.corpus import source_bytes
+from bpeline.tokenizer_core.corpus import chunking, search_sources, source_bytes
 from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.errors import (
@@ -424,3 +427,37 @@ def test_local_files_import_no_fsspec(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, str(tmp_path / "a.txt")]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "data-00000-of-00001.arrow"])
+def test_a_table_in_a_store_is_counted_like_the_local_one(
+    name: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunking, "PART_BYTES", 1 << 10)
+    documents = [random.Random(number).randbytes(30).hex() + " ä漢🙂" for number in range(60)]
+    documents += ["", "end"]
+    write = as_parquet if name.endswith("parquet") else as_arrow_stream
+    local = write(tmp_path, documents)
+    (tmp_path / "copies").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "copies"))
+    place = f"tables-{name}"
+    urls = [s3.put(f"{place}/{name}", local.read_bytes()), f"s3://{s3.bucket}/{place}"]
+    s3.put(f"{place}/state.json", b"{}")
+    expected = list(count_words(local, special_tokens=["<|end|>"]).items())
+    for url in (*urls, f"s3://{s3.bucket}/{place}/*{local.suffix}"):
+        for workers, chunk_bytes in ((1, 4 << 20), (2, 500)):
+            found = count_words(
+                url, special_tokens=["<|end|>"], workers=workers, chunk_bytes=chunk_bytes
+            )
+            assert list(found.items()) == expected
+    search = search_sources([Source(urls[1])])
+    assert len(search.files) == 1
+    assert search.skipped.about_datasets == 1
+    search.skipped.refuse()
+    with pytest.raises(UnreadableSource, match=f"{place}/{name} has no column 'body'") as refusal:
+        count_words(urls[0], text_field="body")
+    assert "type `--text-field " in refusal.value.next_step
+    broken = s3.put(f"{place}-broken/{name}", local.read_bytes()[:300])
+    with pytest.raises(UnreadableSource, match=f"{place}-broken/{name} cannot be decoded"):
+        count_words(broken)
+    assert not list((tmp_path / "copies").iterdir()), "no copy stays"

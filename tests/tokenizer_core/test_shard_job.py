@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN, NPY
-from bpeline.tokenizer_core.shards.shard_job import ShardJob, _alone_in
+from bpeline.tokenizer_core.shards.shard_job import ShardJob, alone_in
 from bpeline.tokenizer_core.shards.shard_plan import FileCutter
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -154,7 +155,7 @@ def test_npy_opens_with_numpy_and_holds_what_bin_holds(
     )
     assert [ids.tolist() for ids in shards] == [ids.tolist() for ids in raw]
     for record in shards.records:
-        ids, edges = (np.load(tmp_path / "npy" / file.name) for file in record.files)
+        ids, edges = (np.load(tmp_path / "npy" / file.name) for file in record.files[:2])
         assert ids.dtype == np.uint16
         assert edges.dtype == np.uint64
         assert (len(ids), len(edges)) == (record.tokens, record.documents + 1)
@@ -164,6 +165,25 @@ def test_npy_opens_with_numpy_and_holds_what_bin_holds(
     assert list(empty) == []
     assert [len(part) for part in empty.shard(0)] == [0, 1]
     assert TokenShards(tmp_path / "npy").format is NPY
+
+
+@pytest.mark.parametrize("format", ["bin", "npy", "megatron"])
+def test_a_reader_keeps_what_it_opened_and_goes_to_other_processes_without_it(
+    tokenizer: Tokenizer, texts: list[str], format: str, tmp_path: Path
+) -> None:
+    path = corpus_of(texts, ".txt", tmp_path)
+    shards = tokenizer.encode_files(
+        path, tmp_path / "out", separator=END, shard_bytes=SHARD, format=format
+    )
+    first, again = shards.shard(0), shards.shard(0)
+    assert first[0] is again[0]
+    sent = pickle.loads(content := pickle.dumps(shards))
+    assert len(content) < 1_000
+    assert [ids.tolist() for ids in sent] == [ids.tolist() for ids in shards]
+    few = TokenShards(tmp_path / "out", replace(shards.format, kept=2))
+    rest = [few[number].tolist() for number in range(0, len(shards), 7)]
+    assert rest == [sent[number].tolist() for number in range(0, len(shards), 7)]
+    assert len(few._read) == 2
 
 
 def test_records_say_the_digest_of_every_file(
@@ -200,7 +220,7 @@ def test_finished_shards_are_kept_and_the_rest_is_made(
     publish = type(DURABLE).publish
 
     def killed_in_the_fourth(self: object, temporary: Path, path: Path) -> None:
-        if len(made) == 10:
+        if len(made) == 3 * 6 + 1:
             raise Killed
         made.append(path.name)
         publish(DURABLE, temporary, path)
@@ -250,12 +270,12 @@ def test_added_and_changed_files_are_encoded_and_stale_shards_removed(
     grown = tokenizer.encode_files(tmp_path / "in", tmp_path / "out", shard_bytes=1)
     assert grown.records[:3] == first.records[:3]
     assert [tokenizer.decode(ids) for ids in grown][-2:] == ["changed", "one more"]
-    assert len(list((tmp_path / "out").iterdir())) == 5 * 3 + 1
+    assert len(list((tmp_path / "out").iterdir())) == 5 * 6 + 1
 
 
 def test_two_writers_never_share_a_directory(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", b"text")
-    with _alone_in(tmp_path / "out"), pytest.raises(WorkspaceLocked):
+    with alone_in(tmp_path / "out"), pytest.raises(WorkspaceLocked):
         tokenizer.encode_files(path, tmp_path / "out")
     tokenizer.encode_files(path, tmp_path / "out")
 

@@ -39,6 +39,8 @@ open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)
 for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000, table_bytes=0)
 WordTable().add(count_words("corpus.txt"))
+open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
+count_words("corpus.jsonl")
 text = Text.of(b"a word, another " * 9)
 SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)
@@ -51,6 +53,7 @@ counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa":
 for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
     train_bpe(counts, 262, tie_break=tie_break).digest
 train_bpe(counts, 264, required_tokens=["lowest"])
+train_bpe(counts, 264, forbid=["lo"])
 
 vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
 tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)

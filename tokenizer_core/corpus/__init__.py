@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .documents import documents_between as documents_between
     from .documents import read_documents as read_documents
     from .documents import without_copies as without_copies
+    from .given_texts import TextBatch as TextBatch
+    from .given_texts import batches_of as batches_of
     from .held_out import hold_out as hold_out
     from .held_out import sections_of as sections_of
     from .left_out import LeftOut as LeftOut
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
     from .rereading import read_again as read_again
     from .sentences import refuse_missing_library as refuse_missing_library
     from .sentences import sentence_spans as sentence_spans
+    from .skipped_files import SkippedFiles as SkippedFiles
     from .source_bytes import SourceBytes as SourceBytes
     from .source_bytes import open_source as open_source
     from .sources import AnyPath as AnyPath
+    from .sources import FoundFiles as FoundFiles
     from .sources import Source as Source
     from .sources import SourceFile as SourceFile
     from .sources import find_source_files as find_source_files
+    from .sources import search_each as search_each
+    from .sources import search_sources as search_sources
     from .sources import sources_of as sources_of
     from .special_looking import SpecialLooking as SpecialLooking
     from .special_looking import count_special_looking as count_special_looking

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
@@ -27,6 +27,11 @@ _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
 _LONGEST_LOOK = 1 << 24
 # The same bytes are other words as JSON lines than as text, so their chunks have other digests.
 _JSON_LINES = b"JSON lines\0"
+_RECORDS = b"records\0"
+# Row groups of a Parquet file that begin in one such cell of its bytes on disk make chunks
+# together: they are a few megabytes each as a rule, and the text is two to four times as long.
+PART_BYTES = 16 << 20
+_PART_SHIFT = 32  # a chunk's ordinal: the number of its part, then its own in that
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,9 @@ class ChunkGroup:
     Attributes:
         file: whose chunks.
         begin: bytes; a multiple of the chunk size.
-        end: bytes; a multiple of the chunk size, or None for the end of the file. Compressed
-            files are one group each.
+        end: bytes; a multiple of the chunk size, or None for the end of the file. Files that are
+            streamed are one group each, but for those that have parts: of these, a group holds
+            what begins in this range of the bytes on disk, which are multiples of `PART_BYTES`.
     """
 
     file: SourceFile
@@ -53,7 +59,8 @@ class Chunk:
         file: where it stands.
         ordinal: the number of its cell in the file's grid; ascending, with gaps where a cell
             holds no cut.
-        begin, end: bytes of the file after decompression.
+        begin, end: bytes of the file after decompression; of a file that has parts, from the first
+            chunk of its group on.
         digest: SHA-256 of these bytes (behind a mark of their own for JSON lines); empty when
             it was not asked for.
     """
@@ -82,17 +89,18 @@ def plan_chunk_groups(
     """
     _require_positive("chunk_bytes", chunk_bytes)
     _require_positive("max_groups", max_groups)
-    total = sum(file.size for file in files if file.compression is None)
+    total = sum(file.size for file in files if file.has_parts or not file.is_streamed)
     cells = max(1, -(-total // (chunk_bytes * max_groups)))
     step = cells * chunk_bytes
     groups = []
     for file in files:
-        if file.compression is not None:
+        if file.is_streamed and not (file.has_parts and file.size):
             groups.append(ChunkGroup(file))
             continue
+        own = -(-step // PART_BYTES) * PART_BYTES if file.has_parts else step
         groups += [
-            ChunkGroup(file, begin, begin + step if begin + step < file.size else None)
-            for begin in range(0, file.size, step)
+            ChunkGroup(file, begin, begin + own if begin + own < file.size else None)
+            for begin in range(0, file.size, own)
         ]
     return groups
 
@@ -146,7 +154,38 @@ def cut_chunks(
     _require_positive("chunk_bytes", chunk_bytes)
     file = group.file
     cuts = (reading.quick_cuts if quick else reading.cuts)(file.format)
-    source = open_source(file, cuts.behind)
+    if not file.has_parts:
+        yield from _cut(
+            group,
+            cuts,
+            chunk_bytes,
+            open_source(file, cuts.behind, reading.text_field),
+            with_digests,
+        )
+        return
+    passed = 0
+    for part in range(group.begin // PART_BYTES, -(-(group.end or file.size or 1) // PART_BYTES)):
+        place = part * PART_BYTES, (part + 1) * PART_BYTES
+        source = open_source(file, cuts.behind, reading.text_field, place)
+        whole = ChunkGroup(file)
+        for number, (chunk, raw) in enumerate(_cut(whole, cuts, chunk_bytes, source, with_digests)):
+            ordinal = (part << _PART_SHIFT) + number
+            begin, end = passed, passed + chunk.size
+            yield replace(chunk, ordinal=ordinal, begin=begin, end=end), raw
+            passed = end
+
+
+def part_of_chunk(file: SourceFile, ordinal: int) -> ChunkGroup:
+    """The group that holds a chunk of a file that has parts, as small as it can be."""
+    begin = (ordinal >> _PART_SHIFT) * PART_BYTES
+    return ChunkGroup(file, begin, begin + PART_BYTES)
+
+
+def _cut(
+    group: ChunkGroup, cuts: Cuts, chunk_bytes: int, source: SourceBytes, with_digests: bool
+) -> Iterator[tuple[Chunk, Text]]:
+    """The chunks of a group by the grid of positions; closes the source."""
+    file = group.file
     try:
         begin = first_cut(source, cuts, group.begin)
         while group.end is None or begin < group.end:
@@ -164,7 +203,7 @@ def cut_chunks(
 
 
 def _digest_of(raw: Text, file: SourceFile) -> str:
-    mark = (_JSON_LINES,) if file.format == "jsonl" else ()
+    mark = (_JSON_LINES,) if file.format == "jsonl" else (_RECORDS,) if file.is_of_records else ()
     return digest_of_bytes(*mark, raw.data.data[: raw.size])
 
 

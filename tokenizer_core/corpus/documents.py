@@ -5,13 +5,15 @@ from __future__ import annotations
 import codecs
 import json
 import threading
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
 from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines, id_as_json
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 from bpeline.tokenizer_core.normalization import Normalizer
@@ -46,12 +48,18 @@ class ChunkText:
         anchors: int64 ``[m, 2]``: byte ``anchors[i, 0]`` of ``text`` stands at byte
             ``anchors[i, 1]`` of the chunk, and so on byte by byte up to the next anchor.
         replaced: sequences that were not UTF-8 and became U+FFFD.
+        rows: int64 ``[n, 2]``: of JSON lines, where in the chunk the line of each document stands,
+            of records the document itself; None for plain text.
+        row_ids: of JSON lines, where it was asked for: what their id field holds, as JSON in ASCII;
+            empty where they have none.
     """
 
     text: Text
     documents: NDArray[np.int64]
     anchors: NDArray[np.int64]
     replaced: int = 0
+    rows: NDArray[np.int64] | None = None
+    row_ids: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, text: Text) -> ChunkText:
@@ -59,29 +67,38 @@ class ChunkText:
         return cls(text, np.array([[0, text.size]], np.int64), np.zeros((1, 2), np.int64))
 
 
-def read_documents(raw: Text, file: SourceFile, begin: int, reading: Reading) -> ChunkText:
+def read_documents(
+    raw: Text, file: SourceFile, begin: int, reading: Reading, id_field: str = ""
+) -> ChunkText:
     """The documents in the bytes of a chunk.
 
     Args:
         raw: the chunk's bytes.
         file, begin: where they stand, for messages.
         reading: the policy for invalid UTF-8, and the field of a JSON line.
+        id_field: the field of a JSON line that names its document, where that is to be known.
 
     Raises:
         InvalidUtf8: under ``strict``.
         UnreadableSource: a line that is not a JSON object with the text field.
     """
+    if file.is_of_records:
+        raw, ends = _with_line_feeds(raw)
     invalid = invalid_utf8_at(raw)
     if invalid >= 0 and reading.invalid_utf8 == "strict":
         _refuse_utf8(file, begin + invalid, raw.bytes(0, 4) if begin + invalid < 4 else b"")
     if file.format == "jsonl":
-        read = _read_json_lines(raw, file, begin, reading)
+        valid = raw.size if invalid < 0 else invalid
+        read = _read_json_lines(raw, valid, file, begin, reading, id_field)
+    elif file.is_of_records:
+        read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+        read = _divided(read, ends)
     else:
         read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
-    return _in_form(read, reading.text_form) if reading.text_form else read
+    return in_form(read, reading.text_form) if reading.text_form else read
 
 
-def _in_form(given: ChunkText, form: str) -> ChunkText:
+def in_form(given: ChunkText, form: str) -> ChunkText:
     """Documents in a Unicode form; what stands where is said of their beginnings alone.
 
     Chunks end where no pre-token crosses, so the first character of one never joins the one before.
@@ -100,7 +117,7 @@ def _in_form(given: ChunkText, form: str) -> ChunkText:
     origins = anchor[:, 1] + firsts - anchor[:, 0]
     text = Text.of(b"\n".join(pieces))
     places = np.stack((begins, ends), axis=1), np.stack((begins, origins), axis=1)
-    return ChunkText(text, *places, given.replaced)
+    return replace(given, text=text, documents=places[0], anchors=places[1])
 
 
 # ---- bytes that are not UTF-8 ---------------------------------------------------------------
@@ -147,35 +164,62 @@ def _refuse_utf8(file: SourceFile, position: int, head: bytes) -> NoReturn:
     )
 
 
+# ---- records --------------------------------------------------------------------------------
+
+
+def _with_line_feeds(raw: Text) -> tuple[Text, NDArray[np.int64]]:
+    """A text whose documents are parted by line feeds, and where each of them ends."""
+    data = raw.data.copy()
+    (ends,) = np.nonzero(data[: raw.size] == RECORD_END[0])
+    data[ends] = ord("\n")
+    return Text(data, raw.size), ends.astype(np.int64)
+
+
+def _divided(given: ChunkText, ends: NDArray[np.int64]) -> ChunkText:
+    """The documents that end at some bytes of the chunk, each with a line feed behind it."""
+    anchor = given.anchors[np.searchsorted(given.anchors[:, 1], ends, side="right") - 1]
+    here = ends - anchor[:, 1] + anchor[:, 0]
+    begins, stood = (
+        np.concatenate((np.zeros(1, np.int64), one[:-1] + 1))[: len(one)] for one in (here, ends)
+    )
+    return replace(
+        given,
+        documents=np.stack((begins, here), axis=1),
+        rows=np.stack((stood, ends), axis=1),
+    )
+
+
 # ---- JSON lines -----------------------------------------------------------------------------
 
 
-def _read_json_lines(raw: Text, file: SourceFile, begin: int, reading: Reading) -> ChunkText:
-    pieces: list[bytes] = []
-    origins: list[int] = []
+def _read_json_lines(
+    raw: Text, valid: int, file: SourceFile, begin: int, reading: Reading, id_field: str
+) -> ChunkText:
+    scanned = ScannedLines.of(raw, reading.text_field, id_field, valid, MOST_PARTS)
+    lines = scanned.lines
+    documents: dict[int, bytes] = {}
+    ids: dict[int, bytes] = {}
     replaced = 0
-    position = 0
-    for line in raw.bytes().split(b"\n"):
-        if line.strip():
-            document, invalid = _document_of(line, file, begin + position, reading)
-            replaced += invalid
-            pieces.append(document)
-            origins.append(position)
-        position += len(line) + 1
-    number = len(pieces)
-    ends = np.cumsum(np.fromiter(map(len, pieces), np.int64, number) + 1) - 1
-    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[:number]
-    anchors = np.stack((begins, np.array(origins, np.int64)), axis=1)
-    if not number:
-        anchors = np.zeros((1, 2), np.int64)
-    text = Text.of(b"\n".join(pieces))
-    return ChunkText(text, np.stack((begins, ends), axis=1), anchors, replaced)
+    # What is not read there is read, or refused, by the `json` of Python.
+    for number in scanned.left.tolist():
+        position, end = lines[number].tolist()
+        record, invalid = _record_of(raw.bytes(position, end), file, begin + position, reading)
+        documents[number], halves = _document_of(record, file, begin + position, reading)
+        replaced += invalid + halves
+        if id_field:
+            ids[number] = id_as_json(record.get(id_field))
+    text, spans = scanned.with_documents(documents)
+    anchors = np.zeros((1, 2), np.int64)
+    if len(spans):
+        anchors = np.stack((spans[:, 0], lines[:, 0]), axis=1)
+    row_ids = scanned.ids(ids) if id_field else ()
+    return ChunkText(text, spans, anchors, replaced, lines, row_ids)
 
 
-def _document_of(
+def _record_of(
     line: bytes, file: SourceFile, position: int, reading: Reading
-) -> tuple[bytes, int]:
-    """The document on a line, in UTF-8, and how many U+FFFD stand for what was not."""
+) -> tuple[dict[str, Any], int]:
+    """The object on a line, and how many U+FFFD stand for what was not UTF-8."""
     characters = line.decode("utf-8", reading.invalid_utf8)
     replaced = characters.count(_REPLACEMENT) - line.count(_REPLACEMENT.encode())
     if position == 0:
@@ -189,17 +233,24 @@ def _document_of(
         _refuse_line(file, position, f"is not JSON: {error}", reading.text_field)
     if not isinstance(record, dict):
         _refuse_line(file, position, "is not a JSON object", reading.text_field)
+    return record, replaced
+
+
+def _document_of(
+    record: dict[str, Any], file: SourceFile, position: int, reading: Reading
+) -> tuple[bytes, int]:
+    """The document of an object, in UTF-8, and how many U+FFFD stand for halves of pairs."""
     document = record.get(reading.text_field)
     if not isinstance(document, str):
         found = "has no" if document is None else "has something other than text in the"
         _refuse_line(file, position, f"{found} field {reading.text_field!r}", reading.text_field)
     try:
-        return document.encode(), replaced
+        return document.encode(), 0
     except UnicodeEncodeError:
         if reading.invalid_utf8 == "strict":
             _refuse_line(file, position, "escapes half a surrogate pair", reading.text_field)
     whole = document.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.encode(), replaced + whole.count(_REPLACEMENT) - document.count(_REPLACEMENT)
+    return whole.encode(), whole.count(_REPLACEMENT) - document.count(_REPLACEMENT)
 
 
 def _has_too_many_parts(line: bytes) -> bool:

@@ -9,11 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
 from bpeline.tokenizer_core.corpus.held_out import hold_out, sections_of, without
 from bpeline.tokenizer_core.corpus.left_out import LeftOut
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.splitting import Cuts, FormedPairs, SpacesFirst, SplitPattern
+from bpeline.tokenizer_core.splitting import (
+    Cuts,
+    FormedPairs,
+    SpacesFirst,
+    SplitPattern,
+)
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
@@ -30,7 +36,7 @@ class Reading:
         special_tokens: boundaries between documents; never counted.
         invalid_utf8: what bytes that are not UTF-8 mean: ``strict`` refuses the file, ``replace``
             reads U+FFFD as Python's decoder does.
-        text_field: the member of a JSON line that holds its document.
+        text_field: the member of a JSON line, or the column, that holds documents.
         held_out: share of the text (0 ≤ share < 1) kept from counting, for evaluation. The choice
             is made by content, section by section, so it stays as it is when a corpus grows.
         text_fields: (source, text field) of sources with a field of their own, see `of_source`.
@@ -94,9 +100,9 @@ class Reading:
         return tuple(token.encode() for token in self.special_tokens)
 
     def cuts(self, format: str) -> Cuts:
-        """Where files of this format (``text`` or ``jsonl``) may be cut."""
-        if format == "jsonl":
-            return Cuts(at_line_feeds=True)
+        """Where files of this format (see `file_kinds.Format`) may be cut."""
+        if format != "text":
+            return Cuts(behind_each=b"\n" if format == "jsonl" else RECORD_END)
         pairs = self.pattern.cut_pairs
         if pairs is None or not self.text_form:
             return Cuts(pairs=pairs, special_tokens=self.special_bytes)
@@ -104,7 +110,7 @@ class Reading:
 
     def quick_cuts(self, format: str) -> Cuts:
         """Legal cuts as well, but not always the first ones; known without an automaton."""
-        if format == "jsonl" or self.text_form or not self.pattern.cuts_at_spaces:
+        if format != "text" or self.text_form or not self.pattern.cuts_at_spaces:
             return self.cuts(format)
         return Cuts(pairs=SpacesFirst(self.pattern), special_tokens=self.special_bytes)
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bpeline.tokenizer_core.corpus.chunking import CHUNK_BYTES, Chunk, ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.chunking import (
+    CHUNK_BYTES,
+    Chunk,
+    ChunkGroup,
+    part_of_chunk,
+    read_chunks,
+)
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes
@@ -21,7 +27,8 @@ def read_again(
 ) -> Iterator[tuple[Chunk, ChunkText]]:
     """The chunks that a file now has in some cells of its grid, whatever it held before.
 
-    Of a plain file nothing else is read; a compressed one is read up to the last of them. What is
+    Of a plain file nothing else is read, of a Parquet file the row groups around them; one that is
+    streamed is read up to the last of them. What is
     gone or cannot be read any more ends the reading: whoever asks compares digests.
 
     Args:
@@ -36,7 +43,11 @@ def read_again(
         (file,) = find_source_files([Source(path)])
         begins = [ordinal * chunk_bytes for ordinal in wanted]
         groups = [ChunkGroup(file, begin, begin + chunk_bytes) for begin in begins]
-        for group in groups if file.compression is None else [ChunkGroup(file)]:
+        if file.has_parts:
+            groups = [part_of_chunk(file, ordinal) for ordinal in wanted]
+        elif file.is_streamed:
+            groups = [ChunkGroup(file)]
+        for group in dict.fromkeys(groups):
             for chunk, text in read_chunks(group, reading, chunk_bytes):
                 if chunk.ordinal in wanted:
                     yield chunk, text
@@ -52,7 +63,7 @@ def has_single_documents(file: SourceFile, reading: Reading) -> bool:
     Not in compressed files, which are read from their beginning. And not where special tokens may
     overlap: then it takes all of the text before to know which of them count.
     """
-    return file.compression is None and not _may_overlap(_separators(file, reading))
+    return not file.is_streamed and not _may_overlap(_separators(file, reading))
 
 
 @dataclass(frozen=True, slots=True)

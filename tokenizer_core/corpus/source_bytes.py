@@ -6,25 +6,34 @@ kept in memory, from the last piece taken up to the furthest byte that was looke
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import os
 import stat
+import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import FileIO
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
+from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
+from bpeline.tokenizer_core.corpus.text_records import document_blocks
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
-from bpeline.tokenizer_core.remote_files import RangeReader, describe
+from bpeline.tokenizer_core.remote_files import RangeReader, describe, read_file
 from bpeline.tokenizer_core.text import Text
 
 # Bytes asked for at least, of files read in places and of files read from end to end.
 _REMOTE_AHEAD = (1 << 20, 8 << 20)
 _GZIP_BLOCK = 1 << 20  # decompressed bytes at a time
+_PLAIN_BLOCK = 1 << 20
+_MEMBER_PIECE = 1 << 16  # compressed bytes at a time
+_XZ_MEMORY = 512 << 20  # `xz -9` needs 65 MiB
 _ZSTD_PIECE = 1 << 11  # compressed bytes at a time: a block of 4 bytes can stand for 128 KiB
 # A file that grows more than this is a decompression bomb, not text (which stays below 50).
 _HIGHEST_RATIO = 200
@@ -50,12 +59,17 @@ class SourceBytes(Protocol):
         """Release the file."""
 
 
-def open_source(file: SourceFile, look_back: int) -> SourceBytes:
+def open_source(
+    file: SourceFile, look_back: int, field: str = "", part: tuple[int, int] | None = None
+) -> SourceBytes:
     """Open a source file for reading, provided it still is the file that was found.
 
     Args:
         file: what `find_source_files` found.
         look_back: bytes before the end of the last piece taken that may still be peeked at.
+        field: the column of documents, for files of records.
+        part: of a file that `has_parts`, only what begins in this range of bytes on disk;
+            positions count from there.
 
     Raises:
         CorpusChanged: another file, another size or another time of change than when found.
@@ -67,9 +81,13 @@ def open_source(file: SourceFile, look_back: int) -> SourceBytes:
     except BaseException:
         opened.close()
         raise
-    if file.compression is None:
+    if not file.is_streamed:
         return PlainBytes(file, opened)
-    return StreamedBytes(file, opened, look_back)
+    if file.format in ("parquet", "arrow"):
+        return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part))
+    if file.is_of_records:
+        return StreamedBytes(file, opened, look_back, _TextRecords(file, opened, field))
+    return StreamedBytes(file, opened, look_back, _Decompressed(file, opened))
 
 
 def _open_local(file: SourceFile) -> LocalSource:
@@ -186,14 +204,101 @@ class PlainBytes:
         self._opened.close()
 
 
-class StreamedBytes:
-    """A compressed file, decompressed from its beginning; positions count decompressed bytes."""
+class _Blocks(Protocol):
+    """What a file that is streamed says, one block after the other."""
 
-    def __init__(self, file: SourceFile, opened: OpenSource, look_back: int) -> None:
+    def __iter__(self) -> Iterator[bytes | memoryview]: ...
+
+    @property
+    def spent(self) -> int:
+        """Bytes on disk that were read for it."""
+
+    def close(self) -> None: ...
+
+
+class _Decompressed:
+    """A compressed file."""
+
+    def __init__(self, file: SourceFile, opened: OpenSource) -> None:
+        self._opened = opened
+        self._blocks = _blocks_of(file, opened)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._blocks
+
+    @property
+    def spent(self) -> int:
+        return self._opened.tell()
+
+    def close(self) -> None:
+        """Nothing is held but the file."""
+
+
+class _TextRecords(_Decompressed):
+    """A file of records that are text, whether or not it is compressed."""
+
+    def __init__(self, file: SourceFile, opened: OpenSource, field: str) -> None:
+        super().__init__(file, opened)
+        self._blocks = document_blocks(self._blocks, file.path, file.format, field)
+
+
+class _Records:
+    """A file of records that another process decodes; one of a store is copied to this machine."""
+
+    def __init__(
+        self, file: SourceFile, opened: OpenSource, field: str, part: tuple[int, int] | None
+    ) -> None:
+        self._copy = None
+        path, state = file.path, file.state
+        if file.is_remote:
+            self._copy = _copied(file)
+            path = self._copy.name
+            state = FileState.of(os.stat(path))
+        begin, end = part or (0, file.size + 1)
+        self._columns = ColumnBlocks(file, path, state, begin, end, field)
+        self._opened = opened
+
+    def __iter__(self) -> Iterator[memoryview]:
+        yield from self._columns
+        self._opened.refuse_change()
+
+    @property
+    def spent(self) -> int:
+        return self._columns.spent
+
+    def close(self) -> None:
+        self._columns.close()
+        if self._copy is not None:
+            self._copy.close()
+
+
+def _copied(file: SourceFile) -> Any:
+    copy = tempfile.NamedTemporaryFile(  # noqa: SIM115
+        prefix="bpeline-", suffix=f".{file.format}"
+    )
+    try:
+        read_file(file.path, Path(copy.name))
+    except OSError as error:
+        copy.close()
+        raise UnreadableSource(
+            f"{file.path} cannot be read: {error.strerror or error}",
+            "files that these credentials may read, in a store that answers",
+            "run the same command again; what was finished is kept",
+        ) from error
+    return copy
+
+
+class StreamedBytes:
+    """A file that is read from its beginning; positions count bytes of what it says."""
+
+    def __init__(
+        self, file: SourceFile, opened: OpenSource, look_back: int, blocks: _Blocks
+    ) -> None:
         self._file = file
         self._opened = opened
         self._look_back = look_back
-        self._blocks = _gzip_blocks(opened) if file.compression == "gz" else _zstd_blocks(opened)
+        self._all = blocks
+        self._blocks = iter(blocks)
         self._window = bytearray()
         self._begin = 0  # position of the window's first byte
 
@@ -217,14 +322,14 @@ class StreamedBytes:
         return text
 
     def spent(self, position: int) -> int:
-        return self._opened.tell()
+        return self._all.spent
 
     def _read_up_to(self, end: int) -> None:
         while self._begin + len(self._window) < end:
             position = self._begin + len(self._window)
             try:
                 block = next(self._blocks, None)
-            except (OSError, EOFError, zlib.error) as error:
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
                 self._opened.refuse_change()
                 raise _unreadable(self._file, position, error) from error
             if block is None:
@@ -232,19 +337,23 @@ class StreamedBytes:
                 return
             self._window += block
             position += len(block)
-            if position > _RATIO_MATTERS_FROM and position > _HIGHEST_RATIO * self._opened.tell():
+            if position > _RATIO_MATTERS_FROM and position > _HIGHEST_RATIO * self._all.spent:
                 raise UnreadableSource(
                     f"{self._file.path} is a decompression bomb: {position} bytes so far",
                     f"compressed text that grows up to {_HIGHEST_RATIO} times",
-                    f"if this is meant, decompress it first: zstd -d or gzip -d {self._file.path}",
+                    "if this is meant, write it as plain text first: zstd -d, gzip -d, or DuckDB "
+                    f"{self._file.path}",
                 )
 
     def close(self) -> None:
+        self._all.close()
         self._opened.close()
 
 
 def _unreadable(file: SourceFile, position: int, error: Exception) -> CorpusError:
-    command = {"gz": "gzip -t", "zst": "zstd -t"}.get(file.compression or "", "ls -l")
+    command = {"gz": "gzip -t", "zst": "zstd -t", "bz2": "bzip2 -t", "xz": "xz -t"}.get(
+        file.compression or "", "ls -l"
+    )
     if isinstance(error, FileNotFoundError):
         return changed(file, "it is gone")
     return UnreadableSource(
@@ -252,6 +361,46 @@ def _unreadable(file: SourceFile, position: int, error: Exception) -> CorpusErro
         "complete files; several compressed members in one file are read as one text",
         "run the same command again" if file.is_remote else f"{command} {file.path}",
     )
+
+
+def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
+    if file.compression == "gz":
+        return _gzip_blocks(opened)
+    if file.compression == "zst":
+        return _zstd_blocks(opened)
+    if file.compression == "bz2":
+        return _member_blocks(opened, bz2.BZ2Decompressor, "bzip2")
+    if file.compression == "xz":
+        return _member_blocks(
+            opened, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz"
+        )
+    return iter(lambda: opened.read(_PLAIN_BLOCK), b"")
+
+
+def _member_blocks(
+    opened: OpenSource, make: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor], kind: str
+) -> Iterator[bytes]:
+    """All members of a file, one after the other; zero bytes between them are ignored."""
+    compressed = opened.read(_MEMBER_PIECE)
+    if not compressed:
+        raise EOFError(f"an empty file is not a {kind} file")
+    while compressed:
+        member = make()
+        while not member.eof:
+            block = member.decompress(compressed, _GZIP_BLOCK)
+            compressed = b""
+            if block:
+                yield block
+            if member.needs_input and not member.eof:
+                compressed = opened.read(_MEMBER_PIECE)
+                if not compressed:
+                    raise EOFError(f"the file ends inside of {kind} data")
+        compressed = member.unused_data.lstrip(b"\0")
+        while not compressed:
+            read = opened.read(_MEMBER_PIECE)
+            if not read:
+                return
+            compressed = read.lstrip(b"\0")
 
 
 def _gzip_blocks(opened: OpenSource) -> Iterator[bytes]:

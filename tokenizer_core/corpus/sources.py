@@ -10,40 +10,31 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from bpeline.tokenizer_core.corpus.file_kinds import (
+    ACCEPTED,
+    HEAD_BYTES,
+    TAKEN_FROM_DIRECTORIES,
+    Compression,
+    Format,
+    compression_of,
+    format_of,
+    is_included,
+    is_refused,
+    is_taken_from_directories,
+    names_its_extension,
+    other_than_text,
+    plain_name,
+    refusal_of,
+    shown_kind,
+)
+from bpeline.tokenizer_core.corpus.skipped_files import SkippedFiles, Skipping
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
-from bpeline.tokenizer_core.remote_files import find_remote_files
+from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, read_range
 from bpeline.tokenizer_core.urls import is_url, local_name
 
-Format = Literal["text", "jsonl"]
-Compression = Literal["gz", "zst"]
-
-TEXT_SUFFIXES = (".txt", ".text", ".md", ".py")
-_TAKEN_FROM_DIRECTORIES = (*TEXT_SUFFIXES, ".jsonl")
-_COMPRESSIONS: dict[str, Compression] = {".gz": "gz", ".zst": "zst"}
-# Names that cannot be text, and what to do about them; all others are read as text.
-_REFUSED = {
-    ".bz2": "bzip2 -dc {} | zstd > corpus.txt.zst",
-    ".xz": "xz -dc {} | zstd > corpus.txt.zst",
-    ".zip": "unzip -p {} | zstd > corpus.txt.zst",
-    ".tar": "unpack it and name the directory instead",
-    ".tgz": "unpack it and name the directory instead",
-    **dict.fromkeys(
-        (".parquet", ".arrow", ".feather", ".orc"),
-        "write its text column as JSON lines (.jsonl) first, where a file that takes over the "
-        "program reading it can do no harm",
-    ),
-}
-# Why, where that is not plain: what a reader of these does with a hostile file, others have seen.
-_REASONS = {
-    ".parquet": "their decompressors have written where crafted files said (CVE-2026-111497)"
-}
-ACCEPTED = (
-    "text files, .jsonl files, both also as .gz or .zst, directories of "
-    + " ".join(_TAKEN_FROM_DIRECTORIES)
-    + ", globs such as 'data/**/*.txt', and URLs of these such as s3://bucket/data/*.txt"
-)
+_STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +46,8 @@ class Source:
         name: how reports call it; empty means the pattern itself.
         weight: factor on its counts.
         language, domain: labels by which metrics can be sliced.
+        include: globs of file names, such as ``*.rst``, that are read as text beside the usual
+            kinds where directories and globs are searched; with a ``/``, of paths.
     """
 
     pattern: str
@@ -62,6 +55,7 @@ class Source:
     weight: float = 1.0
     language: str | None = None
     domain: str | None = None
+    include: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -93,8 +87,8 @@ class SourceFile:
     Attributes:
         path: absolute, as found (a symbolic link keeps its own name); or a URL.
         source: the label of the source that named it first.
-        format: ``text``, or ``jsonl``: one JSON object on each line.
-        compression: None, ``gz`` or ``zst``.
+        format: ``text``; ``jsonl``: one JSON object on each line; or a format of records.
+        compression: None, ``gz``, ``zst``, ``bz2`` or ``xz``.
         size: bytes on disk.
         mtime_ns, ctime_ns, inode: from ``stat``. For a URL the last one is a fingerprint of what
             its store tells (an ETag, as a rule), and the others are 0.
@@ -115,6 +109,21 @@ class SourceFile:
         return not os.path.isabs(self.path)
 
     @property
+    def is_streamed(self) -> bool:
+        """Whether positions are bytes of what is read from its beginning, not of the file."""
+        return self.compression is not None or self.is_of_records
+
+    @property
+    def is_of_records(self) -> bool:
+        """Whether its bytes are documents, each with `RECORD_END` behind it."""
+        return self.format not in ("text", "jsonl")
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether parts of it can be read that begin anywhere, although it is streamed."""
+        return self.format == "parquet" and not self.is_remote
+
+    @property
     def state(self) -> FileState:
         """What a file must still be for what is known of it to hold."""
         return FileState(self.size, self.mtime_ns, self.ctime_ns, self.inode)
@@ -130,20 +139,63 @@ def sources_of(paths: AnyPath | Iterable[AnyPath]) -> list[Source]:
     return [path if isinstance(path, Source) else Source(os.fsdecode(path)) for path in paths]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """What sources are made of.
+
+    Attributes:
+        files: that are read, in the order of the corpus.
+        skipped: what else was met and is not read.
+    """
+
+    files: tuple[SourceFile, ...]
+    skipped: SkippedFiles
+
+
 def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
+    """The files of a corpus, see `search_sources`, for whom what is skipped does not matter."""
+    return list(search_sources(sources).files)
+
+
+def search_sources(sources: Sequence[Source]) -> FoundFiles:
     """The files of a corpus: in the order of the sources, sorted by path within each.
 
-    A file named explicitly or by a glob is taken whatever its extension; directories are searched
-    for .txt .text .md .py .jsonl (each also .gz and .zst), leaving out hidden names and links to
-    directories. Each file is taken once, for the first source that names it, also when it has
-    several names (hard links, symbolic links, overlapping globs).
+    A file that is named is read by its extension; one whose extension says nothing is text, unless
+    its first bytes cannot be. Directories are searched for .txt .text .md .py .jsonl (each also
+    compressed) .parquet .arrow .feather and for what `Source.include` names, without following
+    links to directories; globs that do not say an extension (``data/*``) take the same, and files
+    without any extension that begin as text does. What they meet beside that is skipped and
+    counted. Hidden names are left out and counted too. Each file is taken once, for the first
+    source that names it, also when it has several names (hard links, symbolic links, overlapping
+    globs).
 
     Raises:
         InvalidOption: no source at all, or one without a name.
         MissingSource: a source that names nothing; the message suggests similar names.
-        UnreadableSource: a pipe, device or socket, a file that cannot be text by its name, or
-            one that this user may not read.
+        UnreadableSource: a pipe, device or socket, a named file that cannot be text, or one that
+            this user may not read.
     """
+    (files,), skipped = search_each([sources])
+    return FoundFiles(files, skipped)
+
+
+def search_each(
+    searches: Iterable[Sequence[Source]],
+) -> tuple[list[tuple[SourceFile, ...]], SkippedFiles]:
+    """Several searches, each for itself, so that a file may be in more than one.
+
+    Returns:
+        The files of each, and what all of them together skipped: not what another one reads.
+
+    Raises:
+        InvalidOption, MissingSource, UnreadableSource: see `search_sources`.
+    """
+    skipping = Skipping()
+    found = [_searched(sources, skipping) for sources in searches]
+    return found, skipping.told({file.path for files in found for file in files})
+
+
+def _searched(sources: Sequence[Source], skipping: Skipping) -> tuple[SourceFile, ...]:
     if not sources or not all(source.pattern for source in sources):
         raise InvalidOption(
             "the name of a source is empty" if sources else "no source was given",
@@ -156,66 +208,175 @@ def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
         if "://" in pattern:  # a URL, unless it is a file of this machine that is spelt so
             pattern = local_name(pattern)
             if is_url(pattern):
-                for file in _remote_files(source):
+                for file in _remote_files(source, skipping):
                     found.setdefault((file.path, 0), file)
                 continue
-        paths = sorted(set(_paths_of(pattern)))
+        here = Skipping()
+        paths = sorted(set(_paths_of(pattern, source.include, here)))
         if not paths:
-            raise _missing(pattern)
+            raise _missing(pattern, here.told(set()))
         for path in paths:
             status = _status_of_text(path)
             file = _source_file(path, source, *FileState.of(status))
             found.setdefault((status.st_dev, status.st_ino), file)
-    return list(found.values())
+        skipping.add(here)
+    return tuple(found.values())
 
 
-def _paths_of(pattern: str) -> Iterator[str]:
+def _paths_of(pattern: str, include: tuple[str, ...], skipping: Skipping) -> Iterator[str]:
     """Absolute paths of the files that a pattern means; nothing when there is no such file."""
     if os.path.lexists(pattern):
-        named = [pattern]
-    else:
-        named = glob.glob(pattern, recursive=True) if glob.has_magic(pattern) else []
-    for path in named:
+        absolute = os.path.abspath(pattern)
+        if os.path.isdir(absolute):
+            yield from _text_files_below(absolute, include, skipping)
+        else:
+            _refuse_by_content(absolute)
+            yield absolute
+        return
+    if not glob.has_magic(pattern):
+        return
+    named = names_its_extension(pattern)
+    for path in glob.glob(pattern, recursive=True):
         absolute = os.path.abspath(path)
         if os.path.isdir(absolute):
-            yield from _text_files_below(absolute)
-        else:
+            yield from _text_files_below(absolute, include, skipping)
+        elif _is_taken_from_glob(absolute, named, include, skipping):
             yield absolute
 
 
-def _remote_files(source: Source) -> Iterator[SourceFile]:
+def _is_taken_from_glob(
+    path: str, named: bool, include: tuple[str, ...], skipping: Skipping
+) -> bool:
+    if is_refused(path):
+        skipping.skip(path, shown_kind(path))
+        return False
+    if is_taken_from_directories(path, include) or not os.path.isfile(path):
+        return True  # what is no file is refused by its name
+    if format_of(path) and named:
+        return True
+    has_extension = bool(os.path.splitext(plain_name(os.path.basename(path)))[1])
+    if not (named or is_included(path, include) or not has_extension):
+        skipping.skip(path, shown_kind(path))
+        return False
+    if kind := other_than_text(_head_of(path)):
+        skipping.skip(path, f"{shown_kind(path)} ({kind})")
+        return False
+    return True
+
+
+def _refuse_by_content(path: str) -> None:
+    """Refuse a named file whose name says nothing and whose first bytes are not of a text."""
+    if format_of(path) or is_refused(path) or not os.path.isfile(path):
+        return
+    if kind := other_than_text(_head_of(path)):
+        what = "binary" if kind == "binary" else f"not text: it begins as {kind} does"
+        raise UnreadableSource(
+            f"{path} is {what}, and its name does not say how to read it",
+            f"accepted are {ACCEPTED}",
+            "name a file of text, or give this one the extension of what it is",
+        )
+
+
+def _head_of(path: str) -> bytes:
+    """How a file begins; nothing of a compressed one, or one that will be refused when read."""
+    if compression_of(path) is not None:
+        return b""
     try:
-        files = find_remote_files(source.pattern, _is_text_below)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, HEAD_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
+    here = Skipping()
+
+    def is_wanted(below: str) -> bool:
+        if any(part.startswith(".") for part in below.split("/")):
+            here.hide(below)
+            return False
+        taken = is_taken_from_directories(below, source.include)
+        if not taken:
+            here.skip(below, shown_kind(below))
+        return taken
+
+    try:
+        files = find_remote_files(source.pattern, is_wanted)
+        taken = [one for one in files if _is_remote_taken(one, source, here)]
     except OSError as error:
         raise UnreadableSource(
             f"{source.pattern} cannot be read: {error.strerror or error}",
             "files that these credentials may list and read, in a store that answers",
             "mend the URL or the credentials of its store, or run the same command again",
         ) from error
-    if not files:
+    if not taken:
+        skipped = here.told(set()).remark
         raise MissingSource(
-            f"no file matches {source.pattern}",
+            f"no file matches {source.pattern}{f': {skipped}' if skipped else ''}",
             f"accepted are {ACCEPTED}",
             "look at what its store holds, for s3:// with `aws s3 ls`",
         )
-    for file in files:
+    skipping.add(here)
+    for file in taken:
         _refuse_by_name(file.url)
         # Where nothing tells whether a file has changed, it counts as changed the next time.
         known = secrets.randbits(63) if file.fingerprint is None else file.fingerprint
         yield _source_file(file.url, source, file.size, inode=known)
 
 
-def _is_text_below(path: str) -> bool:
-    hidden = any(part.startswith(".") for part in path.split("/"))
-    return not hidden and _plain_name(path).endswith(_TAKEN_FROM_DIRECTORIES)
+def _is_remote_taken(file: RemoteFile, source: Source, skipping: Skipping) -> bool:
+    """Whether a file that a store listed is read; one that was named itself may be refused."""
+    if not glob.has_magic(source.pattern):
+        return True
+    if is_refused(file.url):
+        skipping.skip(file.url, shown_kind(file.url))
+        return False
+    if is_taken_from_directories(file.url, source.include):
+        return True
+    if format_of(file.url) and names_its_extension(source.pattern):
+        return True
+    has_extension = bool(os.path.splitext(plain_name(os.path.basename(file.url)))[1])
+    named = names_its_extension(source.pattern) or is_included(file.url, source.include)
+    if has_extension and not named:
+        skipping.skip(file.url, shown_kind(file.url))
+        return False
+    head = b""
+    if file.size and compression_of(file.url) is None:
+        head = read_range(file.url, 0, min(file.size, HEAD_BYTES))
+    if kind := other_than_text(head):
+        skipping.skip(file.url, f"{shown_kind(file.url)} ({kind})")
+    return not kind
 
 
-def _text_files_below(directory: str) -> Iterator[str]:
+def _text_files_below(
+    directory: str, include: tuple[str, ...], skipping: Skipping
+) -> Iterator[str]:
     for parent, directories, names in os.walk(directory, onerror=_refuse_directory):
-        directories[:] = [name for name in directories if not name.startswith(".")]
+        walked = []
+        for name in directories:
+            path = os.path.join(parent, name)
+            if name.startswith("."):
+                skipping.hide(path)
+            elif os.path.islink(path):
+                skipping.skip(path, "links to directories")
+            else:
+                walked.append(name)
+        directories[:] = walked
         for name in names:
-            if not name.startswith(".") and _plain_name(name).endswith(_TAKEN_FROM_DIRECTORIES):
-                yield os.path.join(parent, name)
+            path = os.path.join(parent, name)
+            if name.startswith("."):
+                skipping.hide(path)
+            elif not is_taken_from_directories(os.path.relpath(path, directory), include):
+                skipping.skip(path, shown_kind(path))
+            elif format_of(path) is None and (kind := other_than_text(_head_of(path))):
+                skipping.skip(path, f"{shown_kind(path)} ({kind})")
+            else:
+                yield path
 
 
 def _refuse_directory(error: OSError) -> None:
@@ -224,13 +385,6 @@ def _refuse_directory(error: OSError) -> None:
         "every directory below a source must be readable",
         f"chmod u+rx {error.filename}",
     ) from error
-
-
-def _plain_name(name: str) -> str:
-    """The name in lower case, without the suffix of a compression."""
-    lower = name.lower()
-    stem, suffix = os.path.splitext(lower)
-    return stem if suffix in _COMPRESSIONS else lower
 
 
 def _status_of_text(path: str) -> os.stat_result:
@@ -253,14 +407,9 @@ def _status_of_text(path: str) -> os.stat_result:
 
 
 def _refuse_by_name(path: str) -> None:
-    suffix = os.path.splitext(_plain_name(path))[1]
-    if suffix in _REFUSED:
-        why = f": {_REASONS[suffix]}" if suffix in _REASONS else ""
-        raise UnreadableSource(
-            f"{path} is not text: {suffix} files are not read{why}",
-            f"accepted are {ACCEPTED}",
-            _REFUSED[suffix].format(path),
-        )
+    if (refusal := refusal_of(path)) is not None:
+        why, advice = refusal
+        raise UnreadableSource(f"{path} is not text: {why}", f"accepted are {ACCEPTED}", advice)
 
 
 def _source_file(
@@ -269,8 +418,8 @@ def _source_file(
     return SourceFile(
         path=path,
         source=source.label,
-        format="jsonl" if _plain_name(path).endswith(".jsonl") else "text",
-        compression=_COMPRESSIONS.get(os.path.splitext(path.lower())[1]),
+        format=format_of(path) or "text",
+        compression=compression_of(path),
         size=size,
         mtime_ns=mtime_ns,
         ctime_ns=ctime_ns,
@@ -288,12 +437,25 @@ def not_a_regular_file(path: str, mode: int) -> UnreadableSource:
     )
 
 
-def _missing(pattern: str) -> MissingSource:
-    if os.path.isdir(pattern):
+def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
+    if os.path.basename(pattern) == _STANDARD_INPUT and not os.path.isdir(pattern):
         return MissingSource(
-            f"the directory {pattern} holds no text",
-            f"directories are searched for {' '.join(_TAKEN_FROM_DIRECTORIES)}, also .gz and .zst",
-            f"name the files themselves if they are text: '{os.path.join(pattern, '*')}'",
+            "standard input (-) is no source, and no file is called so",
+            "files: a corpus is read more than once, and by its path when a run is resumed or a "
+            "version verified",
+            "write it to a file first, `… > corpus.txt` (JSON lines: `… > corpus.jsonl`), and name "
+            "corpus.txt instead of -",
+        )
+    if os.path.isdir(pattern) or skipped.number:
+        where = f"the directory {pattern}" if os.path.isdir(pattern) else pattern
+        what = f": {skipped.remark}" if skipped.remark else ""
+        kind = os.path.splitext(skipped.example)[1] or ".txt"
+        return MissingSource(
+            f"{where} holds no text{what}",
+            f"directories are searched for {' '.join(TAKEN_FROM_DIRECTORIES)}, also compressed",
+            f"name files of text by their extension: '{os.path.join(pattern, '*' + kind)}'"
+            if os.path.isdir(pattern)
+            else f"name the files themselves if they are text, or --include '*{kind}'",
         )
     parent = Path(pattern).parent
     while not os.path.isdir(parent) and parent != parent.parent:

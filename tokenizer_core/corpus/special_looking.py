@@ -62,7 +62,8 @@ class SpecialLooking:
 def look_for_special(files: Sequence[SourceFile], known: Collection[str]) -> SpecialLooking:
     """Look for special tokens that nobody registered, in the first 1 MiB of 16 files at most.
 
-    A file that cannot be read holds none here: whoever reads it whole says so.
+    A file that cannot be read holds none here: whoever reads it whole says so. Nor does a file of
+    records: its documents end by themselves, and decoding them takes a process.
 
     Args:
         files: as `find_source_files` found them.
@@ -70,6 +71,7 @@ def look_for_special(files: Sequence[SourceFile], known: Collection[str]) -> Spe
     """
     found: Counter[str] = Counter()
     looked, size = 0, 0
+    files = [file for file in files if not file.is_of_records]
     for file in files[:: -(-len(files) // _LOOKED_INTO) or 1]:
         try:
             with closing(open_source(file, 0)) as source:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .source_weights import millionths as millionths
     from .source_weights import weighted as weighted
     from .source_weights import weights_at as weights_at
+    from .text_streams import TextsCounted as TextsCounted
+    from .text_streams import count_texts as count_texts
     from .word_counts import COUNT_LIMIT as COUNT_LIMIT
     from .word_counts import WordCounts as WordCounts
     from .word_counts import concatenated as concatenated

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Literal
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import (
     AnyPath,
+    ChunkGroup,
     Reading,
+    Source,
     SourceFile,
     documents_between,
     find_source_files,
@@ -24,6 +28,7 @@ from bpeline.tokenizer_core.corpus import (
 )
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.text_streams import count_texts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
@@ -41,10 +46,11 @@ from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.
 _CHUNK_BYTES = 4 << 20
+_LONGEST_PATH = 4096  # characters
 
 
 def count_words(
-    paths: AnyPath | Iterable[AnyPath],
+    paths: AnyPath | Iterable[AnyPath] | Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
     special_tokens: Sequence[str] = (),
     workers: int | None = None,
@@ -59,12 +65,14 @@ def count_words(
     """Count the words of files, exactly, on all processors.
 
     Args:
-        paths: files, directories or globs (see `find_source_files`), or one of them.
+        paths: files, directories or globs (see `find_source_files`), or one of them. A list or a
+            tuple of strings names files; from any other iterable of strings, and from mappings,
+            texts are counted, see `count_texts`.
         pattern: the name of a split pattern, a regex, or a `SplitPattern`.
         special_tokens: boundaries between documents; never part of a word.
         workers: threads; None means one for each processor this process may use.
         invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
-        text_field: the member of a JSON line that holds its document.
+        text_field: the member of a JSON line, or the column, that holds documents.
         chunk_bytes: how much one thread reads at a time.
         table_bytes: most memory that the words of one thread take, apart from the result: when
             they would take more, they are added to the result early. At least 2 MiB are used.
@@ -84,6 +92,24 @@ def count_words(
         EmptyCorpus: not a single word.
         InvalidOption, InvalidPattern, InvalidSpecialToken: settings that cannot be used.
     """
+    paths, texts = _paths_or_texts(paths)
+    if texts is not None:
+        if deduplicate:
+            raise InvalidOption(
+                "copies are looked for in files, and texts are given",
+                "deduplicate is for files, which are read twice",
+                "leave deduplicate out, or write the texts to a file of JSON lines",
+            )
+        return count_texts(
+            texts,
+            pattern,
+            special_tokens,
+            workers,
+            text_field=text_field,
+            invalid_utf8=invalid_utf8,
+            table_bytes=table_bytes,
+            text_form=text_form,
+        )
     reading = Reading(
         SplitPattern.parse(pattern),
         validate_special_tokens(special_tokens) if special_tokens else (),
@@ -115,14 +141,45 @@ def count_words(
     return counts
 
 
+def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
+    """What names files, or else texts.
+
+    Raises:
+        InvalidOption: an iterator whose first string names a file: it could be either.
+    """
+    if isinstance(given, str | bytes | os.PathLike | Source):
+        return given, None
+    if isinstance(given, list | tuple | set | frozenset):
+        texts = any(isinstance(one, Mapping | list | tuple) for one in given)
+        return given, given if texts else None
+    items = iter(given)
+    first = next(items, "")
+    everything = chain((first,), items)
+    if isinstance(first, os.PathLike | Source):
+        return list(everything), None
+    if isinstance(first, str | bytes) and 0 < len(first) < _LONGEST_PATH and os.path.exists(first):
+        raise InvalidOption(
+            f"the first of what is given, {first!r}, names a file, and could be a text",
+            "files are named in a list or a tuple; texts come from any other iterable",
+            "write count_words(list(paths)), or count_texts(texts)",
+        )
+    return given, everything
+
+
 def compile_counting(pattern: SplitPattern) -> None:
     """Compile, or load, every kernel that counting can call; before worker threads start."""
     from bpeline.tokenizer_core.kernels.counting import word_rows, word_table, word_walk
-    from bpeline.tokenizer_core.kernels.scanning import find_cuts, find_specials, fingerprint, utf8
+    from bpeline.tokenizer_core.kernels.scanning import (
+        find_cuts,
+        find_specials,
+        fingerprint,
+        json_lines,
+        utf8,
+    )
     from bpeline.tokenizer_core.kernels.tables import word_keys
 
-    modules = (utf8, find_specials, find_cuts, fingerprint, word_walk, word_table, word_rows)
-    for module in (*modules, word_keys):
+    scanning = (utf8, json_lines, find_specials, find_cuts, fingerprint)
+    for module in (*scanning, word_walk, word_table, word_rows, word_keys):
         compile_declared(*entry_kernels(module))
     if pattern.name in MASK_KERNELS:
         compile_declared(MASK_KERNELS[pattern.name][0])
@@ -130,12 +187,28 @@ def compile_counting(pattern: SplitPattern) -> None:
         compile_declared(mark_by_automaton)
 
 
+def _stretches(groups: Sequence[ChunkGroup]) -> tuple[list[tuple[int, ChunkGroup]], list[int]]:
+    """Groups with the number of the stretch their positions count in; the length of each stretch.
+
+    A stretch is a file, or a part of one that has parts; 0 while its length is not known.
+    """
+    numbered: list[tuple[int, ChunkGroup]] = []
+    lengths: list[int] = []
+    before = None
+    for group in groups:
+        if group.file is not before or group.file.has_parts:
+            lengths.append(0 if group.file.is_streamed else group.file.size)
+        before = group.file
+        numbered.append((len(lengths) - 1, group))
+    return numbered, lengths
+
+
 class _Counting:
     """A corpus being counted: its groups, handed out in order, and the words of all workers.
 
-    While workers count, nobody knows how long the text of a compressed file is. So the bits of a
-    position are shared out between the number of the file and the byte in it, and become bytes
-    of the corpus in the end.
+    While workers count, nobody knows how long the text of a compressed file is, or that of a part
+    of a Parquet file. So the bits of a position are shared out between the number of that stretch
+    and the byte in it, and become bytes of the corpus in the end.
     """
 
     def __init__(
@@ -146,15 +219,14 @@ class _Counting:
         table_bytes: int,
         copies: Copies | None,
     ) -> None:
-        number = {id(file): index for index, file in enumerate(files)}
         groups = plan_chunk_groups(files, chunk_bytes)
-        self._groups = [(number[id(group.file)], group) for group in groups]
+        self._groups, lengths = _stretches(groups)
         self._reading, self._chunk_bytes, self._table_bytes = reading, chunk_bytes, table_bytes
         self._copies = copies
         self._splitter = Splitter(reading.pattern)
         self._size = sum(file.size for file in files)
-        self._lengths = np.array([0 if file.compression else file.size for file in files], np.int64)
-        self._byte_bits = 62 - len(files).bit_length()
+        self._lengths = np.array(lengths, np.int64)
+        self._byte_bits = 62 - len(lengths).bit_length()
         self._next = 0
         self._failed = len(groups)  # the first group with an error
         self._errors: dict[int, Exception] = {}
@@ -184,8 +256,8 @@ class _Counting:
         reading = self._reading
         counter = TextCounter(self._splitter, self._add, text_bytes, self._table_bytes)
         while (number := self._take()) is not None:
-            file, group = self._groups[number]
-            origin = file << self._byte_bits
+            stretch, group = self._groups[number]
+            origin = stretch << self._byte_bits
             chunks = read_chunks(
                 group, reading, self._chunk_bytes, with_digests=False, quick=self._copies is None
             )
@@ -198,8 +270,8 @@ class _Counting:
                         copies = self._copies.within(group.file.path, chunk.ordinal)
                         documents = without_copies(documents, copies)
                     counter.count(text.text, documents, text.anchors, origin + chunk.begin)
-                    if group.file.compression is not None:
-                        self._lengths[file] = chunk.end
+                    if group.file.is_streamed:
+                        self._lengths[stretch] = chunk.end
             except Exception as error:
                 self._errors[number] = error
                 self._fail(number)

@@ -92,7 +92,7 @@ def digest_documents(file: SourceFile, reading: Reading, chunk_bytes: int) -> Fi
             state.update(data[begin:end])
             size += end - begin
             # Only in plain text a document goes on in the next chunk: JSON lines end in theirs.
-            is_open = file.format != "jsonl" and end == text.text.size
+            is_open = file.format == "text" and end == text.text.size
             if not is_open:
                 digests += state.digest()
                 sizes.append(size)

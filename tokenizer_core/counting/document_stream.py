@@ -75,14 +75,14 @@ def sample_documents(
 
 
 def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> Iterator[bytes]:
-    if file.compression is not None:
+    if file.is_streamed:
         groups, wanted = [ChunkGroup(file)], set(cells)  # a stream: read through, kept in part
     else:
         begins = [cell * CELL_BYTES for cell in cells]
         groups, wanted = [ChunkGroup(file, at, at + CELL_BYTES) for at in begins], set()
     for group in groups:
         for chunk, text in read_chunks(group, reading, CELL_BYTES, with_digests=False):
-            if not wanted or chunk.ordinal in wanted:
+            if not wanted or chunk.begin // CELL_BYTES in wanted:
                 yield from _documents_of(text, reading, 0)
 
 

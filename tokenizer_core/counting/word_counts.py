@@ -6,9 +6,9 @@ Knows nothing of files or of counting. Importing it costs nothing slow.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,70 @@ class WordCounts:
             np.arange(number, dtype=np.int64),
             _parsed(pattern),
         )
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Iterable[tuple[str | bytes, int]],
+        pattern: SplitPattern | str | None = None,
+    ) -> WordCounts:
+        """Word counts from (word, count), as other programs list them; equal words are added up.
+
+        Args:
+            pairs: words as text or UTF-8; the order is the order of sight.
+            pattern: the split pattern that made the words; ``gpt2`` when empty.
+
+        Raises:
+            InvalidOption: as for `from_mapping`, and for sums beyond 2⁶³ − 1.
+        """
+        words: dict[bytes, int] = {}
+        for word, count in pairs:
+            key = word.encode() if isinstance(word, str) else word
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+                raise InvalidOption(
+                    f"the word {word[:40]!r} has the count {count!r}",
+                    f"counts are whole numbers from 1 to {COUNT_LIMIT}",
+                    "leave out words that do not occur",
+                )
+            words[key] = words.get(key, 0) + int(count)
+        return cls.from_mapping(words, pattern)
+
+    @classmethod
+    def from_arrow(cls, data: Any, pattern: SplitPattern | str | None = None) -> WordCounts:
+        """Word counts from Arrow data with columns ``word`` and ``count``; equal words are added.
+
+        Args:
+            data: whatever exports an Arrow stream: tables of pyarrow, polars, DuckDB, pandas. Words
+                are strings or binary; a column ``first_position`` gives the order of sight, else
+                that of the rows is it.
+            pattern: as for `from_pairs`.
+
+        Raises:
+            InvalidOption: no such columns, null, a count that is not in 1 … 2⁶³ − 1.
+            LibraryFailed: pyarrow cannot read the data.
+        """
+        from bpeline.tokenizer_core.counting.arrow_tables import columns_of
+
+        parsed = _parsed(pattern)
+        parts = [cls(*columns, parsed) for columns in columns_of(data)]
+        if not parts:
+            return cls.empty(parsed)
+        made = concatenated(parts)
+        # A word may stand in several rows, as partial sums of other programs do.
+        words = made.words()
+        if len(set(words)) == len(words):
+            return made
+        return cls.from_pairs(made.take(order_of_positions(made.first_positions)).items(), parsed)
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table` of ``word`` (large_binary), ``count`` and ``first_position`` (int64).
+
+        Its schema's metadata names the split pattern. The columns are these arrays, not copies.
+        """
+        from bpeline.tokenizer_core.counting.arrow_tables import Columns, arrow_of
+
+        columns = Columns(self.word_bytes, self.offsets, self.counts, self.first_positions)
+        return arrow_of(columns, self.pattern.name or self.pattern.regex)
 
     @classmethod
     def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:

@@ -55,11 +55,6 @@ if TYPE_CHECKING:
     from .metrics import CompressionReport as CompressionReport
     from .morphology import boundary_scores as boundary_scores
     from .morphology import read_gold as read_gold
-    from .personal_data import KINDS as KINDS
-    from .personal_data import MEANINGS as MEANINGS
-    from .personal_data import Kind as Kind
-    from .personal_data import Suspicion as Suspicion
-    from .personal_data import suspicious_tokens as suspicious_tokens
     from .perturbations import PERTURBATIONS as PERTURBATIONS
     from .perturbations import Perturbation as Perturbation
     from .robustness import Robustness as Robustness

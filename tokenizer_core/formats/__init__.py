@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .bpeline import GOLDEN_TEXTS as GOLDEN_TEXTS
     from .bpeline import read_manifest as read_manifest
     from .by_library import read_by_library as read_by_library
+    from .gguf_metadata import read_metadata as read_metadata
     from .gguf_vocabulary import GgufVocabulary as GgufVocabulary
     from .huggingface_reading import spec_of as spec_of
     from .known import details_of as details_of

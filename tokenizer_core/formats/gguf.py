@@ -8,7 +8,7 @@ cuts otherwise is refused.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ _REWRITTEN = {
     "deepseek-v3": "tildes, which it does not take for symbols,",
 }
 _VERSION = 3
-_UINT32, _INT32, _BOOL, _STRING, _ARRAY = 4, 5, 7, 8, 9
+_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
@@ -76,7 +76,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         InvalidTokenizer: llama.cpp would give other ids, or a special token reads like another.
         DiskFull: no space left.
     """
-    DURABLE.write(path, _file(metadata(tokenizer)))
+    DURABLE.write(path, file_of(metadata(tokenizer)))
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
@@ -242,7 +242,8 @@ def _check_whole_words(tokenizer: TokenizerParts, pre: str) -> None:
         )
 
 
-def _file(entries: dict[str, Any]) -> bytes:
+def file_of(entries: Mapping[str, Any]) -> bytes:
+    """A file of metadata alone: text, whole numbers, truth values, lists of these or of floats."""
     parts = [struct.pack("<4sIQQ", b"GGUF", _VERSION, 0, len(entries))]
     for key, value in entries.items():
         parts += _text(key), _typed(value)
@@ -254,11 +255,15 @@ def _typed(value: Any) -> bytes:
         return struct.pack("<I?", _BOOL, value)
     if isinstance(value, int):
         return struct.pack("<II", _UINT32, value)
+    if isinstance(value, float):
+        return struct.pack("<If", _FLOAT32, value)
     if isinstance(value, str):
         return struct.pack("<I", _STRING) + _text(value)
     if all(type(one) is int for one in value) and value:
         numbers: Iterable[int] = value
         return struct.pack(f"<IIQ{len(value)}i", _ARRAY, _INT32, len(value), *numbers)
+    if value and all(type(one) is float for one in value):
+        return struct.pack(f"<IIQ{len(value)}f", _ARRAY, _FLOAT32, len(value), *value)
     return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(map(_text, value))
 
 

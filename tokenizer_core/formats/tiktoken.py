@@ -13,6 +13,7 @@ from bpeline.tokenizer_core.bounded_files import read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
     BytePairEncoder,
+    PreparedEncoder,
     TokenizerParts,
     tokens_not_made_by_merges,
 )
@@ -71,6 +72,8 @@ def mergeable_ranks(tokenizer: TokenizerParts) -> dict[bytes, int]:
             "save it as 'hf' or 'bpeline', which keep both",
         )
     encoder = tokenizer.encoder
+    if isinstance(encoder, PreparedEncoder):  # finds special tokens; what else it does was refused
+        encoder = encoder.inner
     if isinstance(encoder, BytePairEncoder) and encoder.has_whole_words:
         raise InvalidTokenizer(
             "this tokenizer takes words whole that its merges do not make (ignore_merges)",
@@ -79,7 +82,7 @@ def mergeable_ranks(tokenizer: TokenizerParts) -> dict[bytes, int]:
         )
     specials = tokenizer.spec.special_tokens
     ordinary = {token: ids[token] for token in ids.keys() - {s.encode() for s in specials}}
-    for token, id_ in tokens_not_made_by_merges(tokenizer.encoder, ordinary):
+    for token, id_ in tokens_not_made_by_merges(encoder, ordinary):
         raise InvalidTokenizer(
             f"the merges do not make the token {shown(token)} (id {id_})",
             "tiktoken would use every token of its file, whether a merge makes it or not",

@@ -6,6 +6,7 @@ It holds HuggingFace's tokenizer.json and two small files about it. Mind the dif
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -19,6 +20,7 @@ left_out = nothing_left_out
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
+CHAT_TEMPLATE = "chat_template.jinja"
 
 _WITHOUT_LIMIT = 10**30  # what transformers writes for a model of any length
 
@@ -51,6 +53,18 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     huggingface.save(tokenizer, path / TOKENIZER)
     DURABLE.write(path / SPECIAL_TOKENS, json_text(roles, indent=2))
     DURABLE.write(path / CONFIG, json_text(config, indent=2))
+
+
+def add_chat_template(path: Path, template: str) -> None:
+    """Put a chat template into a directory of this format, where old and new readers look for it.
+
+    Args:
+        path: the directory.
+        template: Jinja, which nothing here runs.
+    """
+    config = json.loads((path / CONFIG).read_bytes())
+    DURABLE.write(path / CONFIG, json_text({**config, "chat_template": template}, indent=2))
+    DURABLE.write(path / CHAT_TEMPLATE, template.encode())
 
 
 def load(path: Path) -> TokenizerSpec:

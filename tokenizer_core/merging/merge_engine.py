@@ -14,6 +14,7 @@ counts that only fall. Another score, such as n_ab / (n_a · n_b), needs another
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ _LARGE_COUNT = 2**31  # counts below lie beside the symbols
 _DENSE_ALPHABET = 256  # base tokens whose pairs are counted in a square table
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
+_JUDGED_AT_ONCE = 64  # pairs, when one must be: those beside it in the queue come next
 _LINE = 64  # bytes of a cache line: two rows of the pair table share one and none straddles two
 
 Number = TypeVar("Number", bound=np.generic)
@@ -139,6 +141,9 @@ class MergeEngine:
         max_length: pairs that make tokens of more base tokens are not learned.
         free_application: whether merges that were learned from *other* counts will be applied:
             then rare and long pairs are kept in sight too, which costs memory.
+        allows: whether a token of these bytes may be made; None allows all. A pair whose token is
+            not allowed is never learned, and counting goes on as if it were too rare. Asked once
+            about each pair that comes near the front of the queue.
 
     Attributes:
         base: how many base tokens there are.
@@ -155,6 +160,7 @@ class MergeEngine:
         min_count: int,
         max_length: int | None = None,
         free_application: bool = False,
+        allows: Callable[[bytes], bool] | None = None,
     ) -> None:
         check_bounds(words)
         self._base_tokens = words.base_tokens
@@ -166,6 +172,9 @@ class MergeEngine:
             self._limits = self._limits._replace(kept_count=1, kept_length=NO_LIMIT)
         self._state = self._laid_out(words)
         self._enter_base_pairs()
+        self._allows = allows
+        self._verdicts = np.zeros(0 if allows is None else len(self._state.pairs), np.uint8)
+        self._texts = list(words.base_tokens)
 
     @property
     def merges_done(self) -> int:
@@ -179,12 +188,39 @@ class MergeEngine:
     def learn(self, goal: int) -> bool:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
         while True:
-            status = merge_step.learn(self._state, self._limits, self.base + goal)
+            status = self._learned_on(self.base + goal)
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:
                 return False
-            self._grow(status)
+            if status == merge_step.NEEDS_VERDICTS:
+                self._judge()
+            else:
+                self._grow(status)
+
+    def _learned_on(self, tokens: int) -> merge_state.Integer:
+        """Learn until there are ``tokens``, or until the kernel needs something."""
+        status: merge_state.Integer
+        if self._allows is None:
+            status = merge_step.learn(self._state, self._limits, tokens)
+        else:
+            status = merge_step.learn_allowed(self._state, self._limits, self._verdicts, tokens)
+        return status
+
+    def _judge(self) -> None:
+        """Say of the pairs near the front of the queue whether their tokens are allowed."""
+        assert self._allows is not None
+        state, verdicts, texts = self._state, self._verdicts, self._texts
+        new = state.learned[len(texts) : int(state.sizes[merge_state.TOKENS])]
+        for left, right, _ in new.tolist():
+            texts.append(texts[left] + texts[right])
+        rows = min(int(state.sizes[merge_state.QUEUED]), _JUDGED_AT_ONCE)
+        pairs = state.heap[:rows, merge_queue.HEAP_PAIR]
+        pairs = pairs[verdicts[pairs] == merge_step.UNJUDGED]
+        keys = state.pairs[pairs, pair_tables.KEY].tolist()
+        for pair, key in zip(pairs.tolist(), keys, strict=True):
+            allowed = self._allows(texts[key >> 32] + texts[key & 0xFFFFFFFF])
+            verdicts[pair] = merge_step.ALLOWED if allowed else merge_step.REFUSED
 
     def apply(self, given: NDArray[np.int64], goal: int) -> None:
         """Apply the merges ``given`` [n, 2] until ``goal`` have been made; goal ≤ n.
@@ -361,6 +397,10 @@ class MergeEngine:
                 heap=grown(state.heap, queued, capacity),
                 following=grown(state.following, size, capacity),
             )
+            if self._allows is not None:
+                verdicts = np.zeros(capacity, np.uint8)
+                verdicts[:size] = self._verdicts[:size]
+                self._verdicts = verdicts
 
 
 def _no_changes(tokens: int) -> NDArray[np.int64]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .document_index import DocumentIndex as DocumentIndex
+    from .document_index import DocumentPlace as DocumentPlace
     from .file_encoding import NO_SEPARATOR as NO_SEPARATOR
     from .file_encoding import FileEncoding as FileEncoding
     from .file_encoding import file_encoding_of as file_encoding_of
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from .ids_in_memory import FileCount as FileCount
     from .ids_in_memory import count_files as count_files
     from .ids_in_memory import gather_files as gather_files
+    from .number_files import sha256_of as sha256_of
+    from .packed_parts import SequencePart as SequencePart
+    from .packing import pack_shards as pack_shards
     from .shard_formats import ShardFormat as ShardFormat
     from .shard_formats import ShardWriter as ShardWriter
-    from .shard_formats import sha256_of as sha256_of
     from .shard_formats import shard_format as shard_format
     from .shard_job import SHARD_BYTES as SHARD_BYTES
     from .shard_job import ShardJob as ShardJob

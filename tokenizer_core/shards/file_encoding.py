@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.encoding import Encoder, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.shards.shard_plan import Piece
 from bpeline.tokenizer_core.splitting import CutPairs, Cuts
 from bpeline.tokenizer_core.text import Text
@@ -27,7 +28,7 @@ _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
 NO_SEPARATOR = "none"  # typed for text files that are one document each
-_VERSION = 2  # raised whenever the same files and settings give other shards than before
+_VERSION = 3  # raised whenever the same files and settings give other shards than before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +41,10 @@ class EncodedPiece:
         ids: what follows, end-of-text ids included.
         ends: int64: where documents end in ``ids``; what is behind the last one stays open.
         size: bytes of documents, separators left out.
+        head_span: where the head stands: bytes of the file's text.
+        spans: int64 ``[n, 2]``: the same of each document that ends in ``ids``.
+        tail_span: the same of what stays open; None where nothing does.
+        row_ids: for each document that ends in ``ids`` what `ChunkText` says; or nothing at all.
     """
 
     head: NDArray[Any]
@@ -47,6 +52,10 @@ class EncodedPiece:
     ids: NDArray[Any]
     ends: NDArray[np.int64]
     size: int
+    head_span: tuple[int, int]
+    spans: NDArray[np.int64]
+    tail_span: tuple[int, int] | None = None
+    row_ids: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class SentenceReading(Reading):
     sentences: str = "punkt"
 
     def quick_cuts(self, format: str) -> Cuts:
-        if format == "jsonl":
+        if format != "text":
             return self.cuts(format)
         pairs = _behind_lines() if self.sentences == "lines" else None
         return Cuts(pairs=pairs, special_tokens=self.special_bytes)
@@ -88,8 +97,11 @@ class FileEncoding:
         digest: of the tokenizer.
         reading: pattern, separators (as its special tokens) and UTF-8 policy.
         end_of_text: the id behind each document, or −1.
-        dtype: ``uint16`` or ``uint32``.
+        dtype: of the ids: ``uint16``, ``uint32`` or ``int32``.
         piece_bytes: what one thread encodes at a time, at most; ids do not depend on it.
+        id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
+        id_field: the field of a JSON line that names its document, for the index; empty: none.
+        special_tokens: of the tokenizer, with their ids, for who reads the ids.
     """
 
     encoder: Encoder
@@ -98,6 +110,9 @@ class FileEncoding:
     end_of_text: int
     dtype: str
     piece_bytes: int = PIECE_BYTES
+    id_count: int = 0
+    id_field: str = "id"
+    special_tokens: tuple[tuple[str, int], ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -107,6 +122,7 @@ class FileEncoding:
             "separator": _as_told(self.reading.special_tokens),
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
+            "id_field": self.id_field or None,
         }
 
     def piece_of(self, size: int, threads: int | None) -> int:
@@ -124,17 +140,25 @@ class FileEncoding:
                 "end_of_text": self.end_of_text,
                 "dtype": self.dtype,
                 "place": place,
-                "files": [[file.path, file.format, *file.state] for file in files],
+                "id_field": self.id_field,
+                "files": [[file.path, file.source, file.format, *file.state] for file in files],
             }
         )
 
     def encode(self, piece: Piece) -> EncodedPiece:
         """Read a piece and encode its documents; empty ones are left out."""
-        text = piece.read(self.reading)
-        return self._records(text) if piece.file.format == "jsonl" else self.plain(text)
+        text = piece.read(self.reading, self.id_field)
+        if piece.file.format == "text":
+            return self.plain(text, piece.begin)
+        return self._records(text, piece.begin)
 
-    def plain(self, text: ChunkText) -> EncodedPiece:
-        """The ids of text with separators, which may begin and end inside of documents."""
+    def plain(self, text: ChunkText, begin: int = 0) -> EncodedPiece:
+        """The ids of text with separators, which may begin and end inside of documents.
+
+        Args:
+            text: what a piece says.
+            begin: where the piece stands in the file.
+        """
         whole = text.text
         found = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
         edges = np.concatenate((np.zeros(1, np.int64), found[:, :2].ravel(), [whole.size]))
@@ -147,17 +171,35 @@ class FileEncoding:
         ids, ends = self.encoder.encode(whole, spans, behind)
         ids = ids.astype(self.dtype)
         head = int(ends[0])
-        rest, ends = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
-        return EncodedPiece(ids[:head], len(found) > 0, rest, ends, _size(spans))
+        rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
+        places = begin + _in_chunk(spans, text.anchors)
+        first, last = ((int(one[0]), int(one[1])) for one in places[[0, -1]])
+        closes = len(found) > 0
+        return EncodedPiece(
+            ids[:head],
+            closes,
+            rest,
+            ends,
+            _size(spans),
+            first,
+            places[1:-1][filled],
+            last if closes else None,
+        )
 
-    def _records(self, text: ChunkText) -> EncodedPiece:
+    def _records(self, text: ChunkText, begin: int) -> EncodedPiece:
         """The ids of the documents of JSON lines, each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])
         behind = np.full(len(spans), self.end_of_text, np.int64)
         ids, ends = self.encoder.encode(text.text, spans, behind)
-        ids, ends = _filled(ids.astype(self.dtype), ends, self.end_of_text)
-        return EncodedPiece(ids[:0], False, ids, ends, _size(spans))
+        ids, ends, with_ids = _filled(ids.astype(self.dtype), ends, self.end_of_text)
+        kept = np.flatnonzero(filled)[with_ids]
+        assert text.rows is not None
+        named = [text.row_ids[row] for row in kept.tolist()] if text.row_ids else ()
+        nowhere = begin, begin
+        size = _size(spans)
+        places = begin + text.rows[kept]
+        return EncodedPiece(ids[:0], False, ids, ends, size, nowhere, places, row_ids=named)
 
 
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
@@ -169,19 +211,31 @@ def _size(spans: NDArray[np.int64]) -> int:
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
+def _in_chunk(spans: NDArray[np.int64], anchors: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where bytes of a text stand in its chunk."""
+    if len(anchors) == 1:
+        return spans  # as it stands
+    moved = anchors[:, 1] - anchors[:, 0]
+    return spans + moved[np.searchsorted(anchors[:, 0], spans, side="right") - 1]
+
+
 def _filled(
     ids: NDArray[Any], ends: NDArray[np.int64], end_of_text: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]:
     """Leave out documents without a token, such as white space where it is no word.
 
     Where pieces are cut would decide otherwise whether they count: see `OpenShard`.
+
+    Returns:
+        Ids, ends, and of each document that was given whether it is among them.
     """
     marked = int(end_of_text >= 0)
     lengths = np.diff(ends, prepend=0)
     empty = lengths == marked
     if not empty.any():
-        return ids, ends
-    return (np.delete(ids, ends[empty] - 1) if marked else ids), np.cumsum(lengths[~empty])
+        return ids, ends, ~empty
+    ids = np.delete(ids, ends[empty] - 1) if marked else ids
+    return ids, np.cumsum(lengths[~empty]), ~empty
 
 
 def separators_of(tokenizer: TokenizerParts, asked: str | None) -> tuple[str, ...]:
@@ -202,6 +256,7 @@ def file_encoding_of(
     end_of_text: str | None = None,
     invalid_utf8: Literal["strict", "replace"] = "strict",
     text_field: str = "text",
+    id_field: str = "id",
 ) -> FileEncoding:
     """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
 
@@ -219,8 +274,18 @@ def file_encoding_of(
     if end_of_text is not None:
         policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")
         (end,) = policy.allowed.values()
-    dtype = "uint16" if max(spec.vocab) < 1 << 16 else "uint32"
-    return FileEncoding(tokenizer.encoder, spec.digest, reading, end, dtype)
+    count = max(spec.vocab) + 1
+    dtype = smallest_dtype(count)
+    return FileEncoding(
+        tokenizer.encoder,
+        spec.digest,
+        reading,
+        end,
+        dtype,
+        id_count=count,
+        id_field=id_field,
+        special_tokens=tuple(spec.special_tokens.items()),
+    )
 
 
 def encode_in_order(

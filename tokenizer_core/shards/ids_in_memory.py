@@ -82,7 +82,7 @@ def gather_files(
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
     shard = OpenShard(add, encoding)
     for piece, ids in _encoded(encoding, files, piece_bytes, threads, on_progress):
-        shard.add(ids, piece.ends_file)
+        shard.add(piece, ids)
     shard.close_document()
     return DocumentIds(np.frombuffer(gathered, encoding.dtype), np.frombuffer(edges, np.int64))
 
@@ -99,7 +99,7 @@ def count_files(
     """
     counted = OpenShard(_let_go, encoding)
     for piece, ids in _encoded(encoding, files, encoding.piece_bytes, threads, on_progress):
-        counted.add(ids, piece.ends_file)
+        counted.add(piece, ids)
         if piece.ends_file:
             yield FileCount(piece.file.path, counted.tokens, counted.documents, counted.size)
             counted = OpenShard(_let_go, encoding)

@@ -10,7 +10,7 @@ import fcntl
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
+from bpeline.tokenizer_core.shards.document_index import INDEX_SUFFIXES, INDEX_VERSION, IndexWriter
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
 from bpeline.tokenizer_core.shards.shard_plan import (
     FileCutter,
+    Piece,
     ShardPart,
     plan_parts,
     plan_shards,
@@ -55,7 +57,7 @@ class ShardJob:
     """Files to be encoded into a directory.
 
     Attributes:
-        encoding: how.
+        encoding: how; ids have the dtype that the format chooses.
         files: in their order.
         out: the directory.
         format: of the shards.
@@ -71,6 +73,11 @@ class ShardJob:
     shard_bytes: int = SHARD_BYTES
     on_shard: Callable[[ShardRecord], None] | None = None
     on_progress: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.encoding.id_count:
+            chosen = self.format.dtype(self.encoding.id_count)
+            object.__setattr__(self, "encoding", replace(self.encoding, dtype=chosen))
 
     def run(self, threads: int | None) -> TokenShards:
         """Write all shards that are not there yet, then the manifest.
@@ -122,11 +129,14 @@ class ShardJob:
                 f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
             )
         self._refuse_other_content()
-        with _alone_in(self.out):
+        with alone_in(self.out):
             about = {
                 "tokenizer": self.encoding.digest,
                 "shard_format": self.format.name,
+                "document_index": INDEX_VERSION,
                 "dtype": self.encoding.dtype,
+                "id_count": self.encoding.id_count,
+                "special_tokens": dict(self.encoding.special_tokens),
                 **self.encoding.settings,
                 "files": len(self.files),
                 "shard_bytes": self.shard_bytes,
@@ -211,21 +221,27 @@ class ShardJob:
             yield record
 
     def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> ShardRecord:
-        paths = [self.out / f"{begin.name}{suffix}" for suffix in self.format.suffixes]
+        suffixes = self.format.suffixes
+        paths = [self.out / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
-            with closing(self.format.write(aside, self.encoding.dtype)) as writer:
-                shard = OpenShard(writer.add, self.encoding)
+            of_ids, of_index = aside[: len(suffixes)], aside[len(suffixes) :]
+            with (
+                closing(IndexWriter(of_index, self.encoding.reading.text_field)) as index,
+                closing(self.format.write(of_ids, self.encoding.dtype)) as writer,
+            ):
+                shard = OpenShard(writer.add, self.encoding, index.add)
                 for step in steps:
                     if isinstance(step, int):
                         break
                     piece, encoded = step
-                    shard.add(encoded, piece.ends_file)
+                    shard.add(piece, encoded)
                     self._say(piece.spent)
                 shard.close_document()
+            digests = [*writer.digests(of_ids), *index.digests()]
             files = tuple(
                 FileRecord(path.name, new.stat().st_size, digest)
-                for new, path, digest in zip(aside, paths, writer.digests(aside), strict=True)
+                for new, path, digest in zip(aside, paths, digests, strict=True)
             )
         counts = shard.tokens, shard.documents, shard.size
         record = ShardRecord(begin.name, begin.key, step, *counts, files)
@@ -242,34 +258,53 @@ class OpenShard:
 
     Args:
         write: `ShardWriter.add`, or what takes its place.
+        encoding: how the ids were made.
+        place: `IndexWriter.add`, where places are to be known.
 
     Attributes:
         tokens, documents, size: as in `ShardRecord`, so far.
     """
 
     def __init__(
-        self, write: Callable[[NDArray[Any], NDArray[np.int64]], None], encoding: FileEncoding
+        self,
+        write: Callable[[NDArray[Any], NDArray[np.int64]], None],
+        encoding: FileEncoding,
+        place: Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None] | None = None,
     ) -> None:
         self.tokens = self.documents = self.size = 0
         self._write = write
+        self._place = place
+        self._file: SourceFile | None = None
+        self._span: tuple[int, int] | None = None  # of the document that is open, so far
         self._begin = 0  # of the document that is open
         end = encoding.end_of_text
         self._end_of_text = np.array([end] if end >= 0 else [], encoding.dtype)
 
-    def add(self, piece: EncodedPiece, ends_file: bool) -> None:
-        self.size += piece.size
-        self._append(piece.head)
-        if piece.closes_head:
+    def add(self, piece: Piece, encoded: EncodedPiece) -> None:
+        self.size += encoded.size
+        self._file = piece.file
+        begin, end = encoded.head_span
+        self._span = (begin if self._span is None else self._span[0], end)
+        self._append(encoded.head)
+        if encoded.closes_head:
             self.close_document()
-        self._append(piece.ids, piece.ends)
-        if ends_file:
+        if self._place is not None:
+            self._place(piece.file, encoded.spans, encoded.row_ids)
+        self._append(encoded.ids, encoded.ends)
+        if encoded.tail_span is not None:
+            self._span = encoded.tail_span
+        if piece.ends_file:
             self.close_document()
 
     def close_document(self) -> None:
         """End the open document, unless nothing is in it."""
         if self.tokens > self._begin:
+            if self._place is not None:
+                assert self._file is not None
+                self._place(self._file, np.array([self._span], np.int64), ())
             length = len(self._end_of_text)
             self._append(self._end_of_text, np.array([length], np.int64))
+        self._span = None
 
     def _append(self, ids: NDArray[Any], ends: NDArray[np.int64] | None = None) -> None:
         if ends is None:
@@ -287,7 +322,7 @@ def _name(number: int, key: str) -> str:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[None]:
     """Hold a lock on a directory, which the system releases when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

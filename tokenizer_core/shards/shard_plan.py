@@ -47,13 +47,13 @@ class Piece:
     unpacked: Text | None = None
     ends_file: bool = False
 
-    def read(self, reading: Reading) -> ChunkText:
-        """Its documents; errors as `chunking.read_chunks`."""
+    def read(self, reading: Reading, id_field: str = "") -> ChunkText:
+        """Its documents; arguments and errors as `read_documents`."""
         raw = self.unpacked
         if raw is None:
             with closing(open_source(self.file, 0)) as source:
                 raw = source.take(self.begin, self.end)
-        return read_documents(raw, self.file, self.begin, reading)
+        return read_documents(raw, self.file, self.begin, reading, id_field)
 
 
 def plan_shards(
@@ -63,7 +63,7 @@ def plan_shards(
     run: list[SourceFile] = []
     size = 0
     for file in files:
-        room = file.size * (1 if file.compression is None else _GROWTH)
+        room = file.size * (_GROWTH if file.is_streamed else 1)
         divided = room > shard_bytes and _document_cuts(reading, file).possible
         if run and (divided or size + room > shard_bytes):
             yield run, False
@@ -111,7 +111,7 @@ def plan_parts(
             continue
         (file,) = run
         ends = shard_ends(file, reading, shard_bytes)
-        if file.compression is not None:
+        if file.is_streamed:
             yield ShardPart(number, (file,), True)
         else:
             for place, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
@@ -121,7 +121,7 @@ def plan_parts(
 
 def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int]:
     """Where the shards of a divided file end, in bytes of its text."""
-    step = shard_bytes if file.compression is None else _COMPRESSED_STEP
+    step = _COMPRESSED_STEP if file.is_streamed else shard_bytes
     ends = []
     with closing(FileCutter(file, reading, step)) as cutter:
         while not cutter.is_at_end:
@@ -134,7 +134,7 @@ def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int
 def whole_files(files: Iterable[SourceFile], reading: Reading, piece_bytes: int) -> Iterator[Piece]:
     """The pieces of files, the last of which ends each; an empty file has one as well."""
     for file in files:
-        if file.compression is None and file.size <= piece_bytes:
+        if not file.is_streamed and file.size <= piece_bytes:
             yield Piece(file, 0, file.size, file.size, ends_file=True)
             continue
         with closing(FileCutter(file, reading, piece_bytes)) as cutter:
@@ -149,7 +149,7 @@ class FileCutter:
         self._cuts = reading.quick_cuts(file.format)
         self._document_cuts = _document_cuts(reading, file)
         self._piece_bytes = piece_bytes
-        self._source = open_source(file, self._cuts.behind)
+        self._source = open_source(file, self._cuts.behind, reading.text_field)
         self._spent = 0
         self.position = 0
 
@@ -173,7 +173,7 @@ class FileCutter:
                 end, target = (None, cut + 1) if found < 0 else (found, target)
             cut = cut if end is None else min(cut, end)
             begin, spent, self.position = self.position, self._spent, cut
-            plain = self._file.compression is None
+            plain = not self._file.is_streamed
             unpacked = None if plain else self._source.take(begin, cut)
             self._spent = self._source.spent(cut)
             last = self.is_at_end
@@ -183,7 +183,7 @@ class FileCutter:
 
     def skip(self, end: int) -> int:
         """Go on at ``end``; bytes on disk that were passed."""
-        while self.position < end and self._file.compression is not None:
+        while self.position < end and self._file.is_streamed:
             step = min(self._source.reach(self.position + self._piece_bytes), end)
             if step == self.position:  # the file ends before
                 break
@@ -199,6 +199,6 @@ class FileCutter:
 
 def _document_cuts(reading: Reading, file: SourceFile) -> Cuts:
     """Where documents of a file end, and nowhere else."""
-    if file.format == "jsonl":
-        return reading.cuts("jsonl")
+    if file.format != "text":
+        return reading.cuts(file.format)
     return Cuts(special_tokens=reading.special_bytes)

@@ -1,6 +1,7 @@
 """Token ids of many documents on disk: shards, their records, one manifest; encodes nothing.
 
-A directory holds, for each shard, the files of its format (see `shard_formats`) and
+A directory holds, for each shard, the files of its format (see `shard_formats`), those that tell
+where its documents stood (`document_index`), and
 
     NAME.json   its record: what it was made from, its counts, the SHA-256 of each of its files;
                 written last, so it vouches for them
@@ -23,12 +24,31 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    InvalidTokenizer,
+    MissingSource,
+)
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, sha256_of, shard_format
+from bpeline.tokenizer_core.shards.document_index import (
+    INDEX_SUFFIXES,
+    INDEX_VERSION,
+    DocumentIndex,
+    DocumentPlace,
+)
+from bpeline.tokenizer_core.shards.number_files import sha256_of
+from bpeline.tokenizer_core.shards.packed_parts import (
+    PACK_VERSION,
+    PARTS_SUFFIX,
+    PackedParts,
+    SequencePart,
+)
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, shard_format
 
 FORMAT = "bpeline-tokens"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 has no document index
+_DTYPES = ("uint16", "uint32", "int32")
 _MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
 
 
@@ -66,7 +86,7 @@ class ShardRecord:
         key: digest of all that its content depends on.
         end: where it ends in its source, in bytes of text; 0 for a shard of whole files.
         tokens, documents, bytes: ids (end-of-text ids too), documents, and bytes of their text.
-        files: its files, the ids first.
+        files: its files: the ids, what belongs to their format, then the document index.
     """
 
     name: str
@@ -127,14 +147,29 @@ class TokenShards:
             _corrupt(self.path, f"{MANIFEST} holds a malformed record of a shard")
         self.dtype = np.dtype(self.manifest["dtype"]).newbyteorder("<")
         self._edges = np.cumsum([0, *(record.documents for record in self.records)])
+        self._read: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+        beside = _beside(self.path, self.manifest)
+        self._of_ids = len(self.format.suffixes)
+        files = self._of_ids + len(beside)
+        self._indexes: dict[int, DocumentIndex] | None = {} if beside == INDEX_SUFFIXES else None
+        self._parts: dict[int, PackedParts] = {}
         for record in self.records:
-            if not record.is_there(self.path) or len(record.files) != len(self.format.suffixes):
+            if not record.is_there(self.path) or len(record.files) != files:
                 _corrupt(self.path, f"{record.name} does not have the size its record says")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Other processes, such as workers of a data loader, map the files themselves.
+        return TokenShards, (self.path, self.format)
 
     @property
     def tokenizer_digest(self) -> str:
         """The digest of the tokenizer that made the ids."""
         return str(self.manifest["tokenizer"])
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """The special tokens of that tokenizer and their ids; empty for format version 1."""
+        return dict(self.manifest.get("special_tokens") or {})
 
     def verify(self) -> None:
         """Read all files and compare them with the SHA-256 they had when they were written.
@@ -152,7 +187,7 @@ class TokenShards:
         return int(self._edges[-1])
 
     def __getitem__(self, number: int) -> NDArray[Any]:
-        """The ids of one document, uint16 or uint32 ``[n]``, read-only."""
+        """The ids of one document, uint16, uint32 or int32 ``[n]``, read-only."""
         if not 0 <= number < len(self):
             raise IndexError(f"document {number} of {len(self)}")
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
@@ -173,11 +208,98 @@ class TokenShards:
         Raises:
             CorruptFile: the files do not hold as much as the record says.
         """
+        kept = self._read.get(number)
+        if kept is not None:
+            return kept
         record = self.records[number]
-        ids, edges = self.format.read([self.path / file.name for file in record.files], self.dtype)
+        paths = [self.path / file.name for file in record.files[: self._of_ids]]
+        ids, edges = self.format.read(paths, self.dtype)
         if (len(ids), len(edges)) != (record.tokens, record.documents + 1):
             _corrupt(self.path, f"{record.name} does not hold as much as its record says")
+        while len(self._read) >= self.format.kept:
+            self._read.pop(next(iter(self._read), -1), None)
+        self._read[number] = ids, edges
         return ids, edges
+
+    def place(self, number: int) -> DocumentPlace:
+        """The file, the bytes in it and the id that one document came from.
+
+        Raises:
+            InvalidOption: these shards have no document index; earlier versions wrote none.
+            CorruptFile: the index is not what was written.
+        """
+        if not 0 <= number < len(self):
+            raise IndexError(f"document {number} of {len(self)}")
+        shard = int(np.searchsorted(self._edges, number, side="right")) - 1
+        return self.index(shard)[number - int(self._edges[shard])]
+
+    def parts(self, number: int) -> list[SequencePart]:
+        """The documents, and pieces of them, in one packed sequence, in their order.
+
+        Raises:
+            InvalidOption: these shards are not packed.
+            CorruptFile: their files are not what was written.
+        """
+        if "packed" not in self.manifest:
+            raise InvalidOption(
+                f"{self.path} holds documents, which are not packed",
+                "packed shards; `place` tells where a document stood",
+                "add --pack LENGTH to bpeline encode",
+            )
+        if not 0 <= number < len(self):
+            raise IndexError(f"sequence {number} of {len(self)}")
+        shard = int(np.searchsorted(self._edges, number, side="right")) - 1
+        if shard not in self._parts:
+            record = self.records[shard]
+            path = self.path / record.files[self._of_ids].name
+            self._parts[shard] = PackedParts(path, record.tokens)
+        length = int(self.manifest["packed"]["length"])
+        begin = (number - int(self._edges[shard])) * length
+        return self._parts[shard].between(begin, begin + length)
+
+    def index(self, shard: int) -> DocumentIndex:
+        """Where all documents of a shard stood; errors as `place`."""
+        if "packed" in self.manifest:
+            raise InvalidOption(
+                f"{self.path} holds packed sequences, in which there are several documents",
+                "`parts` of a sequence gives their numbers in the shards that were packed",
+                "ask those shards: TokenShards(…).place(shards.parts(0)[0].document)",
+            )
+        if self._indexes is None:
+            raise InvalidOption(
+                f"{self.path} was written without an index of its documents",
+                "shards of format version 2 or higher",
+                "encode the files again: the same command writes the index",
+            )
+        if shard not in self._indexes:
+            record = self.records[shard]
+            paths = [self.path / file.name for file in record.files[self._of_ids :]]
+            self._indexes[shard] = DocumentIndex(paths, record.documents)
+        return self._indexes[shard]
+
+
+def _beside(path: Path, manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The suffixes of a shard's files beside those of its format.
+
+    Raises:
+        InvalidTokenizer: this program does not know that version of them.
+    """
+    if manifest["format_version"] == 1:
+        return ()
+    packed = manifest.get("packed")
+    if packed is None:
+        what, version, known = "document index", manifest.get("document_index"), INDEX_VERSION
+    else:
+        if not isinstance(packed, dict) or type(packed.get("length")) is not int:
+            _corrupt(path, f"{MANIFEST} has malformed fields")
+        what, version, known = "packing", packed.get("version"), PACK_VERSION
+    if version != known:
+        raise InvalidTokenizer(
+            f"{path} has a {what} of version {version!r}",
+            f"this program reads version {known}",
+            "upgrade bpeline",
+        )
+    return INDEX_SUFFIXES if packed is None else (PARTS_SUFFIX,)
 
 
 def read_record(path: Path, name: str) -> ShardRecord | None:
@@ -205,8 +327,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_sealed_manifest(
         path, FORMAT, FORMAT_VERSION, _corrupt, most_bytes=_MANIFEST_BYTES
     )
+    special = manifest.get("special_tokens", {})
+    if not isinstance(special, dict) or not all(type(id) is int for id in special.values()):
+        _corrupt(path, f"{MANIFEST} has malformed special tokens")
     texts = all(isinstance(manifest.get(field), str) for field in ("tokenizer", "shard_format"))
-    if not texts or manifest.get("dtype") not in ("uint16", "uint32"):
+    if not texts or manifest.get("dtype") not in _DTYPES:
         _corrupt(path, f"{MANIFEST} has malformed fields")
     return manifest
 

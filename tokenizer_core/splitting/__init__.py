@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .pretokenization import mark_pre_tokens as mark_pre_tokens
     from .pretokenization import pre_tokens as pre_tokens
     from .regex_export import respelled_for_export as respelled_for_export
+    from .regex_limits import MOST_WRITTEN_OUT as MOST_WRITTEN_OUT
+    from .regex_limits import set_operator as set_operator
+    from .regex_limits import size_written_out as size_written_out
     from .regex_processes import abandon_matching as abandon_matching
     from .regex_syntax import never_tries_twice as never_tries_twice
     from .segmenters import SEGMENTERS as SEGMENTERS

@@ -5,7 +5,8 @@ A cut is *legal* when counting both sides apart gives the same words as counting
 - at the start of a special token, which is a boundary anyway;
 - between two characters of which the split pattern is known to part every occurrence (see
   `cut_pairs`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
-- behind a line feed, in files of JSON lines.
+- behind a line feed, in files of JSON lines;
+- behind the mark that ends a document, in files of records such as Parquet.
 
 No special token may straddle a cut, not even one that the search would not choose. So a cut is
 legal or not by a few bytes around it, wherever reading began.
@@ -98,19 +99,19 @@ class Cuts:
     """The rules in force for one file.
 
     Attributes:
-        at_line_feeds: behind line feeds, and nowhere else.
+        behind_each: behind each of this byte, such as a line feed, and nowhere else.
         pairs: between these pairs of characters, or at spaces first.
         special_tokens: at the start of each of these byte strings.
     """
 
-    at_line_feeds: bool = False
+    behind_each: bytes = b""
     pairs: CutPairs | SpacesFirst | FormedPairs | None = None
     special_tokens: tuple[bytes, ...] = ()
 
     @property
     def possible(self) -> bool:
         """Whether any cut can exist at all."""
-        return self.at_line_feeds or self.pairs is not None or bool(self.special_tokens)
+        return bool(self.behind_each) or self.pairs is not None or bool(self.special_tokens)
 
     @property
     def behind(self) -> int:
@@ -124,7 +125,7 @@ class Cuts:
         Positions nearer to the end of a file are never cuts: what is appended later could join
         them to a special token, and chunks that are finished must stay as they are.
         """
-        return 0 if self.at_line_feeds else self.behind
+        return 0 if self.behind_each else self.behind
 
     def first(self, content: bytes, begin: int, end: int) -> int:
         """The first legal cut at a position in [begin, end), or -1.
@@ -133,8 +134,8 @@ class Cuts:
             content: holds `behind` bytes before ``begin`` (fewer only where the file begins) and
                 `ahead` bytes from ``end - 1`` on.
         """
-        if self.at_line_feeds:
-            found = content.find(b"\n", max(begin - 1, 0), end - 1)
+        if self.behind_each:
+            found = content.find(self.behind_each, max(begin - 1, 0), end - 1)
             return found + 1 if found >= 0 else -1
         while begin < end:
             candidate = self._first_special(content, begin, end)

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from .extension import certify_extension as certify_extension
     from .extension import extended as extended
     from .extension import merges_to_continue as merges_to_continue
+    from .from_texts import train_from_iterator as train_from_iterator
     from .required_tokens import merged as merged
     from .required_tokens import required_merges as required_merges
+    from .token_rules import CHARACTERS as CHARACTERS
+    from .token_rules import FORBIDDEN_LOOKS as FORBIDDEN_LOOKS
+    from .token_rules import NO_RULES as NO_RULES
+    from .token_rules import Characters as Characters
+    from .token_rules import TokenRules as TokenRules
+    from .token_rules import read_token_list as read_token_list
+    from .token_rules import spelling_of as spelling_of
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -30,6 +30,7 @@ from bpeline.tokenizer_core.merging import (
     validate_options,
 )
 from bpeline.tokenizer_core.training.required_tokens import required_merges
+from bpeline.tokenizer_core.training.token_rules import NO_RULES, Characters, TokenRules
 from bpeline.tokenizer_core.vocabulary import (
     MAX_TOKEN_BYTES,
     SpecialIds,
@@ -55,21 +56,23 @@ def settings_digest(
     min_word_count: int = 1,
     max_token_bytes: int | None = None,
     given: NDArray[np.int32] | None = None,
+    rules: TokenRules = NO_RULES,
 ) -> str:
     """Digest of what decides, besides the word counts, which merges are learned.
 
     The vocabulary size and the special tokens do not.
     """
-    return digest_of(
-        {
-            "algorithm": _ALGORITHM,
-            "tie_break": tie_break,
-            "min_count": min_count,
-            "min_word_count": min_word_count,
-            "max_token_bytes": _longest(max_token_bytes),
-            "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
-        }
-    )
+    settings = {
+        "algorithm": _ALGORITHM,
+        "tie_break": tie_break,
+        "min_count": min_count,
+        "min_word_count": min_word_count,
+        "max_token_bytes": _longest(max_token_bytes),
+        "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
+    }
+    if rules:  # checkpoints of trainings without any were made before there were rules
+        settings["rules"] = rules.digest
+    return digest_of(settings)
 
 
 def learn_merges(
@@ -81,6 +84,7 @@ def learn_merges(
     min_word_count: int = 1,
     max_token_bytes: int | None = None,
     given: NDArray[np.int32] | None = None,
+    rules: TokenRules = NO_RULES,
     resume_from: Path | Checkpoint | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = MERGES_PER_CHECKPOINT,
@@ -103,10 +107,13 @@ def learn_merges(
             the most any tokenizer may hold.
         given: int32 [n, 2], merges to apply before learning: those of a tokenizer that is being
             extended, or `required_merges`; whether or not they occur in ``counts``.
+        rules: which tokens are not made: a pair that would make one is passed over, and the next
+            one is merged.
         resume_from, checkpoint, checkpoint_every, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
+        InvalidOption: a parameter out of range, a checkpoint of other counts or settings, or
+            ``given`` merges that make a token which the rules forbid.
         CorpusError: counts beyond 64 bits, see `check_bounds` of the engine.
         EmptyCorpus: no word occurs ``min_word_count`` times.
         CorruptFile: no whole checkpoint at ``resume_from``, or one that these counts contradict.
@@ -116,6 +123,9 @@ def learn_merges(
         merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
     )
     _validate_given(given, merges)
+    ruled = rules is not NO_RULES and bool(rules)
+    if ruled:
+        rules.require_of_merges(given, tie_break, "the given merges")
     frequent, pruned = prune(counts, min_word_count)
     settings = ""
     if resume_from is not None or checkpoint is not None:
@@ -125,6 +135,7 @@ def learn_merges(
             min_word_count=min_word_count,
             max_token_bytes=max_token_bytes,
             given=given,
+            rules=rules,
         )
     engine = partial(
         MergeEngine,
@@ -133,9 +144,13 @@ def learn_merges(
         min_count=min_count,
         max_length=_longest(max_token_bytes),
         free_application=given is not None,
+        allows=rules.judge() if ruled else None,
     )
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
-    return learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
+    learned = learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
+    if ruled:
+        rules.prove(token_bytes(learned.pairs(), byte_order(tie_break)))
+    return learned
 
 
 def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
@@ -173,6 +188,9 @@ def train_bpe(
     min_word_count: int = 1,
     max_token_bytes: int | None = None,
     required_tokens: tuple[str, ...] | list[str] = (),
+    forbid: tuple[str, ...] | list[str] = (),
+    forbidden_tokens: tuple[str | bytes, ...] | list[str | bytes] = (),
+    characters: Characters = "any",
     resume_from: Path | Checkpoint | None = None,
     on_progress: OnProgress | None = None,
     checkpoint: Path | None = None,
@@ -192,11 +210,17 @@ def train_bpe(
             see `learn_merges`.
         required_tokens: texts that become tokens whatever the counts say; each must be one
             pre-token. Their merges come first, in the given order (`required_merges`).
+        forbid: regexes, or names such as ``digits`` and ``email`` (`FORBIDDEN_LOOKS`): no token
+            that is learned has a match in it. Special tokens are not asked about.
+        forbidden_tokens: tokens that are not made, as bytes or text.
+        characters: ``whole``: no token mixes a part of a character with anything else;
+            ``left-to-right``: parts are merged only to complete a character from its left.
         special_ids: ``first`` or ``last``.
 
     Raises:
         InvalidOption: ``vocab_size`` smaller than 256, the special tokens and the merges of the
-            required tokens; a token that cannot be required; and as `learn_merges`.
+            required tokens; a token that cannot be required; rules that forbid a byte; and as
+            `learn_merges`.
         InvalidPattern: the counts' split pattern drops text, such as ``whitespace``.
         InvalidSpecialToken: empty, duplicate, a single byte, a required token or part of one, or
             occurring in the words. All of this is refused before training starts.
@@ -208,6 +232,9 @@ def train_bpe(
     counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)
     merges = merges_for(vocab_size, specials)
+    rules = NO_RULES
+    if forbid or forbidden_tokens or characters != "any":
+        rules = TokenRules.checked(forbid, forbidden_tokens, characters)
     vocab_from_merges((), range(_BYTES), (), special_ids)  # refuses a wrong name before the work
     given = given_for(required_tokens, counts.pattern, merges, specials, tie_break, max_token_bytes)
     refuse_special_tokens_in_words(specials, counts)
@@ -219,6 +246,7 @@ def train_bpe(
         min_word_count=min_word_count,
         max_token_bytes=max_token_bytes,
         given=given,
+        rules=rules,
         resume_from=resume_from,
         checkpoint=checkpoint,
         on_progress=on_progress,

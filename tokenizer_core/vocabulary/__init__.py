@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from .numbering import token_bytes as token_bytes
     from .numbering import validate_tie_break as validate_tie_break
     from .numbering import vocab_from_merges as vocab_from_merges
+    from .personal_data import KINDS as KINDS
+    from .personal_data import MEANINGS as MEANINGS
+    from .personal_data import Kind as Kind
+    from .personal_data import Suspicion as Suspicion
+    from .personal_data import looks_like as looks_like
+    from .personal_data import suspicious_tokens as suspicious_tokens
     from .piece_prefix import PiecePrefix as PiecePrefix
     from .pipeline import Pipeline as Pipeline
     from .special_tokens import SpecialPolicies as SpecialPolicies

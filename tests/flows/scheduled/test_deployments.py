@@ -94,6 +94,16 @@ def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
 
 
 @pytest.mark.rotating(3)
+def test_recertify_runs_on_schedule(served: Served, retrained: Any) -> None:
+    served.schedule("recertify")
+    run = served.ended("recertify")
+    assert run["auto_scheduled"]
+    assert run["name"].startswith("exports of all names: ")
+    table = served.server.artifacts(run["id"])["certificates-summary"]["data"]
+    assert "| demo/1 | hf | " in table
+
+
+@pytest.mark.rotating(3)
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_people_find_the_results_in_both_user_interfaces(
     served: Served, retrained: Any, tmp_path: Path

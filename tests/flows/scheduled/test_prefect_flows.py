@@ -11,7 +11,9 @@ import pytest
 from prefect_server import ROOT, PrefectServer
 from served import Served
 
+from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.training.bpe import train_bpe
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -67,6 +69,25 @@ def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     assert tasks.count("count words") == 1
     local = server.bpeline(*arguments[:3], "near", *arguments[4:], folder=tmp_path)
     assert json.loads(local.stdout)["digest"] == json.loads(ended.stdout)["digest"]
+
+
+@pytest.mark.rotating(3)
+def test_an_import_is_a_run_with_its_steps_and_its_summary(
+    server: PrefectServer, corpus: Path, tmp_path: Path
+) -> None:
+    ours = train_bpe(count_words(corpus), 400)
+    ours.save(tmp_path / "tokenizer.json", "hf")
+    arguments = ["import", "tokenizer.json", "--name", "theirs", "--eval", f"own={corpus}"]
+    ended = server.bpeline(*arguments, "--json", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = server.runs_of("theirs")
+    assert (run["name"], run["state_type"]) == ("theirs/1 from tokenizer.json", "COMPLETED")
+    assert run["parameters"]["file"] == "tokenizer.json"
+    tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
+    assert sorted(tasks) == ["certify", "evaluate", "publish", "read files"]
+    artifacts = server.artifacts(run["id"])
+    assert artifacts["tokenizer-progress-theirs"]["data"] == 100
+    assert artifacts["tokenizer-summary-theirs"]["data"].startswith("# theirs/1")
 
 
 @pytest.mark.rotating(3)

@@ -30,8 +30,13 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
-    """The texts that SentencePiece reads otherwise."""
-    told: list[str] = _writer(tokenizer).differences(tokenizer)
+    """The texts that SentencePiece reads otherwise than what was written here; of others, none."""
+    companion = COMPANIONS.get(tokenizer.spec.algorithm.name)
+    told: list[str] = (
+        _writer(tokenizer).differences(tokenizer)
+        if companion is not None and companion.sentencepiece_writer
+        else []
+    )
     return told
 
 

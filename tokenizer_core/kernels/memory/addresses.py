@@ -102,6 +102,15 @@ def load_block(builder: Any, address: Any) -> Any:
     return builder.load(pointer(builder, address, _VECTOR), align=1, typ=_VECTOR)
 
 
+def _copy(builder: Any, source: Any, target: Any) -> Any:
+    builder.store(load_block(builder, source), pointer(builder, target, _VECTOR), align=1)
+    return NO_RESULT
+
+
+# Write the 64 bytes at one address to another.
+copy_block = of_two(types.void, types.int64, types.int64, _copy)
+
+
 def range_mask(first: int, size: int, fold_case: bool = False) -> Any:
     """An intrinsic ``mask(address) -> uint64``: which of 64 bytes lie in [first, first+size)."""
 

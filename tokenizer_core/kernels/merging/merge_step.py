@@ -6,7 +6,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     GREATEST_BYTES,
@@ -53,8 +53,11 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     slot_of,
 )
 
-# What `learn` and `apply` answer.
-DONE, EXHAUSTED, NEEDS_TOKENS, NEEDS_PAIRS = 0, 1, 2, 3
+# What `learn`, `learn_allowed` and `apply` answer.
+DONE, EXHAUSTED, NEEDS_TOKENS, NEEDS_PAIRS, NEEDS_VERDICTS = 0, 1, 2, 3, 4
+
+# What `learn_allowed` is told of a pair.
+UNJUDGED, ALLOWED, REFUSED = 0, 1, 2
 
 AHEAD = 16  # occurrences between asking for a symbol and reading it
 BLOCK = 512  # occurrences looked at before the first of them is rewritten: they stay in the cache
@@ -292,6 +295,19 @@ def missing_room(state: MergeState, length: I64) -> I64:
     return DONE
 
 
+@kernel
+def merge_first(state: MergeState, limits: Limits, pair: I64) -> None:
+    """Merge the pair that is first in the queue."""
+    drop_first(state, limits.order)
+    coming = np.int64(EMPTY)
+    if state.sizes[QUEUED] > 0:  # most likely the next: its row loads during this merge
+        coming = state.heap[0, HEAP_PAIR]
+        prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
+    merge(state, limits, pair)
+    if coming != EMPTY:
+        ask_for_first(state, coming)
+
+
 @entry_kernel
 def learn(state: MergeState, limits: Limits, goal: I64) -> I64:
     """Merge the best pairs until there are ``goal`` tokens.
@@ -306,14 +322,33 @@ def learn(state: MergeState, limits: Limits, goal: I64) -> I64:
         missing = missing_room(state, state.pairs[pair, LENGTH])
         if missing != DONE:
             return missing
-        drop_first(state, limits.order)
-        coming = np.int64(EMPTY)
-        if state.sizes[QUEUED] > 0:  # most likely the next: its row loads during this merge
-            coming = state.heap[0, HEAP_PAIR]
-            prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
-        merge(state, limits, pair)
-        if coming != EMPTY:
-            ask_for_first(state, coming)
+        merge_first(state, limits, pair)
+    return DONE
+
+
+@entry_kernel
+def learn_allowed(state: MergeState, limits: Limits, verdicts: U8s, goal: I64) -> I64:
+    """As `learn`, but for pairs that are refused: each leaves the queue, and nothing else changes.
+
+    ``verdicts`` [P] says of each pair `ALLOWED`, `REFUSED` or `UNJUDGED`. Only pairs that come
+    first are looked up, and a pair is queued once, so a refusal costs one removal from the queue.
+
+    Returns:
+        What `learn` returns, or `NEEDS_VERDICTS`: the first pair in the queue is unjudged.
+    """
+    while state.sizes[TOKENS] < goal:
+        pair = next_pair(state, limits)
+        if pair == EMPTY:
+            return EXHAUSTED
+        if verdicts[pair] == UNJUDGED:
+            return NEEDS_VERDICTS
+        if verdicts[pair] == REFUSED:
+            drop_first(state, limits.order)
+            continue
+        missing = missing_room(state, state.pairs[pair, LENGTH])
+        if missing != DONE:
+            return missing
+        merge_first(state, limits, pair)
     return DONE
 
 

@@ -49,7 +49,7 @@ def _sequence_length(four: Int) -> I64:
 
 
 @kernel
-def _first_fault(base: I64, position: I64, size: I64) -> I64:
+def first_fault(base: I64, position: I64, size: I64) -> I64:
     """Position of the first ill-formed sequence from a character's begin on, or -1."""
     while position < size:
         non_ascii = mask_non_ascii(base + position)
@@ -90,7 +90,7 @@ def invalid_utf8(text: U8s, size: I64) -> I64:
     """Position of the first ill-formed sequence in the first ``size`` bytes, or -1.
 
     64 bytes at a time become masks of first bytes and of continuations: those that stand are
-    compared with those that the first bytes ask for. Where that fails, `_first_fault` says where.
+    compared with those that the first bytes ask for. Where that fails, `first_fault` says where.
 
     Args:
         text: uint8 with `PADDING` readable bytes behind ``size``.
@@ -114,6 +114,6 @@ def invalid_utf8(text: U8s, size: I64) -> I64:
         faults = (continuations ^ wanted) | (continuations ^ leads ^ non_ascii)
         if faults | (_forbidden_seconds(address) & inside):
             begin = np.int64(position)
-            return _first_fault(base, _begin_of_character(base, begin) if owed else begin, size)
+            return first_fault(base, _begin_of_character(base, begin) if owed else begin, size)
         owed = (leads >> _63) | (three_or_four >> _62) | (four >> _61)
     return _begin_of_character(base, np.int64(size)) if owed else np.int64(-1)

@@ -1,26 +1,17 @@
-"""Exports read by llama.cpp itself: an exported GGUF file gets weights, and a process runs it.
+"""A tokenizer in GGUF as the smallest model that llama.cpp loads; runs nothing.
 
-llama.cpp loads models, not vocabs alone, so behind the metadata as exported come a model's shape
+llama.cpp loads models, not vocabs alone, so behind the tokenizer's metadata come a model's shape
 and weights, all of them zero: one layer of width one. What it makes of texts depends on neither.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import struct
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from bpeline.registry.exports import llama_cpp_program
-from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import LibraryFailed
+from bpeline.tokenizer_core.formats import gguf, read_metadata
 
-PATIENCE = 600.0  # seconds; thousands of texts take one
 _UINT32, _FLOAT32 = 4, 6  # types of GGUF values
 _F32 = 0  # a type of tensors
 _ALIGNED = 32
@@ -40,42 +31,25 @@ _LAYER = {
 }  # fmt: skip
 
 
-def ask_llama_cpp(path: Path, tokens: int, texts: Sequence[str]) -> dict[str, Any]:
-    """What llama.cpp makes of an exported file and of texts; see `llama_cpp_program`.
-
-    Args:
-        path: a GGUF file of metadata alone.
-        tokens: how many its vocab has.
-        texts: without lone surrogates.
+def smallest_model(path: Path) -> bytes:
+    """The tokenizer of a GGUF file, whatever model it belongs to, in a model of width one.
 
     Raises:
-        LibraryFailed: it ended without an answer, or took longer than `PATIENCE`.
+        MissingSource: no such file.
+        InvalidTokenizer: no GGUF file.
     """
-    with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
-        model = Path(aside) / "model.gguf"
-        DURABLE.write(model, with_weights(path.read_bytes(), tokens))
-        request = json.dumps({"model": str(model), "texts": list(texts)})
-        # -P: nothing in this directory takes the place of a library.
-        command = [sys.executable, "-P", str(llama_cpp_program.__file__)]
-        try:
-            ended = subprocess.run(
-                command, input=request, capture_output=True, text=True, timeout=PATIENCE
-            )
-        except subprocess.TimeoutExpired:
-            raise _not_read(f"llama.cpp did not answer within {PATIENCE:.0f} seconds") from None
-    try:
-        answer: dict[str, Any] = json.loads(ended.stdout)
-    except ValueError:
-        last = (ended.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise _not_read(f"llama.cpp ended with {ended.returncode}, saying {last[:300]!r}") from None
-    return answer
+    entries = read_metadata(path, ("tokenizer.", "general."))
+    tokens = len(entries.get("tokenizer.ggml.tokens", ()))
+    with path.open("rb") as file:
+        _, _, tensors, number = _HEAD.unpack(file.read(_HEAD.size))
+    if tensors == 0 and number == len(entries) and entries["general.architecture"] == "gpt2":
+        return _with_weights(path.read_bytes(), tokens)
+    # A model of its own: of its entries those of the tokenizer.
+    kept = {key: value for key, value in entries.items() if key.startswith("tokenizer.")}
+    return _with_weights(gguf.file_of({"general.architecture": "gpt2", **kept}), tokens)
 
 
-def _not_read(why: str) -> LibraryFailed:
-    return LibraryFailed(f"cyllama did not read it: {why}", "a file that llama.cpp reads")
-
-
-def with_weights(content: bytes, tokens: int) -> bytes:
+def _with_weights(content: bytes, tokens: int) -> bytes:
     """A GGUF file of metadata as the smallest model of its architecture, GPT-2."""
     magic, version, _, entries = _HEAD.unpack_from(content)
     tensors: dict[str, tuple[int, ...]] = {

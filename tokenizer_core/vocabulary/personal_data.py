@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
@@ -68,19 +68,36 @@ def suspicious_tokens(tokens: Iterable[tuple[int, bytes]]) -> list[Suspicion]:
 
 
 def kind_of(token: bytes) -> Kind | None:
-    """What a token looks like; None for nearly all."""
+    """What a token looks like, the first of several kinds; None for nearly all."""
     if len(token) < _SHORTEST:
         return None
     text = token.decode(errors="replace")
-    if "@" in text and _EMAIL.search(text):
-        return "email"
-    if _PREFIXED.search(text) or any(map(_like_chance, _RUN.findall(text))):
-        return "key"
-    if sum(map(str.isdecimal, text)) < _SHORTEST:
-        return None
-    if any(_is_card(found) for found in _CARD.findall(text)):
-        return "card"
-    return "phone" if _is_phone(_DATE.sub("", text)) else None
+    return next((kind for kind, looks_so in _LOOKS.items() if looks_so(text)), None)
+
+
+def looks_like(kind: Kind, token: bytes) -> bool:
+    """Whether a token looks like one kind, whatever else it looks like."""
+    return len(token) >= _SHORTEST and _LOOKS[kind](token.decode(errors="replace"))
+
+
+def _is_email(text: str) -> bool:
+    return "@" in text and _EMAIL.search(text) is not None
+
+
+def _is_key(text: str) -> bool:
+    return _PREFIXED.search(text) is not None or any(map(_like_chance, _RUN.findall(text)))
+
+
+def _has_card(text: str) -> bool:
+    return _has_digits(text) and any(_is_card(found) for found in _CARD.findall(text))
+
+
+def _has_phone(text: str) -> bool:
+    return _has_digits(text) and _is_phone(_DATE.sub("", text))
+
+
+def _has_digits(text: str) -> bool:
+    return sum(map(str.isdecimal, text)) >= _SHORTEST
 
 
 def _like_chance(run: str) -> bool:
@@ -116,3 +133,12 @@ def _is_phone(text: str) -> bool:
 
 def _digits(text: str) -> list[int]:
     return [int(character) for character in text if character.isdecimal()]
+
+
+# In the order in which a token of several kinds is said to be of one.
+_LOOKS: dict[Kind, Callable[[str], bool]] = {
+    "email": _is_email,
+    "key": _is_key,
+    "card": _has_card,
+    "phone": _has_phone,
+}

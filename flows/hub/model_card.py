@@ -1,0 +1,152 @@
+"""The model card of a version: who made it of what, how it measures, and how to load it.
+
+Says nothing of the machine it was made on: paths of a corpus are for its owners.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bpeline.flows.wording import counted, megabytes
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+
+OURS = "<!-- This card was written by bpeline. -->"
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+_MEASURED = {
+    BYTES_PER_TOKEN: "bytes/token",
+    "compression/chars_per_token": "characters/token",
+    "compression/unigram_bits_per_byte": "unigram bits/byte",
+    "distribution/renyi_efficiency_2.5": "Rényi efficiency (2.5)",
+}
+
+
+def model_card(
+    details: Mapping[str, Any],
+    evaluation: Mapping[str, Any] | None,
+    certificates: Mapping[str, str],
+    licence: str,
+    special_tokens: Sequence[str],
+    place: str,
+) -> str:
+    """The text of a README.md.
+
+    Args:
+        details: of the version, see `version_details`.
+        evaluation: the content of its ``evaluation.json``; None where it was not measured.
+        certificates: format → what its program made of the export.
+        licence: as the Hub spells it, such as ``apache-2.0``; empty for none stated.
+        special_tokens: in the order of their ids.
+        place: the repository or folder that it is loaded from.
+    """
+    parts = [
+        _front_matter(details, licence),
+        f"# {details['reference']}\n",
+        f"A tokenizer of {details.get('vocab_size', 0):,} ids"
+        f" ({_algorithm(details)}), made with bpeline.\n",
+        "## Loading it\n",
+        "```python\nfrom transformers import AutoTokenizer\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(place)})\n```\n",
+        "## What it is\n",
+        _table(("", ""), _facts(details, special_tokens)),
+        "## What it was made of\n",
+        *_lineage(details),
+        "## How it measures\n",
+        *_evaluation(details, evaluation),
+        "## Read alike by\n",
+        _table(("format", "certificate"), sorted(certificates.items())),
+        "## Licence\n",
+        f"{licence or 'Whoever made it has stated no licence.'}\n",
+        OURS,
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _front_matter(details: Mapping[str, Any], licence: str) -> str:
+    """What the Hub reads; JSON strings are YAML."""
+    languages = sorted({one["language"] for one in details["sources"]})
+    known = [one for one in languages if _LANGUAGE.fullmatch(one)]
+    lines = ["---"]
+    if licence:
+        lines.append(f"license: {json.dumps(licence)}")
+    if known:
+        lines.append(f"language: {json.dumps(known)}")
+    lines += ["library_name: transformers", 'tags: ["tokenizer", "bpeline"]', "---", ""]
+    return "\n".join(lines)
+
+
+def _algorithm(details: Mapping[str, Any]) -> str:
+    algorithm = str(details.get("parameters", {}).get("algorithm") or "imported")
+    return {"byte-bpe": "byte-level BPE"}.get(algorithm, algorithm)
+
+
+def _facts(details: Mapping[str, Any], special_tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "registered as", str(details["reference"])
+    yield "digest", f"`{details['digest']}`"
+    yield "split pattern", f"`{details.get('pattern', '')}`"
+    yield "special tokens", ", ".join(f"`{one}`" for one in special_tokens) or "none"
+    if "created_at" in details:
+        yield "made", str(details["created_at"])
+
+
+def _lineage(details: Mapping[str, Any]) -> Iterator[str]:
+    imported = details.get("imported") or {}
+    if imported:
+        came = str(imported["imported from"])
+        rows = [("imported from", came if came.startswith("hf://") else came.rpartition("/")[2])]
+        rows += [(key, str(value)) for key, value in imported.items() if key != "imported from"]
+        yield _table(("", ""), rows)
+        return
+    lineage, metrics = details.get("lineage", {}), details.get("metrics", {})
+    if details["sources"]:
+        yield _table(
+            ("source", "language", "documents", "text", "share", "weight"),
+            (
+                (one["source"], one["language"], f"{one['documents']:,}", megabytes(one["bytes"]),
+                 f"{one['share']:.1%}", f"{one['weight']:g}")
+                for one in details["sources"]
+            ),
+        )  # fmt: skip
+    rows = []
+    if "corpus/bytes" in metrics:
+        text = megabytes(int(metrics["corpus/bytes"]))
+        documents = counted(int(metrics.get("corpus/documents", 0)), "document")
+        rows.append(("text", f"{text} in {documents}"))
+        rows.append(("distinct words", f"{int(metrics['corpus/distinct_words']):,}"))
+    rows += [
+        (title, f"`{lineage[key]}`")
+        for key, title in (
+            ("corpus_digest", "digest of the corpus"),
+            ("counts_digest", "digest of the word counts"),
+            ("extends", "extends"),
+        )
+        if lineage.get(key)
+    ]
+    yield _table(("", ""), rows) if rows else "Nothing is known here of its training.\n"
+
+
+def _evaluation(details: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> Iterator[str]:
+    slices = (evaluation or {}).get("slices", {})
+    if not slices:
+        yield "It was not measured.\n"
+        return
+    yield f"On {details.get('measured_on', 'text held out')}.\n"
+    rows = []
+    for name, found in sorted(slices.items(), key=lambda one: (one[0] != ALL, one[0])):
+        values = found["metrics"]
+        figures = (f"{values[key]:.4f}" if key in values else "" for key in _MEASURED)
+        documents = f"{int(values.get('evaluated/documents', 0)):,}"
+        rows.append((name, documents, *figures))
+    yield _table(("texts", "documents", *_MEASURED.values()), rows)
+
+
+def _table(titles: Sequence[str], rows: Any) -> str:
+    lines = [_row(titles), "|" + "---|" * len(titles), *map(_row, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[object]) -> str:
+    shown = (str(one).replace("|", "\\|").replace("\n", " ") for one in cells)
+    return f"| {' | '.join(shown)} |"

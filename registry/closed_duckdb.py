@@ -1,0 +1,55 @@
+"""The door to DuckDB: connections that load and fetch nothing. Knows no tables of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Settings = Mapping[str, str | bool | int | float | list[str]]
+_CLOSED: Settings = {  # nothing is fetched, nothing is loaded, nothing of Python's is looked at
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
+_INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|Terminated: *$")
+
+
+def library() -> Any:
+    """The module `duckdb`, for its exceptions; importing it takes a moment."""
+    import duckdb
+
+    return duckdb
+
+
+def connect(
+    path: Path | None, settings: Settings, *, read_only: bool = False, files: bool = False
+) -> Any:
+    """Open a database; call `settle` before anybody else's SQL runs on the connection.
+
+    Args:
+        path: the file; None for a database in memory.
+        settings: of DuckDB, further ones.
+        read_only: whether nothing is to be written.
+        files: whether SQL may reach other files than this one.
+    """
+    config = {**_CLOSED, **settings, "enable_external_access": files}
+    return library().connect(path or ":memory:", read_only=read_only, config=config)
+
+
+def settle(connection: Any) -> None:
+    """The settings of every connection, before they are locked."""
+    # After two seconds DuckDB would draw a bar into standard output, which is ours.
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def raise_if_interrupted(error: Exception) -> None:
+    """DuckDB answers Ctrl-C with an error of its own; for us it is what it was.
+
+    One that comes while DuckDB reads rows of ours is told by the name of Python's exception.
+    """
+    if _INTERRUPTED.search(str(error)):
+        raise KeyboardInterrupt from error

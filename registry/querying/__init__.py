@@ -1,0 +1,13 @@
+"""What a workspace knows of versions and their words, as tables that SQL reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .answers import Answer as Answer
+    from .answers import querying as querying
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,335 @@
+"""What the registry knows that SQL asks for: versions, their words and sources, chunks, runs.
+
+Finds and names it; how it is stored is in `registry.querying.words_database`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from bpeline.registry.closed_duckdb import connect, library
+from bpeline.registry.loading import resolve
+from bpeline.registry.querying.layout import FORMAT
+from bpeline.registry.querying.statements import Mention
+from bpeline.registry.references import ByDigest, parse_registered
+from bpeline.registry.versions import ListedVersion, list_versions
+from bpeline.registry.word_counts import TableHandle, corpus_record, recorded_table
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import InvalidOption, UnknownVersion
+
+if TYPE_CHECKING:
+    from bpeline.registry.catalogue import Version
+    from bpeline.registry.opening import Registry
+
+Row = dict[str, Any]
+_AS_RECORDED = (
+    "source", "language", "domain", "documents", "bytes", "held_out_bytes", "words",
+    "distinct_words", "share", "weight", "weighted_words", "weighted_bytes", "weighted_share",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that is stored once, however many versions have it.
+
+    Attributes:
+        kind: see `layout.PART_TABLES`.
+        digest: of the tokenizer; empty where words alone are stored.
+        table: key of the word-count table; empty where a tokenizer alone is.
+    """
+
+    kind: str
+    digest: str = ""
+    table: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.digest} {self.table}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Under which name a part is found; see ``stored.names``."""
+
+    kind: str
+    name: str
+    source: str
+    part: Part
+
+
+class Contents:
+    """What one registry has to be asked about.
+
+    Args:
+        registry: of a workspace.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._tables: dict[str, TableHandle | None] = {}
+        self._statistics: dict[str, list[Row]] = {}
+
+    @cached_property
+    def listed(self) -> list[ListedVersion]:
+        """All versions, as `bpeline versions` lists them."""
+        return list_versions(workspace=self.registry.workspace)
+
+    @property
+    def fingerprint(self) -> str:
+        """Another one when a version, an alias or a figure is another."""
+        return digest_of([FORMAT, [_without_infinities(asdict(one)) for one in self.listed]])
+
+    @property
+    def fingerprint_of_runs(self) -> str:
+        """Another one when a run began, went on to its next step, or ended."""
+        runs = self.registry.catalogue.runs()
+        return digest_of([[run.id, run.state, run.step, run.finished_at] for run in runs])
+
+    def find(self, reference: str) -> ListedVersion:
+        """The version that a statement names.
+
+        Raises:
+            InvalidOption: it is misspelt, or a path.
+            UnknownVersion: there is none.
+        """
+        parsed = parse_registered(reference)
+        if str(parsed) != reference:
+            raise InvalidOption(
+                f"{reference!r} is spelt in another way than the tables know it",
+                "accepted are name@alias, name/number and digests",
+                f"write '{parsed}'",
+            )
+        meant = resolve(self.registry, parsed)
+        for one in self.listed:
+            if one.digest == meant.digest and (
+                isinstance(parsed, ByDigest) or one.number == meant.number
+            ):
+                return one
+        raise UnknownVersion(
+            f"{reference} is not registered in this MLflow",
+            "accepted are the versions that `bpeline versions` lists",
+            "type `bpeline versions`",
+        )
+
+    # ---- parts -----------------------------------------------------------------------------
+
+    def needed(self, mentions: Iterable[Mention]) -> set[Part]:
+        """The parts that a statement reads.
+
+        Raises:
+            InvalidOption, UnknownVersion: as `find`; or the version has no such source.
+            UnknownVersion: the words it was trained on are not known here.
+        """
+        return {part for one in mentions for part in self._parts_of(one)}
+
+    def _parts_of(self, mention: Mention) -> list[Part]:
+        version = self.find(mention.version)
+        tokens = Part("tokens", version.digest)
+        if mention.relation == "merges":
+            return [tokens]
+        table = self.table_of(version)
+        if mention.relation == "tokens":
+            if table is None:
+                return [tokens]
+            slices = [
+                Part("slice", version.digest, key)
+                for key in self._tables_of_sources(version).values()
+            ]
+            return [tokens, Part("splits", version.digest, table.key), *slices]
+        if table is None:
+            raise UnknownVersion(
+                f"the words that {version.reference} was trained on are not in this workspace",
+                "versions that were trained here and whose word counts were not removed",
+                f"type `bpeline show {version.reference}` to see where it comes from",
+            )
+        if mention.relation == "word_counts":
+            return [Part("words", table=table.key)]
+        if mention.relation == "splits":
+            return [Part("splits", version.digest, table.key)]
+        tables = self._tables_of_sources(version)
+        if mention.source not in tables:
+            raise InvalidOption(
+                f"{version.reference} has no source called {mention.source!r} with words",
+                f"its named sources are {', '.join(tables)}"
+                if tables
+                else "sources that had a name in training: `--source english=FILES`",
+                f"""type `bpeline sql "FROM sources WHERE version = '{version.reference}'"`""",
+            )
+        return [Part("words", table=tables[mention.source])]
+
+    def names(self) -> list[Name]:
+        """Under which names parts are found, those that are not stored among them."""
+        found = []
+        digests: set[str] = set()
+        for version in self.listed:
+            called = [version.reference, *(f"{version.name}@{one}" for one in version.aliases)]
+            if version.digest not in digests:  # of several names of a tokenizer the first
+                digests.add(version.digest)
+                called.append(version.digest)
+            parts = [("tokens", "", Part("tokens", version.digest))]
+            table = self.table_of(version)
+            if table is not None:
+                parts.append(("words", "", Part("words", table=table.key)))
+                parts.append(("splits", "", Part("splits", version.digest, table.key)))
+            for source, key in self._tables_of_sources(version).items():
+                parts.append(("source", source, Part("words", table=key)))
+                parts.append(("slice", source, Part("slice", version.digest, key)))
+            found += [
+                Name(kind, name, source, part) for name in called for kind, source, part in parts
+            ]
+        return found
+
+    def table_of(self, version: ListedVersion) -> TableHandle | None:
+        """The word counts that a version was trained on; None where they are not here."""
+        row = self._rows.get((version.name, version.digest))
+        if row is None or not row.counts_digest:
+            return None
+        if row.counts_digest not in self._tables:
+            keys = (one.key for one in self._remembered if one.counts_digest == row.counts_digest)
+            found = (recorded_table(self.registry.workspace, key) for key in keys)
+            self._tables[row.counts_digest] = next(filter(None, found), None)
+        return self._tables[row.counts_digest]
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str], Version]:
+        return {(row.name, row.digest): row for row in self.registry.catalogue.versions()}
+
+    @cached_property
+    def _remembered(self) -> list[Any]:
+        return self.registry.catalogue.count_tables()
+
+    def _tables_of_sources(self, version: ListedVersion) -> dict[str, str]:
+        """Source → key of the table of its own words."""
+        rows = ((row["source"], str(row["table"])) for row in self._sources_recorded(version))
+        keys = {source: name.removesuffix(".duckdb") for source, name in rows if name}
+        return {
+            source: key
+            for source, key in keys.items()
+            if recorded_table(self.registry.workspace, key)
+        }
+
+    def _sources_recorded(self, version: ListedVersion) -> list[Row]:
+        """The named sources of a version's corpus; empty where they had no names."""
+        table = self.table_of(version)
+        if table is None:
+            return []
+        if table.key not in self._statistics:
+            self._statistics[table.key] = self._read_statistics(table.key)
+        return self._statistics[table.key]
+
+    def _read_statistics(self, table_key: str) -> list[Row]:
+        path = self.registry.workspace.source_statistics(table_key)
+        if not path.exists():
+            return []
+        try:
+            connection = connect(path, {}, read_only=True)
+        except library().Error:  # made again with the table; nothing else rests on it
+            return []
+        try:
+            answer = connection.execute("SELECT * FROM sources")
+            columns = [column[0] for column in answer.description]
+            return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
+        except library().Error:
+            return []
+        finally:
+            connection.close()
+
+    # ---- tables ----------------------------------------------------------------------------
+
+    def versions(self) -> list[Row]:
+        """Rows of ``versions``."""
+        rows = []
+        for one in self.listed:
+            row, table = self._rows.get((one.name, one.digest)), self.table_of(one)
+            rows.append({
+                "version": one.reference,
+                "name": one.name,
+                "number": one.number,
+                "aliases": list(one.aliases),
+                "digest": one.digest,
+                "vocab_size": one.vocab_size,
+                "pattern": one.pattern,
+                "created_at": one.created_at or None,
+                "words": table.rows if table else None,
+                "occurrences": table.total if table else None,
+                "corpus_digest": row.corpus_digest or None if row else None,
+                "counts_digest": row.counts_digest or None if row else None,
+                "run_id": one.run_id or None,
+                "mlflow_run_id": one.mlflow_run_id or None,
+                "comparable": one.comparable,
+                "metrics": _without_infinities(one.metrics),
+            })  # fmt: skip
+        return rows
+
+    def sources(self) -> list[Row]:
+        """Rows of ``sources``: named ones as recorded, else the files of the corpus."""
+        rows: list[Row] = []
+        for one in self.listed:
+            recorded = self._sources_recorded(one)
+            for source in recorded:
+                kept = {name: source.get(name) for name in _AS_RECORDED}
+                labels = {name: kept[name] or None for name in ("language", "domain")}
+                rows.append({"version": one.reference, **kept, **labels})
+            if not recorded:
+                row = self._rows.get((one.name, one.digest))
+                for file in self._files_of(row.corpus_digest if row else ""):
+                    rows.append({
+                        "version": one.reference, "source": file.path, "bytes": file.bytes
+                    })  # fmt: skip
+        return rows
+
+    def chunks(self) -> list[Row]:
+        """Rows of ``chunks``: of every corpus that a version was trained on."""
+        rows = []
+        for corpus in sorted({row.corpus_digest for row in self._rows.values()} - {""}):
+            for file in self._files_of(corpus):
+                rows += [
+                    {
+                        "corpus_digest": corpus,
+                        "source": file.source or None,
+                        "path": file.path,
+                        "ordinal": chunk.ordinal,
+                        "begin_byte": chunk.begin,
+                        "end_byte": chunk.end,
+                        "digest": chunk.digest,
+                    }
+                    for chunk in file.chunks
+                ]
+        return rows
+
+    def runs(self) -> list[Row]:
+        """Rows of ``runs``."""
+        return [
+            {
+                "id": run.id,
+                "name": run.name,
+                "state": run.state,
+                "step": run.step or None,
+                "started_at": run.started_at or None,
+                "finished_at": run.finished_at or None,
+                "corpus_digest": run.corpus_digest or None,
+                "counts_digest": run.counts_digest or None,
+                "host": run.host,
+                "error": run.error or None,
+                "config": dict(run.config),
+            }
+            for run in self.registry.catalogue.runs()
+        ]
+
+    def _files_of(self, corpus_digest: str) -> Iterable[Any]:
+        if not corpus_digest:
+            return ()
+        return corpus_record(self.registry.workspace, corpus_digest) or ()
+
+
+def _without_infinities(value: Any) -> Any:
+    """The same with None for what JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: _without_infinities(one) for key, one in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return list(value) if isinstance(value, tuple) else value

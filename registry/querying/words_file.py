@@ -1,0 +1,113 @@
+"""``words.duckdb`` opened for reading: nothing is written, and nothing else can be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bpeline.registry.closed_duckdb import connect, library, raise_if_interrupted, settle
+from bpeline.registry.querying.layout import FORMAT
+from bpeline.tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core.processors import machine_memory
+
+_LEAST_MEMORY = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a file holds.
+
+    Attributes:
+        parts: with their numbers.
+        versions, runs: fingerprints of what its tables were made of.
+    """
+
+    parts: dict[tuple[str, str], int]
+    versions: str
+    runs: str
+
+
+def open_file(path: Path, spill: Path) -> Any | None:
+    """A connection that reads; None where there is no file, or one that is none of DuckDB's.
+
+    Raises:
+        StorageError: another program has it open for writing.
+    """
+    log = log_of(path)
+    if log.exists():
+        raise _written_by_others(path)
+    if not path.exists():
+        return None
+    # Attached, and not opened: a process that has opened the file itself is not in the way then.
+    connection = connect(None, settings(spill), files=True)
+    duckdb = library()
+    try:
+        connection.execute(f"ATTACH {quoted(path)} AS words (READ_ONLY)")
+        connection.execute("USE words")
+        connection.execute("SET enable_external_access = false")
+        settle(connection)
+    except duckdb.Error as error:
+        connection.close()
+        raise_if_interrupted(error)
+        if isinstance(error, duckdb.IOException) and "lock" in str(error):
+            raise _written_by_others(path) from error
+        return None
+    return connection
+
+
+def held_by(connection: Any) -> Held | None:
+    """What a file says that it holds; None where it is of another format."""
+    try:
+        rows = connection.execute("SELECT format, versions, runs FROM stored.state").fetchall()
+        if len(rows) != 1 or rows[0][0] != FORMAT:
+            return None
+        parts = connection.execute("SELECT kind, key, part FROM stored.parts").fetchall()
+    except library().Error as error:
+        raise_if_interrupted(error)
+        return None
+    return Held({(kind, key): part for kind, key, part in parts}, rows[0][1], rows[0][2])
+
+
+def held_in(path: Path, spill: Path) -> Held | None:
+    """The same of a file that is closed; None also where there is none."""
+    connection = open_file(path, spill)
+    if connection is None:
+        return None
+    try:
+        return held_by(connection)
+    finally:
+        connection.close()
+
+
+def quoted(path: Path) -> str:
+    """A path as SQL takes it."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def settings(spill: Path) -> dict[str, str | bool | int | float | list[str]]:
+    """What a connection may use.
+
+    Args:
+        spill: a directory of its own.
+    """
+    memory = max(_LEAST_MEMORY, machine_memory() // 2)
+    return {
+        "memory_limit": f"{memory}B",
+        "temp_directory": str(spill / "spill"),  # its own: processes that share one corrupt it
+        "arrow_large_buffer_size": True,
+    }
+
+
+def log_of(path: Path) -> Path:
+    """Where DuckDB keeps the write-ahead log of a database."""
+    return path.with_name(f"{path.name}.wal")
+
+
+def _written_by_others(path: Path) -> StorageError:
+    return StorageError(
+        f"another program has opened {path} for writing",
+        "programs that open it read-only; it is made again, so nothing written there would stay",
+        f"end that program, remove {path.name}.wal if it is there, and open the file with "
+        f"`duckdb -readonly {path}`",
+    )

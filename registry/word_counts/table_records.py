@@ -1,0 +1,29 @@
+"""What is known of a word-count table without opening it; imports nothing slow."""
+
+from __future__ import annotations
+
+from bpeline.registry.word_counts.handles import TableHandle
+from bpeline.registry.workspace import Workspace, fetch, read_record
+from bpeline.tokenizer_core.errors import CorruptFile
+
+TABLE_FORMAT = 2
+
+
+def recorded_table(workspace: Workspace, key: str) -> TableHandle | None:
+    """The table of that key, if it was made and its record is sound."""
+    path, manifest = workspace.table(key), workspace.table_manifest(key)
+    if not (fetch(workspace, manifest) and (path.exists() or workspace.store)):
+        return None
+    try:
+        record = read_record(manifest, TABLE_FORMAT)
+        return TableHandle(
+            key=key,
+            path=path,
+            rows=record["rows"],
+            total=record["total"],
+            total_bytes=record["total_bytes"],
+            counts_digest=record["counts_digest"],
+            reused=True,
+        )
+    except (CorruptFile, KeyError):
+        return None

@@ -1,0 +1,192 @@
+"""Texts and counts that a program hands over, instead of files."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow
+import pytest
+
+from bpeline import WordCounts, count_texts, count_words, train_bpe, train_from_iterator
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8
+
+WORDS = ["low", " lower", "newest\n", " naïve", " 中文", "<|end|>", " ", "don't", "3.14", "é", "é"]
+
+
+def some_texts(number: int, seed: int = 5) -> list[str]:
+    choose = random.Random(seed)
+    return ["".join(choose.choices(WORDS, k=choose.randint(0, 400))) for _ in range(number)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize(
+    "options", [{}, {"special_tokens": ["<|end|>"]}, {"text_form": "NFC"}, {"pattern": r"\S+|\s"}]
+)
+def test_texts_are_counted_as_json_lines_of_them_are(
+    tmp_path: Path, workers: int, options: dict[str, Any]
+) -> None:
+    texts = some_texts(1_500)
+    lines = (json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "texts.jsonl").write_text("".join(lines), encoding="utf-8")
+    expected = count_words(tmp_path / "texts.jsonl", **options)
+    found = count_texts(iter(texts), workers=workers, **options)
+    assert found.digest == expected.digest
+    assert count_texts(({"text": text} for text in texts), **options).digest == expected.digest
+    batches = (texts[at : at + 7] for at in range(0, len(texts), 7))
+    assert count_texts(batches, **options).digest == expected.digest
+    columns = ({"text": texts[at : at + 7], "id": [at]} for at in range(0, len(texts), 7))
+    assert count_words(columns, **options).digest == expected.digest
+    encoded = (text.encode() for text in texts)
+    assert count_words(encoded, workers=workers, **options).digest == expected.digest
+
+
+def test_positions_are_bytes_of_all_texts() -> None:
+    counts = count_texts(["ab", "", "ab cd", " ef"], workers=1)
+    assert dict(zip(counts.words(), counts.first_positions.tolist(), strict=True)) == {
+        b"ab": 0, b" cd": 4, b" ef": 7,
+    }  # fmt: skip
+
+
+def test_texts_are_taken_as_they_are_needed() -> None:
+    """An endless stream ends where the listener says so, and little of it was held."""
+    taken = 0
+
+    def stream() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "low lower lowest " * 4_000
+
+    class Enough(Exception):
+        pass
+
+    heard = []
+
+    def listen(at: Any) -> None:
+        heard.append(at)
+        if at.bytes > 20_000_000:
+            raise Enough
+
+    with pytest.raises(Enough):
+        count_texts(stream(), workers=2, on_progress=listen)
+    assert [at.bytes for at in heard] == sorted(at.bytes for at in heard)
+    assert heard[-1].texts == taken
+    assert taken * 68_000 < 22_000_000
+    assert not [one for one in threading.enumerate() if one.name.startswith("count")]
+
+
+def test_errors_of_the_stream_and_of_items_end_the_counting() -> None:
+    def broken() -> Iterator[str]:
+        yield from some_texts(50)
+        raise OSError("the network is gone")
+
+    with pytest.raises(OSError, match="network"):
+        count_texts(broken())
+    for items, error, said in (
+        (["a", 5], InvalidOption, "item 1 holds int where text should be"),
+        ([{"body": "a"}], InvalidOption, "item 0 has no field 'text', but 'body'"),
+        ([{"text": None}], InvalidOption, "item 0 holds NoneType"),
+        (["a", "\ud800"], InvalidUtf8, "item 1 is not Unicode text"),
+        ([b"\xff"], InvalidUtf8, "item 0 is not Unicode text"),
+        ([], EmptyCorpus, "the texts hold no words"),
+        (["", ""], EmptyCorpus, "the texts hold no words"),
+        ("low", InvalidOption, "one text is given"),
+    ):
+        with pytest.raises(error, match=said):
+            count_texts(items)
+    assert count_texts([b"a\xff", "b\ud800"], invalid_utf8="replace").to_mapping() == {
+        b"a": 1, "\N{REPLACEMENT CHARACTER}".encode(): 2, b"b": 1,
+    }  # fmt: skip
+
+
+def test_what_could_be_names_of_files_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("low lower")
+    assert count_words([str(path)]).to_mapping() == {b"low": 1, b" lower": 1}
+    assert count_words(path for path in tmp_path.glob("*.txt")).total == 2
+    with pytest.raises(InvalidOption, match="names a file, and could be a text"):
+        count_words(str(one) for one in tmp_path.glob("*.txt"))
+    assert count_texts(str(one) for one in [path]).total > 2, "whoever says so means texts"
+    with pytest.raises(InvalidOption, match="copies are looked for in files"):
+        count_words(({"text": "a"} for _ in range(2)), deduplicate=True)
+
+
+def test_training_from_an_iterator_is_counting_and_training() -> None:
+    texts = some_texts(300)
+    expected = train_bpe(
+        count_texts(texts, "cl100k", ["<|end|>"]), 300, special_tokens=["<|end|>"], min_count=3
+    )
+    heard: list[Any] = []
+    made = train_from_iterator(
+        iter(texts), 300, pattern="cl100k", special_tokens=["<|end|>"], min_count=3,
+        on_counting=heard.append,
+    )  # fmt: skip
+    assert made.digest == expected.digest
+    assert heard[-1].texts == 300
+    with pytest.raises(InvalidOption, match="no room for 256 bytes"):
+        train_from_iterator(iter(texts), 100)
+
+
+def test_pairs_are_added_up() -> None:
+    counts = WordCounts.from_pairs([("low", 5), (b" lower", np.int64(2)), ("low", 1)], "cl100k")
+    assert counts.to_mapping() == {b"low": 6, b" lower": 2}
+    assert counts.pattern.name == "cl100k"
+    for pair in (("low", 0), ("low", 1.5), ("low", True), ("", 1), ("low", 2**63)):
+        with pytest.raises(InvalidOption):
+            WordCounts.from_pairs([pair])
+
+
+def test_counts_go_to_arrow_and_come_back() -> None:
+    counts = count_texts(some_texts(400))
+    table = counts.to_arrow()
+    assert table.schema.names == ["word", "count", "first_position"]
+    assert table.schema.metadata == {b"bpeline.pattern": b"gpt2"}
+    assert WordCounts.from_arrow(table).digest == counts.digest
+    assert WordCounts.from_arrow(table.slice(3, 50)).to_mapping() == dict(
+        list(counts.items())[3:53]
+    )
+    halves = pyarrow.concat_tables([table.slice(0, 200), table.slice(100)])
+    doubled = {word: 2 if 100 <= row < 200 else 1 for row, word in enumerate(counts.words())}
+    added = WordCounts.from_arrow(halves).to_mapping()
+    assert added == {word: count * doubled[word] for word, count in counts.items()}
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "string_view"])
+def test_counts_made_by_other_programs_are_read(kind: str) -> None:
+    words, counts = [" low", "naïve", "中"], [3, 2, 9]
+    table = pyarrow.table({
+        "n": [0, 0, 0],
+        "word": pyarrow.array(words).cast(getattr(pyarrow, kind)()),
+        "count": pyarrow.array(counts, pyarrow.uint16()),
+    })  # fmt: skip
+    expected = {word.encode(): count for word, count in zip(words, counts, strict=True)}
+    assert WordCounts.from_arrow(table).to_mapping() == expected
+    assert WordCounts.from_arrow(table.to_batches()[0]).to_mapping() == expected
+    database = duckdb.connect()
+    database.register("words", table)
+    made = database.sql("SELECT word, sum(count)::BIGINT AS count FROM words GROUP BY word")
+    assert WordCounts.from_arrow(made).to_mapping() == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"token": ["a"], "count": [1]}, "no column 'word', but token, count"),
+        ({"word": ["a", None], "count": [1, 1]}, "the column 'word' has 1 nulls"),
+        ({"word": ["a"], "count": [1.5]}, "counts are double"),
+        ({"word": ["a"], "count": [0]}, "a count is below 1"),
+        ({"word": ["", "a"], "count": [1, 1]}, "a word is empty"),
+    ],
+)
+def test_arrow_data_that_are_no_counts_are_refused(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOption, match=said):
+        WordCounts.from_arrow(pyarrow.table(table))
+    with pytest.raises(InvalidOption, match="exports no Arrow data"):
+        WordCounts.from_arrow([("a", 1)])

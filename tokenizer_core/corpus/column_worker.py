@@ -1,0 +1,301 @@
+"""What a process of its own does for Parquet and Arrow files: decode one column, within limits.
+
+Decoders of these formats have written where crafted files said, and metadata bounds nothing: a
+file of 299 bytes can say that it holds little and decode to a gigabyte. So they run here, where the
+operating system enforces the limits: processor time by a timer whose signal ends the process,
+memory by its address space. Only bytes and texts go back. Knows nothing of chunks or words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
+
+OUT_OF_MEMORY = 75  # exit status
+DATA, END, FAILED = 0, 1, 2  # kinds of messages
+HEADER = struct.Struct("<BQQ")  # kind, bytes on disk that are done, bytes that follow
+LONGEST_REASON = 1 << 14  # bytes
+MOST_AT_ONCE = 1 << 20  # bytes of text in one message, unless a single row has more
+
+_MOST_ROWS = 4096
+_BUFFER = 1 << 20  # bytes read at a time
+_THRIFT_LIMITS = {"thrift_string_size_limit": 256 << 20, "thrift_container_size_limit": 16 << 20}
+_ANOTHER = b"\xfe"  # stands for the end mark where a document holds that; neither is ever UTF-8
+_TO_ANOTHER = bytes.maketrans(RECORD_END, _ANOTHER)
+
+
+class Limits(NamedTuple):
+    """What decoding may take.
+
+    Attributes:
+        seconds: of processor time, for each message.
+        memory: bytes, beside what the process has when it starts.
+    """
+
+    seconds: float = 120
+    memory: int = 2 << 30
+
+
+class ColumnRefused(Exception):
+    """What the parent tells people: what happened, what is accepted, what to do."""
+
+
+def serve(descriptor: int) -> None:
+    """Answer requests until there are no more.
+
+    A request is a line of JSON: path, state, format, begin, end, field, `Limits`. The answer
+    is messages of kind `DATA`, whose documents each end with `RECORD_END`, then one of another.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    base = _address_space()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    opened = _Opened()
+    with socket.socket(fileno=descriptor) as pipe, pipe.makefile("rb") as requests:
+        for line in requests:
+            *asked, bounds = json.loads(line)
+            limits = Limits(*bounds)
+            if base:  # a limit that was there before stays
+                lowest = min(one for one in (base + limits.memory, soft, hard) if one >= 0)
+                resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
+            _allow(limits)
+            try:
+                for spent, text in opened.texts(*asked):
+                    pipe.sendall(HEADER.pack(DATA, spent, len(text) + 1))
+                    pipe.sendall(text)
+                    pipe.sendall(RECORD_END)
+                    _allow(limits)
+                last, told = END, b""
+            except MemoryError:  # Arrow's is one of these
+                os._exit(OUT_OF_MEMORY)
+            except ColumnRefused as refusal:
+                last, told = FAILED, json.dumps(refusal.args).encode()
+            except Exception as error:
+                happened = f"cannot be decoded: {error}".split("\n")[0][:1000]
+                last, told = FAILED, json.dumps([happened, "", ""]).encode()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            pipe.sendall(HEADER.pack(last, 0, len(told)) + told)
+
+
+def _allow(limits: Limits) -> None:
+    signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+
+
+def _address_space() -> int:
+    """Bytes of this process; 0 where the system does not tell."""
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as told:
+        return int(told.read().split()[0]) * resource.getpagesize()
+    return 0
+
+
+class _Opened:
+    """The Parquet file that was read last: its footer is not decoded again for its next part."""
+
+    def __init__(self) -> None:
+        self._key: tuple[Any, ...] = ()
+        self._file: Any = None
+        self._places: list[int] = []
+        self._rows: list[int] = []  # before each row group
+
+    def texts(
+        self, path: str, state: Any, format: str, begin: int, end: int, field: str
+    ) -> Iterator[tuple[int, Any]]:
+        """Bytes on disk that are done, and documents: those of row groups in [begin, end)."""
+        if format != "parquet":
+            with pa.OSFile(path) as raw:
+                yield from _arrow_texts(raw, field)
+            return
+        key = path, *state
+        if self._key != key:
+            self._key, self._places = (), []
+            self._file = None  # what it takes is free before the next one is opened
+            self._file = pq.ParquetFile(
+                pa.OSFile(path),
+                memory_map=False,
+                pre_buffer=False,
+                buffer_size=_BUFFER,
+                page_checksum_verification=True,
+                **_THRIFT_LIMITS,
+            )
+            self._places = _places_of(self._file.metadata, state[0])
+            groups = range(self._file.metadata.num_row_groups)
+            numbers = (self._file.metadata.row_group(i).num_rows for i in groups)
+            self._rows = [*accumulate(numbers, initial=0)]
+            self._key = key
+        _check_column(self._file.schema_arrow, field)
+        last = len(self._places) - 1
+        here = (bisect_left(self._places, place, 0, last) for place in (begin, end))
+        for groups, size in self._together(*here):
+            yield from self._texts_of_groups(groups, size, field)
+
+    def _together(self, begin: int, end: int) -> Iterator[tuple[range, int]]:
+        """Neighbouring row groups that are decoded at once, and how large they say they are.
+
+        Each costs as much as some hundred rows by itself, and some files have ten rows in each.
+        """
+        while begin < end:
+            size, next_ = 0, begin
+            while next_ < end:
+                more = max(self._file.metadata.row_group(next_).total_byte_size, 0)
+                rows = self._rows[next_ + 1] - self._rows[begin]
+                if next_ > begin and (rows > _MOST_ROWS or size + more > MOST_AT_ONCE):
+                    break
+                size += more
+                next_ += 1
+            yield range(begin, next_), size
+            begin = next_
+
+    def _texts_of_groups(self, groups: range, size: int, field: str) -> Iterator[tuple[int, Any]]:
+        _refuse_brotli(self._file.metadata, groups, field)
+        first, place, next_ = (
+            self._rows[groups.start], self._places[groups.start], self._places[groups.stop],
+        )  # fmt: skip
+        number = self._rows[groups.stop] - first
+        # Only a guess: whatever the metadata say, a few rows at a time are decoded.
+        each = max(size, 1) // max(number, 1)
+        rows = max(1, min(_MOST_ROWS, MOST_AT_ONCE // max(each, 1)))
+        done = 0
+        for batch in self._file.iter_batches(
+            batch_size=rows, row_groups=[*groups], columns=[field], use_threads=False
+        ):
+            done += len(batch)
+            spent = place + (next_ - place) * min(done, number) // max(number, 1)
+            for text in _texts_of(batch.column(0), first + done - len(batch)):
+                yield spent, text
+
+
+def _refuse_brotli(metadata: Any, groups: range, field: str) -> None:
+    # Columns are found by their number, as the reader finds them.
+    columns = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == field]
+    if any(
+        metadata.row_group(group).column(i).compression == "BROTLI"
+        for group in groups
+        for i in columns
+    ):
+        raise ColumnRefused(
+            "is compressed by Brotli, whose decompressor has written outside of its memory "
+            "(CVE-2026-111497)",
+            "Parquet files compressed by zstd, snappy, gzip or LZ4, or not at all",
+            "write it anew with zstd, on a machine where a hostile file can do no harm",
+        )
+
+
+def _places_of(metadata: Any, size: int) -> list[int]:
+    """Where each row group begins on disk, never descending, and where the last one ends."""
+    places: list[int] = []
+    for number in range(metadata.num_row_groups):
+        column = metadata.row_group(number).column(0)
+        begin = column.data_page_offset
+        if column.has_dictionary_page:
+            begin = min(begin, column.dictionary_page_offset or begin)
+        places.append(max(places[-1] if places else 0, min(max(begin, 0), size - 1)))
+    return [*places, size]
+
+
+def _arrow_texts(raw: Any, field: str) -> Iterator[tuple[int, Any]]:
+    """Documents of an Arrow file, or of an Arrow stream as caches of `datasets` are."""
+    size = raw.size()
+    begin = raw.read(6)
+    raw.seek(0)
+    row = 0
+    if begin == b"ARROW1":
+        schema = pa.ipc.open_file(raw).schema
+        column = _check_column(schema, field)
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=[column])
+        reader = pa.ipc.open_file(raw, options=options)
+        number = reader.num_record_batches
+        batches = ((size * (i + 1) // number, reader.get_batch(i)) for i in range(number))
+    else:
+        schema = pa.ipc.open_stream(raw).schema
+        column = _check_column(schema, field)
+        raw.seek(0)
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=[column])
+        reader = pa.ipc.open_stream(raw, options=options)
+        batches = ((min(raw.tell(), size), batch) for batch in reader)
+    for spent, batch in batches:
+        for text in _texts_of(batch.column(0), row):
+            yield spent, text
+        row += len(batch)
+
+
+def _check_column(schema: Any, field: str) -> int:
+    """The number of the column.
+
+    Raises:
+        ColumnRefused: there is none, several, or one of something else than text.
+    """
+    texts = [one.name for one in schema if _is_text(one.type)]
+    shown = ", ".join(repr(name) for name in texts[:20]) or "none"
+    advice = f"type `--text-field {texts[0]}`" if texts else "write its text as a column of strings"
+    accepted = f"a column of text; this file has {shown}"
+    found = [i for i, name in enumerate(schema.names) if name == field]
+    if len(found) != 1:
+        number = "no" if not found else len(found)
+        raise ColumnRefused(
+            f"has {number} column{'s' * (len(found) > 1)} {field!r}", accepted, advice
+        )
+    if not _is_text(schema.field(found[0]).type):
+        what = str(schema.field(found[0]).type)[:100]
+        raise ColumnRefused(f"has {what} and no text in the column {field!r}", accepted, advice)
+    return found[0]
+
+
+def _is_text(type_: Any) -> bool:
+    types = pa.types
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    return any(
+        ask(type_)
+        for ask in (
+            types.is_string, types.is_large_string, types.is_string_view,
+            types.is_binary, types.is_large_binary, types.is_binary_view,
+        )
+    )  # fmt: skip
+
+
+def _texts_of(column: Any, row: int) -> Iterator[Any]:
+    """Documents of a column, with `RECORD_END` after each, about `MOST_AT_ONCE` bytes together."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if column.null_count:
+        null = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise ColumnRefused(
+            f"has no text in row {null:,} (the first is 0)",
+            "a text, perhaps an empty one, in each row, as in each line of a .jsonl file",
+            "leave rows without text out when the file is written",
+        )
+    column = column.cast(pa.large_binary())
+    ends = np.cumsum(pc.binary_length(column).to_numpy(zero_copy_only=False))
+    begin = taken = 0
+    while begin < len(ends):
+        end = max(int(np.searchsorted(ends, taken + MOST_AT_ONCE, "right")), begin + 1)
+        taken = int(ends[end - 1])
+        together = pa.ListArray.from_arrays(
+            pa.array([0, end - begin], pa.int32()), column[begin:end]
+        )
+        joined = pc.binary_join(together, pa.scalar(RECORD_END, pa.large_binary()))
+        text = joined[0].as_buffer()
+        marks = np.count_nonzero(np.frombuffer(text, np.uint8) == RECORD_END[0])
+        if marks != end - begin - 1:
+            documents = column[begin:end].to_pylist()
+            text = RECORD_END.join(one.translate(_TO_ANOTHER) for one in documents)
+        yield text
+        begin = end

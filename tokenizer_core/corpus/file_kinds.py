@@ -1,0 +1,168 @@
+"""What a file's name, or how its content begins, says of what it holds; opens nothing."""
+
+from __future__ import annotations
+
+import codecs
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+# Text; JSON lines; and files of records, whose bytes are documents with `RECORD_END` behind each.
+Format = Literal["text", "jsonl", "parquet", "arrow", "csv", "tsv", "json"]
+Compression = Literal["gz", "zst", "bz2", "xz"]
+
+RECORD_END = b"\xff"  # a byte that UTF-8 never has
+TEXT_SUFFIXES = (".txt", ".text", ".md", ".py")
+_FORMATS: dict[str, Format] = {
+    **dict.fromkeys(TEXT_SUFFIXES, "text"),
+    ".jsonl": "jsonl",
+    ".parquet": "parquet",
+    **dict.fromkeys((".arrow", ".feather"), "arrow"),
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".json": "json",
+}
+# Not .csv, .tsv and .json: beside a corpus these are settings and tables about it, as a rule.
+TAKEN_FROM_DIRECTORIES = (*TEXT_SUFFIXES, ".jsonl", ".parquet", ".arrow", ".feather")
+# What `datasets` writes beside its Arrow files: descriptions and locks, and copies of what is there
+# that `map` and `filter` made, which would be read twice.
+_ABOUT_DATASETS = re.compile(
+    r"dataset_info\.json|dataset_dict\.json|state\.json|.*_(?:info|builder)\.lock"
+)
+DERIVED = "cache-*.arrow"
+_DERIVED = re.compile(r"cache-[0-9a-f]{16}.*\.arrow")
+_COMPRESSED_WITHIN = ("parquet", "arrow")
+_COMPRESSIONS: dict[str, Compression] = {
+    ".gz": "gz", ".zst": "zst", ".bz2": "bz2", ".xz": "xz",
+}  # fmt: skip
+# Names that cannot be text, and what to do about them.
+_REFUSED = {
+    ".zip": "unzip -p {} | zstd > corpus.txt.zst",
+    ".tar": "unpack it and name the directory instead",
+    ".tgz": "unpack it and name the directory instead",
+    ".orc": "write its text column as Parquet, or as JSON lines (.jsonl)",
+}
+ACCEPTED = (
+    "text, .jsonl, .csv, .tsv and .json files, all also as .gz, .zst, .bz2 or .xz, .parquet and "
+    ".arrow files, directories of "
+    + " ".join(TAKEN_FROM_DIRECTORIES)
+    + ", globs such as 'data/**/*.txt', and URLs of these such as s3://bucket/data/*.txt"
+)
+HEAD_BYTES = 4096  # of a file whose name says nothing, looked at to tell text from other things
+
+_MARKS_OF_TEXT = (
+    codecs.BOM_UTF8,
+    codecs.BOM_UTF32_LE,
+    codecs.BOM_UTF32_BE,
+    codecs.BOM_UTF16_LE,
+    codecs.BOM_UTF16_BE,
+)
+# What begins so is no text even where no byte is zero.
+_MARKS_OF_OTHERS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\x03\x04": "zip",
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"%PDF-": "PDF",
+    b"%!PS": "PostScript",
+    b"{\\rtf": "RTF",
+    b"\x89PNG": "PNG",
+    b"GIF8": "GIF",
+    b"\xff\xd8\xff": "JPEG",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "SQLite",
+}
+
+
+def plain_name(name: str) -> str:
+    """The name in lower case, without the suffix of a compression."""
+    lower = name.lower()
+    stem, suffix = os.path.splitext(lower)
+    return stem if suffix in _COMPRESSIONS else lower
+
+
+def format_of(name: str) -> Format | None:
+    """What a file of this name holds; None where the name does not say."""
+    return _FORMATS.get(os.path.splitext(plain_name(name))[1])
+
+
+def compression_of(name: str) -> Compression | None:
+    """How a file of this name is compressed, if it is."""
+    return _COMPRESSIONS.get(os.path.splitext(name.lower())[1])
+
+
+def is_taken_from_directories(name: str, include: Sequence[str]) -> bool:
+    """Whether a file found below a directory is read: a usual kind, or one that was asked for.
+
+    Args:
+        name: its path below the directory.
+        include: globs of names, or of paths below the directory where they hold a ``/``.
+    """
+    if is_refused(name):
+        return False
+    if is_derived(name):
+        return is_included(name, include)
+    return plain_name(name).endswith(TAKEN_FROM_DIRECTORIES) or is_included(name, include)
+
+
+def is_about_datasets(name: str) -> bool:
+    """Whether `datasets` keeps in a file of this name what it knows of the Arrow files there."""
+    return _ABOUT_DATASETS.fullmatch(os.path.basename(name)) is not None
+
+
+def is_derived(name: str) -> bool:
+    """Whether a file of this name is a result that `datasets` keeps beside what it was made of."""
+    return _DERIVED.fullmatch(os.path.basename(name)) is not None
+
+
+def is_included(name: str, include: Sequence[str]) -> bool:
+    """Whether one of these globs means a file, by its name or, with a ``/``, its path."""
+    return any(
+        fnmatch.fnmatchcase(name if "/" in glob else os.path.basename(name), glob)
+        for glob in include
+    )
+
+
+def is_refused(name: str) -> bool:
+    """Whether a file of this name cannot be read as anything."""
+    return refusal_of(name) is not None
+
+
+def refusal_of(path: str) -> tuple[str, str] | None:
+    """Why a file of this name cannot be read, and what to do; None where it can."""
+    suffix = os.path.splitext(plain_name(path))[1]
+    if suffix in _REFUSED:
+        return f"{suffix} files are not read", _REFUSED[suffix].format(path)
+    if _FORMATS.get(suffix) in _COMPRESSED_WITHIN and (compression := compression_of(path)):
+        return f"{suffix} files are not read as .{compression}", f"unpack it: {path}"
+    return None
+
+
+def names_its_extension(glob: str) -> bool:
+    """Whether a glob says which extension its files have, as ``*.log`` does and ``*`` does not."""
+    suffix = os.path.splitext(os.path.basename(glob))[1]
+    return len(suffix) > 1 and not set(suffix) & set("*?[")
+
+
+def shown_kind(name: str) -> str:
+    """What a skipped file is listed under: its extension, without that of a compression."""
+    if is_derived(name):
+        return f"{DERIVED} (of the datasets library)"
+    suffix = os.path.splitext(plain_name(os.path.basename(name)))[1]
+    whole = os.path.splitext(os.path.basename(name).lower())[1]
+    return suffix or whole or "without an extension"
+
+
+def other_than_text(head: bytes) -> str:
+    """What a file is that begins so, if it cannot be text: ``PNG``, or ``binary``; else empty."""
+    if head.startswith(_MARKS_OF_TEXT):
+        return ""
+    for mark, kind in _MARKS_OF_OTHERS.items():
+        if head.startswith(mark):
+            return kind
+    return "binary" if b"\0" in head else ""

@@ -1,0 +1,170 @@
+"""Word counts of texts that a program hands over: batches by threads, one sum; reads no files."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
+from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
+from bpeline.tokenizer_core.vocabulary import validate_special_tokens
+
+_WAITING = 2  # batches for each worker that may wait for it
+_GUESSED_BYTES = 64 << 20  # of text: nobody knows how much will come
+
+
+@dataclass(frozen=True, slots=True)
+class TextsCounted:
+    """How far counting is: texts and bytes of UTF-8 that were taken."""
+
+    texts: int
+    bytes: int
+
+
+def count_texts(
+    texts: Iterable[Any],
+    pattern: str | SplitPattern = "gpt2",
+    special_tokens: Sequence[str] = (),
+    workers: int | None = None,
+    *,
+    text_field: str = "text",
+    invalid_utf8: Literal["strict", "replace"] = "strict",
+    table_bytes: int = TABLE_BYTES,
+    text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
+    on_progress: Callable[[TextsCounted], None] | None = None,
+) -> WordCounts:
+    """Count the words of texts, exactly, on all processors, holding a few of them at a time.
+
+    The same as `count_words` of a file of JSON lines with these texts.
+
+    Args:
+        texts: an iterable of strings, of UTF-8 bytes, of mappings with the text in a field, or of
+            lists of these (a generator, a ``datasets.Dataset``, its batches).
+        pattern, special_tokens, workers, invalid_utf8, table_bytes, text_form: as for
+            `count_words`.
+        text_field: the key of mappings.
+        on_progress: called in the calling thread after about each MiB; what it raises ends the
+            counting, as does what the iterable raises.
+
+    Returns:
+        Words in order of their first occurrence; first positions are bytes of all texts together.
+
+    Raises:
+        EmptyCorpus: not a single word.
+        InvalidOption, InvalidPattern, InvalidSpecialToken, InvalidUtf8: a setting or an item that
+            cannot be used.
+
+    Example:
+        >>> count_texts(["low lower", {"text": "lowest"}]).to_mapping()
+        {b'low': 1, b' lower': 1, b'lowest': 1}
+    """
+    if isinstance(texts, str | bytes):
+        raise InvalidOption(
+            "one text is given where texts are counted",
+            "an iterable of texts",
+            "count_texts([text])",
+        )
+    reading = Reading(
+        SplitPattern.parse(pattern),
+        validate_special_tokens(special_tokens) if special_tokens else (),
+        invalid_utf8,
+        text_field,
+        text_form=text_form,
+    )
+    workers = available_processors() if workers is None else workers
+    if workers < 1:
+        raise InvalidOption(
+            f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
+        )
+    counts = _Counting(reading, table_bytes).words(batches_of(texts, reading), workers, on_progress)
+    if not len(counts):
+        raise EmptyCorpus(
+            "the texts hold no words",
+            "texts with something beside special tokens",
+            "look at the first of them; an iterator that was used up gives none",
+        )
+    return counts
+
+
+class _Counting:
+    """Batches being counted: those that wait, and the words of all workers."""
+
+    def __init__(self, reading: Reading, table_bytes: int) -> None:
+        self._reading, self._table_bytes = reading, table_bytes
+        self._splitter = Splitter(reading.pattern)
+        self._total: WordTable | None = None
+        self._adding = threading.Lock()
+        self._failed = threading.Event()
+
+    def words(
+        self,
+        batches: Iterator[TextBatch],
+        workers: int,
+        on_progress: Callable[[TextsCounted], None] | None,
+    ) -> WordCounts:
+        """The words of all batches, counted by so many threads."""
+        waiting: queue.Queue[TextBatch | None] = queue.Queue(_WAITING * workers)
+        with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
+            counting = [threads.submit(self._count, waiting) for _ in range(workers)]
+            try:
+                for batch in batches:
+                    if not self._hand_over(batch, waiting):
+                        break
+                    if on_progress is not None:
+                        on_progress(TextsCounted(batch.texts, batch.begin + batch.size))
+                for _ in counting:
+                    self._hand_over(None, waiting)
+                for one in counting:
+                    one.result()
+            except BaseException:  # of the iterable, of who listens, of a worker, or interrupted
+                self._failed.set()
+                abandon_matching()
+                raise
+        return (self._total or WordTable()).rows(self._reading.pattern)
+
+    def _hand_over(self, batch: TextBatch | None, waiting: queue.Queue[TextBatch | None]) -> bool:
+        """Put a batch where workers take them; False where one of these has failed."""
+        while not self._failed.is_set():
+            try:
+                waiting.put(batch, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def _count(self, waiting: queue.Queue[TextBatch | None]) -> None:
+        """What a worker does until there is no more."""
+        special_bytes = self._reading.special_bytes
+        counter = TextCounter(self._splitter, self._add, _GUESSED_BYTES, self._table_bytes)
+        try:
+            while not self._failed.is_set():
+                try:
+                    batch = waiting.get(timeout=0.1)
+                except queue.Empty:
+                    continue
+                if batch is None:
+                    break
+                text = batch.read(self._reading)
+                documents, _ = documents_between(text, special_bytes)
+                counter.count(text.text, documents, text.anchors, batch.begin)
+        except BaseException:
+            self._failed.set()
+            raise
+        self._add(counter.table)
+
+    def _add(self, table: WordTable) -> None:
+        """Add a table, which belongs to the total from now on."""
+        with self._adding:
+            if self._total is None:
+                self._total = table.unbounded()
+            else:
+                self._total.absorb(table)

@@ -1,0 +1,209 @@
+"""Documents of token shards, shuffled and packed into sequences of one length; encodes nothing.
+
+The result is a directory of token shards in which a sequence takes the place of a document. The
+order of documents is decided by a seed, one file after another is written, and what was finished
+is kept when the same call comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.shards.number_files import NpyFile
+from bpeline.tokenizer_core.shards.packed_parts import (
+    PACK_VERSION,
+    PART,
+    PARTS_HEADER,
+    PARTS_SUFFIX,
+)
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, shard_format
+from bpeline.tokenizer_core.shards.shard_job import alone_in
+from bpeline.tokenizer_core.shards.token_shards import (
+    FileRecord,
+    ShardRecord,
+    TokenShards,
+    read_record,
+    write_manifest,
+    write_record,
+)
+
+SHARD_TOKENS = 64 << 20
+MOST_SEED = (1 << 64) - 1
+_GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def shuffled(count: int, seed: int) -> NDArray[np.int64]:
+    """The numbers below ``count`` in the order of their keys: the same with every NumPy.
+
+    Key i is the number i of the generator SplitMix64 from this seed: all of them differ.
+    """
+    key = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA) + np.uint64(seed)
+    key = (key ^ (key >> np.uint64(30))) * np.uint64(_FIRST)
+    key = (key ^ (key >> np.uint64(27))) * np.uint64(_SECOND)
+    return np.argsort(key ^ (key >> np.uint64(31)))
+
+
+def pack_shards(
+    shards: TokenShards,
+    out: str | Path,
+    length: int,
+    *,
+    seed: int = 0,
+    format: str | ShardFormat | None = None,
+    shard_tokens: int = SHARD_TOKENS,
+    on_shard: Callable[[ShardRecord], None] | None = None,
+) -> TokenShards:
+    """Shuffle the documents of shards and write them, end to end, as sequences of one length.
+
+    A document that does not fit goes on in the next sequence. The ids that fill no sequence, fewer
+    than ``length`` of the last document or documents, are left out; the manifest says how many.
+
+    Args:
+        shards: documents, each with its end-of-text id where it has one.
+        out: a directory of its own.
+        length: ids in a sequence.
+        seed: decides the order of documents; from 0 to 2⁶⁴ − 1.
+        format: that of ``shards`` where nothing is said.
+        shard_tokens: ids in a packed shard, about; they are in memory while it is written.
+        on_shard: told of each shard when it is there.
+
+    Returns:
+        The sequences; `TokenShards.parts` tells which documents are in one.
+
+    Raises:
+        InvalidOption: a number out of range, or shards that are packed, or of format version 1.
+        WorkspaceLocked: another process writes to ``out``.
+        CorruptFile: the shards are not what was written.
+        DiskFull: no space left; shards that were finished stay.
+    """
+    out = Path(out)
+    if length < 1 or shard_tokens < 1 or not 0 <= seed <= MOST_SEED:
+        raise InvalidOption(
+            f"length is {length}, shard_tokens is {shard_tokens}, seed is {seed}",
+            "lengths of 1 or more, and a seed from 0 to 2**64 - 1",
+            "pack_shards(shards, out, 4096, seed=0)",
+        )
+    if "id_count" not in shards.manifest or "packed" in shards.manifest:
+        raise InvalidOption(
+            f"{shards.path} holds packed sequences, or was written by an earlier version",
+            "token shards of documents, of format version 2",
+            "encode the files again, and pack what that writes",
+        )
+    layout = shards.format if format is None else shard_format(format)
+    job = _Packing(shards, out, length, seed, layout, max(1, shard_tokens // length) * length)
+    with alone_in(out):
+        records = []
+        for number in range(job.shards_to_write):
+            records.append(job.write(number))
+            if on_shard is not None:
+                on_shard(records[-1])
+        write_manifest(out, job.about, records)
+    return TokenShards(out, layout)
+
+
+class _Packing:
+    """One order of documents, cut into packed shards of which each can be written by itself."""
+
+    def __init__(
+        self,
+        shards: TokenShards,
+        out: Path,
+        length: int,
+        seed: int,
+        format: ShardFormat,
+        shard_tokens: int,
+    ) -> None:
+        self._shards, self._out, self._length = shards, out, length
+        self._format, self._shard_tokens = format, shard_tokens
+        self._dtype = format.dtype(shards.manifest["id_count"])
+        edges = [shards.shard(number)[1] for number in range(len(shards.records))]
+        lengths = [np.diff(one.astype(np.int64)) for one in edges]
+        self._order = shuffled(len(shards), seed)
+        self._lengths = np.concatenate([np.empty(0, np.int64), *lengths])[self._order]
+        self._ends = np.cumsum(self._lengths)  # of documents, in the stream of all ids
+        self._first_of_shard = np.cumsum([0, *map(len, lengths)])
+        tokens = int(self._ends[-1]) if len(self._ends) else 0
+        self._tokens = tokens - tokens % length
+        self.shards_to_write = -(-self._tokens // shard_tokens)
+        told = shards.manifest
+        same = ("tokenizer", "id_count", "special_tokens", "end_of_text")
+        packed = {
+            "version": PACK_VERSION,
+            "length": length,
+            "seed": seed,
+            "documents": len(shards),
+            "left_out_tokens": tokens % length,
+            "shards": digest_of(told["shards"]),
+        }
+        self.about = {
+            **{name: told[name] for name in same},
+            "shard_format": format.name,
+            "dtype": self._dtype,
+            "packed": packed,
+        }
+        self._digest = digest_of([self.about, shard_tokens])
+
+    def write(self, number: int) -> ShardRecord:
+        """Write one packed shard, unless it is there."""
+        key = digest_of([self._digest, number])
+        name = f"shard-{number:05d}-{key[:12]}"
+        kept = read_record(self._out, name)
+        if kept is not None and kept.key == key and kept.is_intact(self._out):
+            return kept
+        begin = number * self._shard_tokens
+        end = min(begin + self._shard_tokens, self._tokens)
+        ids, parts = self._gathered(begin, end)
+        suffixes = (*self._format.suffixes, PARTS_SUFFIX)
+        paths = [self._out / f"{name}{suffix}" for suffix in suffixes]
+        with ExitStack() as publishing:
+            aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
+            with (
+                closing(NpyFile(aside[-1], PART, PARTS_HEADER)) as of_parts,
+                closing(self._format.write(aside[:-1], self._dtype)) as writer,
+            ):
+                writer.add(ids, np.arange(self._length, len(ids) + 1, self._length, dtype=np.int64))
+                of_parts.append(parts)
+            digests = [*writer.digests(aside[:-1]), of_parts.sha256()]
+            files = tuple(
+                FileRecord(path.name, new.stat().st_size, digest)
+                for new, path, digest in zip(aside, paths, digests, strict=True)
+            )
+        record = ShardRecord(name, key, 0, len(ids), len(ids) // self._length, 0, files)
+        write_record(self._out, record)
+        return record
+
+    def _gathered(self, begin: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.void]]:
+        """The ids in [begin, end) of the stream, and the parts that they are."""
+        low = int(np.searchsorted(self._ends, begin, side="right"))
+        high = int(np.searchsorted(self._ends, end, side="left")) + 1
+        documents, ends = self._order[low:high], self._ends[low:high]
+        begins = ends - self._lengths[low:high]
+        parts = np.empty(len(documents), PART)
+        parts["document"] = documents
+        parts["first"] = np.maximum(begin - begins, 0)
+        parts["begin"] = np.maximum(begins - begin, 0)
+        stops = np.minimum(ends, end) - begin
+        ids = np.empty(end - begin, self._dtype)
+        # Shard by shard, in the order of each: what is mapped is read forward, what is not, once.
+        homes = np.searchsorted(self._first_of_shard, documents, side="right") - 1
+        turns = np.lexsort((documents, homes))
+        cuts = np.flatnonzero(np.diff(homes[turns])) + 1
+        for turn in np.split(turns, cuts):
+            home = int(homes[turn[0]])
+            source, edges = self._shards.shard(home)
+            froms = edges.astype(np.int64)[documents[turn] - self._first_of_shard[home]]
+            froms += parts["first"][turn]
+            places = zip(
+                froms.tolist(), parts["begin"][turn].tolist(), stops[turn].tolist(), strict=True
+            )
+            for origin, first, stop in places:
+                ids[first:stop] = source[origin : origin + stop - first]
+        return ids, parts
