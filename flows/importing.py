@@ -34,6 +34,7 @@ def import_tokenizer(request: ImportRequest, workspace: str | None) -> ImportSum
         prepared(run.registry.tracker, run.show_begin) as preparing,
     ):
         setup = set_up_evaluation(request, run.registry)
+        run.note(setup.skipped_remark)
         with run.step(READ_FILES) as outcome:
             read = read_files(request)
             outcome(read.outcome)

@@ -51,6 +51,7 @@ def compare_mixtures(
     with sweeping(first, varied, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
             setup = set_up_evaluation(first, run.registry)
+            run.note(setup.skipped_remark)
             plan, counted = count_once(run, first, setup)
             preparing.join()
             choices: list[Choice] = []

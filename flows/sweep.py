@@ -58,6 +58,7 @@ def sweep(
     with sweeping(first, {"vocab_size": sizes, "pattern": patterns}, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
             setup = set_up_evaluation(first, run.registry)
+            run.note(setup.skipped_remark)
             combinations: list[Combination] = []
             inputs: list[CorpusInput] = []
             for of_pattern in requests:

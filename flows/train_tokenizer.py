@@ -53,6 +53,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         registry = run.registry
         run.note(found)
         setup = set_up_evaluation(request, registry)
+        run.note(setup.skipped_remark)
         for one in tries(TRAIN_TOKENIZER, run.note):
             with one:
                 with run.step(PLAN_CHUNKS) as outcome:

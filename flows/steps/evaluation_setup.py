@@ -7,7 +7,7 @@ first that is not. Afterwards only `bpeline evaluate NAME --set-from` changes it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bpeline.flows.requests import (
@@ -15,6 +15,7 @@ from bpeline.flows.requests import (
     NamedSource,
     TrainingRequest,
     evaluation_sources,
+    files_of_each,
     load_baselines,
 )
 from bpeline.registry.catalogue import Catalogue
@@ -29,7 +30,7 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.gates import Rule, read_rules
 from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import LeftOut, SourceFile
+from bpeline.tokenizer_core.corpus import LeftOut, SkippedFiles, SourceFile
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS
@@ -48,6 +49,7 @@ class EvaluationSetup:
         rules: what must hold before ``champion`` moves; None when nobody asked.
         replaceable: whether held-out documents may become the set.
         remark: why versions are not measured on what was asked for; empty as a rule.
+        skipped: what the searches for the texts of ``--eval`` met and did not read.
     """
 
     made: EvaluationSet | None
@@ -57,6 +59,12 @@ class EvaluationSetup:
     rules: tuple[Rule, ...] | None
     replaceable: bool
     remark: str = ""
+    skipped: SkippedFiles = field(default_factory=SkippedFiles)
+
+    @property
+    def skipped_remark(self) -> str:
+        """One line for people; empty where every file was read."""
+        return not_evaluated(self.skipped)
 
     @property
     def left_out(self) -> LeftOut | None:
@@ -70,19 +78,23 @@ def set_up_evaluation(
     """Read the texts that were given, recall the set of the name, load every baseline once.
 
     Raises:
-        MissingSource, UnreadableSource: see `find_source_files`.
+        MissingSource, UnreadableSource: see `evaluation_files`.
         EmptyCorpus: an evaluation source without a document.
         UnknownVersion, CorruptFile, InvalidTokenizer: a baseline cannot be loaded.
         InvalidOption: rules that cannot be read, or of a slice that nothing is measured on.
     """
     workspace = registry.workspace
     asked = evaluation_sources(request.evaluation)
-    files = [(source, tuple(source.found())) for source in asked.sources]
+    found, skipped = evaluation_files(request)
     load_baselines(request.baselines, workspace.root)
     rules = None if request.rules is None else read_rules(Path(request.rules))
-    texts = tuple(_text(source, found, request) for source, found in files)
+    texts = tuple(
+        _text(source, files, request) for source, files in zip(asked.sources, found, strict=True)
+    )
     named = registry.catalogue.evaluation_set(request.name)
-    setup = EvaluationSetup(None, 0, texts, asked.parallel, rules, replaceable=not texts)
+    setup = EvaluationSetup(
+        None, 0, texts, asked.parallel, rules, replaceable=not texts, skipped=skipped
+    )
     if named is not None and not has_set(workspace, named.digest):
         remark = (
             f"the documents of evaluation set {named.digest[:8]} of {request.name} are not in this "
@@ -97,6 +109,26 @@ def set_up_evaluation(
         setup = _with_given(setup, texts, asked.parallel, request, registry)
     _check_slices(setup, request)
     return setup
+
+
+def evaluation_files(
+    request: TrainingRequest | ImportRequest,
+) -> tuple[list[tuple[SourceFile, ...]], SkippedFiles]:
+    """The files of each source of ``--eval``, and what is not read.
+
+    Raises:
+        MissingSource, UnreadableSource: see `search_each`, and `SkippedFiles.refuse` where a
+            training is strict.
+    """
+    found, skipped = files_of_each(evaluation_sources(request.evaluation).sources)
+    if isinstance(request, TrainingRequest) and request.strict:
+        skipped.refuse()
+    return found, skipped
+
+
+def not_evaluated(skipped: SkippedFiles) -> str:
+    """What was skipped of ``--eval``, apart from the same words about the corpus."""
+    return f"of --eval: {skipped.remark}" if skipped.remark else ""
 
 
 def _with_given(

@@ -28,7 +28,11 @@ from bpeline.flows.running import (
 from bpeline.flows.steps.chunk_plan import find_files, known_readings, recalled, special_remark
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
-from bpeline.flows.steps.evaluation_setup import left_out_for
+from bpeline.flows.steps.evaluation_setup import (
+    evaluation_files,
+    left_out_for,
+    not_evaluated,
+)
 from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
@@ -245,6 +249,7 @@ class _Planner:
                     (
                         self.request.pattern_remark,
                         found.skipped.remark,
+                        not_evaluated(evaluation_files(self.request)[1]),
                         special_remark(files, self.reading, self.request.extends),
                         copies,
                         sections,

@@ -51,6 +51,23 @@ def test_nothing_is_made_where_there_is_no_workspace(corpus: Path, bpeline: Comm
     assert everything_below(corpus.parent) == before
 
 
+def test_what_is_not_read_of_evaluation_texts_is_said_or_refused(
+    corpus: Path, bpeline: Command
+) -> None:
+    texts = corpus.parent / "evaluated"
+    texts.mkdir()
+    (texts / "a.txt").write_text("words that are measured on, " * 40)
+    (texts / "picture.png").write_bytes(b"\x89PNG")
+    command = ("train", corpus, *ASKED, "--eval", f"prose={texts}", "--json")
+    said = "of --eval: skipped 1 file: 1 .png"
+    assert said in planned(bpeline(*command, "--plan"))["notes"]
+    assert said in planned(bpeline(*command))["notes"]
+    for plan in ((), ("--plan",)):
+        refused = bpeline(*command, "--strict", *plan)
+        assert refused.exit_code == 2
+        assert "1 file: 1 .png would not be read" in refused.stderr
+
+
 def test_what_is_not_read_is_said_by_plan_and_training_or_refused(
     corpus: Path, bpeline: Command
 ) -> None:
