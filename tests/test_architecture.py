@@ -64,7 +64,8 @@ FLOORS = {
         ("agreement", "loading", "moves", "token_places"),
         ("evaluation_sets", "publishing", "versions"),
         ("deletion", "repair", "retention", "run_ends"),
-        ("exporting", "languages", "lineage", "measured", "recertifying", "screening"),
+        ("lineage",),
+        ("exporting", "languages", "measured", "recertifying", "screening"),
         ("aliases", "comparison", "evaluating", "querying"),
     ),
     "flows": (
