@@ -225,6 +225,33 @@ def merge_symbols(symbols: Symbols, ranks: Mapping[Pair, int]) -> Symbols:
     return symbols
 
 
+def dropout_outcomes(
+    symbols: Symbols, ranks: Mapping[Pair, int], dropout: Fraction
+) -> dict[Symbols, Fraction]:
+    """Every way in which a word may be merged with dropout, and how probable it is.
+
+    Algorithm 1 of Provilkov, Emelianenko and Voita (ACL 2020): at each step every place where a
+    merge is possible is dropped with one probability, independently; the best of the others is
+    merged, the leftmost of several, until none is left.
+
+    >>> dropout_outcomes((b"a", b"b"), {(b"a", b"b"): 0}, Fraction(1, 10))
+    {(b'a', b'b'): Fraction(1, 10), (b'ab',): Fraction(9, 10)}
+    """
+    places = [at for at, pair in enumerate(pairwise(symbols)) if pair in ranks]
+    outcomes: dict[Symbols, Fraction] = {}
+    for drops in product((True, False), repeat=len(places)):
+        probability = dropout ** sum(drops) * (1 - dropout) ** (len(drops) - sum(drops))
+        kept = [at for at, dropped in zip(places, drops, strict=True) if not dropped]
+        if not kept:
+            outcomes[symbols] = outcomes.get(symbols, Fraction(0)) + probability
+            continue
+        at = min(kept, key=lambda place: (ranks[symbols[place], symbols[place + 1]], place))
+        merged = (*symbols[:at], symbols[at] + symbols[at + 1], *symbols[at + 2 :])
+        for outcome, then in dropout_outcomes(merged, ranks, dropout).items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + probability * then
+    return outcomes
+
+
 def continue_training(
     word_counts: Mapping[Symbols, int],
     ids: Mapping[bytes, int],

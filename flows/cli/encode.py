@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     'bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50',
     'bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"',
     "bpeline encode news@champion data -o tokens --format megatron --pack 4096 --seed 7",
+    'bpeline encode news@champion "Good news" --dropout 0.1 --seed 7',
 )
 @click.argument("reference", metavar="REF")
 @click.argument("texts", nargs=-1, metavar="[TEXT | FILES...]")
@@ -61,6 +62,12 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=1,
     help="With --language: tokens seen less often in its words are undone into their parts.",
+)
+@click.option(
+    "--dropout",
+    type=click.FloatRange(0, 1),
+    metavar="PROBABILITY",
+    help="Leave merges out at random, such as 0.1: one of the many encodings of the text.",
 )
 @click.option("--offsets", is_flag=True, help="Also print where each token stands.")
 @click.option(
@@ -95,7 +102,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, (1 << 64) - 1),
     default=0,
     metavar="NUMBER",
-    help="With --pack: decides the order of documents.",
+    help="With --pack: decides the order of documents. With --dropout: which merges are left out.",
 )
 @click.option(
     "--shard-megabytes",
@@ -119,6 +126,7 @@ def encode(
     on_special: Any,
     language: str | None,
     threshold: int,
+    dropout: float | None,
     offsets: bool,
     output: Path | None,
     as_json: bool,
@@ -142,9 +150,15 @@ def encode(
                 "leave --file, --allow-special, --special, --on-special, --language and --offsets "
                 "out, and name the files",
             )
+        if dropout is not None:
+            raise InvalidOption(
+                "--dropout was given together with -o",
+                "token shards hold the ids that the tokenizer gives, the same every time",
+                "leave --dropout out, and encode with DropoutEncoding where the model is trained",
+            )
         _encode_files(reference, texts, output, as_json, **bulk)
         return
-    _refuse_options_of_files(bulk)
+    _refuse_options_of_files(name for name in bulk if name != "seed" or dropout is None)
     if len(texts) > 1:
         raise InvalidOption(
             f"{len(texts)} texts were given",
@@ -152,6 +166,12 @@ def encode(
             "put quotes around the text, or add -o DIRECTORY",
         )
     content = text_of(texts[0] if texts else None, file)
+    if dropout is not None and (about_specials or language):
+        raise InvalidOption(
+            "--dropout was given together with options of special tokens, offsets or languages",
+            "with --dropout special tokens are text",
+            "leave out --allow-special, --special, --on-special, --offsets and --language",
+        )
     if language is not None:
         if about_specials:
             raise InvalidOption(
@@ -164,6 +184,12 @@ def encode(
     from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
+    if dropout is not None:
+        from bpeline.tokenizer_core.derived import DropoutEncoding
+
+        dropping = DropoutEncoding(tokenizer, dropout, bulk["seed"])
+        _echo_ids(tokenizer, dropping.encode(content), as_json)
+        return
     policy: dict[str, Any] = {
         "allowed_special": "all" if allow_special else set(allowed),
         "on_special": on_special,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Command = Callable[..., Result]
@@ -56,6 +57,19 @@ def test_offsets_are_of_bytes_and_of_characters(here: Tokenizer, bpeline: Comman
     assert found["char_offsets"] == [[0, 1], [0, 1], [1, 6]]
     lines = printed(bpeline("encode", "./kept", "é then", "--offsets")).splitlines()
     assert lines[-1].split() == ["259", "2:7", "1:6", "Ġthen"]
+
+
+def test_dropout_gives_one_of_the_encodings_of_a_text_and_is_refused_for_shards(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    dropping = DropoutEncoding(here, 0.5, 7)
+    command = ("encode", "./kept", "a then", "--dropout", "0.5", "--seed", "7", "--json")
+    assert json.loads(printed(bpeline(*command)))["ids"] == dropping.encode("a then")
+    assert bpeline("encode", "./kept", "a", "--dropout", "0.5", "--offsets").exit_code == 2
+    assert bpeline("encode", "./kept", "a", "--seed", "7").exit_code == 2
+    refused = bpeline("encode", "./kept", "a.txt", "-o", "tokens", "--dropout", "0.5")
+    assert refused.exit_code == 2
+    assert "DropoutEncoding" in refused.stderr
 
 
 def test_text_comes_through_a_pipe(here: Tokenizer, bpeline: Command) -> None:

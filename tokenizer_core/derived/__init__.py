@@ -1,5 +1,5 @@
 """What is made of a trained tokenizer: smaller sizes, pruned vocabs, slots for
-special tokens to come, encoding with fewer tokens."""
+special tokens to come, encoding with fewer tokens or with dropout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .dropout_encoding import DropoutEncoding as DropoutEncoding
     from .pruning import PrunePlan as PrunePlan
     from .pruning import check_on as check_on
     from .pruning import plan_pruning as plan_pruning

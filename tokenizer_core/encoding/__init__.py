@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .prepared_encoding import refuse_places as refuse_places
     from .reachability import unreachable_tokens as unreachable_tokens
     from .step_decoding import StepDecoder as StepDecoder
+    from .stepwise_merging import fired_merges as fired_merges
     from .text_stream import cut_stream as cut_stream
     from .truncation import longest_prefix as longest_prefix
 else:

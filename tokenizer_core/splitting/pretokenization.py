@@ -210,6 +210,16 @@ def mark_kept_and_dropped(
     return Splitter(pattern).mark(text, spans)
 
 
+def pre_token_edges(text: Text, pattern: SplitPattern) -> list[int]:
+    """Where each pre-token of a text begins, and the size of the text.
+
+    Raises:
+        InvalidPattern: the pattern drops some of the text.
+    """
+    marks = mark_pre_tokens(text, np.array([[0, text.size]], np.int64), pattern)
+    return [*_positions(marks), text.size]
+
+
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
     """The pre-tokens of ``text`` as strings, for people and tests.
 
