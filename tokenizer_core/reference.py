@@ -252,6 +252,33 @@ def dropout_outcomes(
     return outcomes
 
 
+def merge_with_dropout(
+    symbols: Symbols, ranks: Mapping[Pair, int], dropout: float, stream: int
+) -> Symbols:
+    """One outcome of `dropout_outcomes`, as the numbers of a stream decide.
+
+    Places are asked about in order of rank, then from left to right, and only up to the first that
+    is not dropped: what those behind it would answer decides nothing.
+
+    Args:
+        dropout: the probability, of which 53 bits count.
+        stream: where the stream begins: see `kernels.tables.random_numbers`.
+    """
+    all_64 = (1 << 64) - 1
+    while True:
+        places = [at for at, pair in enumerate(pairwise(symbols)) if pair in ranks]
+        for at in sorted(places, key=lambda at: (ranks[symbols[at], symbols[at + 1]], at)):
+            stream = (stream + 0x9E3779B97F4A7C15) & all_64
+            number = ((stream ^ (stream >> 30)) * 0xBF58476D1CE4E5B9) & all_64
+            number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & all_64
+            number ^= number >> 31
+            if number >> 11 >= int(dropout * (1 << 53)):
+                symbols = (*symbols[:at], symbols[at] + symbols[at + 1], *symbols[at + 2 :])
+                break
+        else:
+            return symbols
+
+
 def continue_training(
     word_counts: Mapping[Symbols, int],
     ids: Mapping[bytes, int],

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from math import sqrt
+from random import Random
 
+import numpy as np
 import pytest
 
 from bpeline import train_char_bpe
-from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, train_bpe
+from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
 from bpeline.tokenizer_core.derived import DropoutEncoding
+from bpeline.tokenizer_core.encoding import merge_table
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    DROPOUT_SCRATCH,
+    MOST_DROPPED,
+    merge_with_dropout,
+)
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.reference import dropout_outcomes
 
 MERGES = [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"ab", b"ab"), (b"a", b"a"), (b"aa", b"b")]
@@ -41,6 +51,39 @@ def test_every_outcome_is_as_frequent_as_its_probability(word: bytes, dropout: F
         mean = float(probability) * SAMPLES
         deviation = sqrt(mean * (1 - float(probability)))
         assert abs(seen.get(outcome, 0) - mean) <= 5 * deviation + 1, outcome
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3, 0.9, 1.0])
+def test_the_kernel_is_the_reference_word_by_word(dropout: float, seed: int) -> None:
+    """Of words of every length: merges that overlap, and ranks that a merge brings forward."""
+    cases = Random(seed)
+    ranks = {pair: rank for rank, pair in enumerate(MERGES)}
+    ids = {token: id_ for id_, token in of_merges(MERGES).vocab.items()}
+    left, right = ([ids[pair[side]] for pair in MERGES] for side in (0, 1))
+    results = np.array([ids[one + two] for one, two in MERGES])
+    table = merge_table((np.array(left), np.array(right), results))
+    words = ["".join(cases.choices("ab", k=cases.randint(1, 90))).encode() for _ in range(60)]
+    streams = np.array([cases.getrandbits(64) for _ in words], np.uint64)
+    edges = np.cumsum([0, *map(len, words)])
+    found, ends = np.empty(edges[-1], np.uint32), np.empty(len(words), np.int64)
+    merge_with_dropout(
+        np.frombuffer(bytearray(b"".join(words)), np.uint8),
+        edges,
+        streams,
+        np.uint64(dropout * MOST_DROPPED),
+        np.arange(256, dtype=np.uint32),
+        table,
+        HASH_KEY,
+        np.empty(DROPOUT_SCRATCH * 90 // 8 + 1, np.uint64),
+        found,
+        ends,
+    )
+    for word, stream, (begin, end) in zip(
+        words, streams.tolist(), pairwise([0, *ends]), strict=True
+    ):
+        symbols = tuple(bytes([byte]) for byte in word)
+        expected = reference.merge_with_dropout(symbols, ranks, dropout, stream)
+        assert found[begin:end].tolist() == [ids[token] for token in expected]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from bpeline.tokenizer_core import algorithms
 from bpeline.tokenizer_core.corpus import LeftOut
 from bpeline.tokenizer_core.counting import WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding import (
     SHORT_TEXT, TextPreparation, WordCache, derive_merges
 )
@@ -62,6 +63,7 @@ tokenizer.encode("ab")
 ids = tokenizer.encode(text)
 tokenizer.encode_batch(["ab", text])
 tokenizer.encode_with_offsets("ab")
+DropoutEncoding(tokenizer, 0.1).encode("ab")
 tokenizer.decode(ids)
 tokenizer.decode(np.array(ids, np.uint32))
 tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))

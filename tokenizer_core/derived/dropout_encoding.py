@@ -7,12 +7,19 @@ without.
 
 from __future__ import annotations
 
-from itertools import pairwise
-from random import Random
+import numpy as np
+from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding import fired_merges
+from bpeline.tokenizer_core.encoding import merge_table
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.splitting import pre_token_edges
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    DROPOUT_SCRATCH,
+    MOST_DROPPED,
+    merge_with_dropout,
+)
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
+from bpeline.tokenizer_core.splitting import Splitter
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -25,6 +32,8 @@ class DropoutEncoding:
     At each step every place in a word where a merge is possible is left out with the probability
     ``dropout``, independently of what was left out before. Of the others the one of lowest rank is
     merged, the leftmost of several; where all are left out, the word is done.
+
+    Any number of threads may encode at once.
 
     Args:
         tokenizer: of byte-level BPE.
@@ -54,10 +63,9 @@ class DropoutEncoding:
                 "encode without dropout",
             )
         self.tokenizer, self.dropout, self.seed = tokenizer, dropout, seed
-        self._byte_ids: list[int] = merging.byte_ids.tolist()
-        left, right, results = (part.tolist() for part in merging.merge_ids)
-        self._ranks = {pair: rank for rank, pair in enumerate(zip(left, right, strict=True))}
-        self._results: list[int] = results
+        self._byte_ids = merging.byte_ids.astype(np.uint32)
+        self._merges = merge_table(merging.merge_ids)
+        self._splitter = Splitter(tokenizer.pattern)
 
     def encode(self, text: str, sample: int = 0) -> list[int]:
         """Token ids of a text; special tokens in it are text.
@@ -76,23 +84,37 @@ class DropoutEncoding:
         _require_natural("sample", sample)
         if self.dropout == 0:
             return self.tokenizer.encode_ordinary(text)
-        content = utf8_of(text)
-        if not content:
-            return []
-        random = Random((self.seed << 64) | sample).random
-        dropout = self.dropout
-
-        def dropped() -> bool:
-            return random() < dropout
-
-        edges = pre_token_edges(Text.of(content), self.tokenizer.pattern)
-        ids: list[int] = []
-        for begin, end in pairwise(edges):
-            symbols: list[int | None] = [self._byte_ids[byte] for byte in content[begin:end]]
-            for _ in fired_merges(symbols, self._ranks, self._results, dropped):
-                pass
-            ids += [symbol for symbol in symbols if symbol is not None]
+        whole = Text.of(utf8_of(text))
+        edges = self._splitter.edges(whole)
+        stream = _below(_below(np.zeros(1, np.uint64), self.seed), sample)
+        ids: list[int] = self._merge(whole, edges, _below(stream, edges[:-1])).tolist()
         return ids
+
+    def _merge(
+        self, text: Text, edges: NDArray[np.int64], streams: NDArray[np.uint64]
+    ) -> NDArray[np.uint32]:
+        longest = int(np.diff(edges).max(initial=0))
+        ids = np.empty(text.size, np.uint32)
+        ends = np.zeros(len(streams), np.int64)
+        merge_with_dropout(
+            text.data,
+            edges,
+            streams,
+            np.uint64(self.dropout * MOST_DROPPED),
+            self._byte_ids,
+            self._merges,
+            HASH_KEY,
+            np.empty(DROPOUT_SCRATCH * longest // 8 + 1, np.uint64),
+            ids,
+            ends,
+        )
+        return ids[: ends[-1] if len(ends) else 0]
+
+
+def _below(streams: NDArray[np.uint64], numbers: int | NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Where the random numbers of a part begin, from where those of the whole do."""
+    parts: NDArray[np.uint64] = scramble((streams ^ np.uint64(numbers)) + STEP)
+    return parts
 
 
 def _require_natural(name: str, number: int) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .merge_encoding import BytePairEncoder as BytePairEncoder
     from .merge_encoding import byte_pair_encoder as byte_pair_encoder
     from .merge_encoding import derive_merges as derive_merges
+    from .merge_encoding import merge_table as merge_table
     from .merge_encoding import spans_of_lengths as spans_of_lengths
     from .merge_encoding import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .offsets import EncodingWithOffsets as EncodingWithOffsets
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from .prepared_encoding import refuse_places as refuse_places
     from .reachability import unreachable_tokens as unreachable_tokens
     from .step_decoding import StepDecoder as StepDecoder
-    from .stepwise_merging import fired_merges as fired_merges
     from .text_stream import cut_stream as cut_stream
     from .truncation import longest_prefix as longest_prefix
 else:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.stepwise_merging import fired_merges
-from bpeline.tokenizer_core.splitting import SplitPattern, pre_token_edges
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import MergeIds
 
@@ -96,8 +96,8 @@ class Explainer:
 
     def explain(self, content: bytes) -> list[ExplainedPreToken]:
         """Each pre-token of UTF-8 text; special tokens are ordinary."""
-        edges = pairwise(pre_token_edges(Text.of(content), self._pattern))
-        return [self._word(content[begin:end], begin) for begin, end in edges]
+        edges = Splitter(self._pattern).edges(Text.of(content)).tolist()
+        return [self._word(content[begin:end], begin) for begin, end in pairwise(edges)]
 
     def token(self, content: bytes, begin: int = 0) -> ExplainedPreToken:
         """How merges make a token of its bytes, whatever the pattern would cut.
@@ -108,7 +108,7 @@ class Explainer:
         symbols: list[int | None] = [self._byte_ids[byte] for byte in content]
         merges = tuple(
             FiredMerge(rank, self._tokens[left], self._tokens[right], begin + at)
-            for rank, left, right, at in fired_merges(symbols, self._ranks, self._results)
+            for rank, left, right, at in self._merge(symbols)
         )
         ids = tuple(symbol for symbol in symbols if symbol is not None)
         return ExplainedPreToken(content, begin, merges, ids, tuple(self._tokens[i] for i in ids))
@@ -117,3 +117,37 @@ class Explainer:
         if self._ignore_merges and word in self._ids:
             return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
         return self.token(word, begin)
+
+    def _merge(self, symbols: list[int | None]) -> Iterator[tuple[int, int, int, int]]:
+        """Merge in place, leaving None behind; yields (rank, left, right, position)."""
+        count = len(symbols)
+        behind, before = list(range(1, count + 1)), list(range(-1, count - 1))
+        heap: list[tuple[int, int]] = []
+
+        def rank_at(at: int) -> int | None:
+            if symbols[at] is None or behind[at] >= count:
+                return None
+            return self._ranks.get((symbols[at], symbols[behind[at]]))
+
+        def consider(at: int) -> None:
+            rank = rank_at(at)
+            if rank is not None:
+                heapq.heappush(heap, (rank, at))
+
+        for at in range(count - 1):
+            consider(at)
+        while heap:
+            rank, at = heapq.heappop(heap)
+            if rank_at(at) != rank:
+                continue
+            left, right = symbols[at], symbols[behind[at]]
+            assert left is not None
+            assert right is not None
+            symbols[at], symbols[behind[at]] = self._results[rank], None
+            behind[at] = behind[behind[at]]
+            if behind[at] < count:
+                before[behind[at]] = at
+            yield rank, left, right, at
+            consider(at)
+            if at > 0:
+                consider(before[at])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
 from bpeline.tokenizer_core.shards.number_files import NpyFile
 from bpeline.tokenizer_core.shards.packed_parts import (
     PACK_VERSION,
@@ -37,7 +38,6 @@ from bpeline.tokenizer_core.shards.token_shards import (
 
 SHARD_TOKENS = 64 << 20
 MOST_SEED = (1 << 64) - 1
-_GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def shuffled(count: int, seed: int) -> NDArray[np.int64]:
@@ -45,10 +45,8 @@ def shuffled(count: int, seed: int) -> NDArray[np.int64]:
 
     Key i is the number i of the generator SplitMix64 from this seed: all of them differ.
     """
-    key = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA) + np.uint64(seed)
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(_FIRST)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(_SECOND)
-    return np.argsort(key ^ (key >> np.uint64(31)))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * STEP
+    return np.argsort(scramble(steps + np.uint64(seed)))
 
 
 def pack_shards(

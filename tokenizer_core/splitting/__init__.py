@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .pretokenization import ShortText as ShortText
     from .pretokenization import Splitter as Splitter
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
-    from .pretokenization import pre_token_edges as pre_token_edges
     from .pretokenization import pre_tokens as pre_tokens
     from .regex_export import respelled_for_export as respelled_for_export
     from .regex_limits import MOST_WRITTEN_OUT as MOST_WRITTEN_OUT

@@ -151,6 +151,16 @@ class Splitter:
             self.pattern.require_every_byte()
         return self.mark(text, spans)[0]
 
+    def edges(self, text: Text) -> NDArray[np.int64]:
+        """Where each pre-token of a text begins, and the size of the text: int64 ``[n + 1]``.
+
+        Raises:
+            InvalidPattern, PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as
+                `mark_every_byte`.
+        """
+        starts = self.mark_every_byte(text, np.array([[0, text.size]], np.int64))
+        return np.append(_positions(starts), text.size)
+
     def marking_short_texts(self) -> MarkShort:
         """What marks the pre-tokens of the text in short buffers, of so many bytes.
 
@@ -210,16 +220,6 @@ def mark_kept_and_dropped(
     return Splitter(pattern).mark(text, spans)
 
 
-def pre_token_edges(text: Text, pattern: SplitPattern) -> list[int]:
-    """Where each pre-token of a text begins, and the size of the text.
-
-    Raises:
-        InvalidPattern: the pattern drops some of the text.
-    """
-    marks = mark_pre_tokens(text, np.array([[0, text.size]], np.int64), pattern)
-    return [*_positions(marks), text.size]
-
-
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
     """The pre-tokens of ``text`` as strings, for people and tests.
 
@@ -229,7 +229,7 @@ def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
     starts, dropped = mark_kept_and_dropped(
         whole, np.array([[0, whole.size]], np.int64), SplitPattern.parse(pattern)
     )
-    edges, left_out = _positions(starts), set(_positions(dropped))
+    edges, left_out = _positions(starts).tolist(), set(_positions(dropped).tolist())
     return [
         whole.bytes(begin, end).decode()
         for begin, end in pairwise([*edges, whole.size])
@@ -237,8 +237,5 @@ def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
     ]
 
 
-def _positions(bitmap: NDArray[np.uint64]) -> list[int]:
-    positions: list[int] = np.flatnonzero(
-        np.unpackbits(bitmap.view(np.uint8), bitorder="little")
-    ).tolist()
-    return positions
+def _positions(bitmap: NDArray[np.uint64]) -> NDArray[np.int64]:
+    return np.flatnonzero(np.unpackbits(bitmap.view(np.uint8), bitorder="little"))

@@ -10,6 +10,7 @@ from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, INSIDE, L
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     LOW_32,
     NO_MERGE,
@@ -103,7 +104,8 @@ def merge_many(
     symbols: I64, ends: I64, count: I64, table: PairTable, everywhere: I64, scratch: U64
 ) -> I64:
     """Merge any number of symbols in place; returns how many remain. See `merge_linked`."""
-    merge_linked(symbols, count, table, everywhere, scratch, np.int64(0), np.int64(0))
+    nothing = np.int64(0)
+    merge_linked(symbols, count, table, everywhere, scratch, nothing, nothing, ZERO, ZERO)
     remaining = np.int64(0)
     for i in range(count):
         symbol = load_u32(symbols + 4 * i)

@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u64,
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO
 from bpeline.tokenizer_core.kernels.tables.number_heap import pop, push
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     LOW_32,
@@ -26,11 +27,15 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     put_merge,
     table_of_merges,
 )
+from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scrambled
 
 # Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
 SHORT_WORD = 64
 SHORT_SCRATCH = 16 * SHORT_WORD  # bytes: 4 per symbol, 8 per pair, and some to read beyond
 LONG_SCRATCH = 32  # bytes of scratch per byte of a long word; behind SHORT_SCRATCH
+DROPOUT_SCRATCH = 44  # the same where merges are dropped
+UNUSED_BITS = np.uint64(11)  # of a random number, so that a probability of 1 is a number as well
+MOST_DROPPED = 1 << 53
 
 DEAD = np.uint32(0xFFFF_FFFF)
 POSITION_BITS = np.uint64(40)
@@ -106,6 +111,8 @@ def merge_linked(
     scratch: Int,
     gains: Int,
     weight: I64,
+    dropped: U64,
+    stream: U64,
 ) -> None:
     """Merge any number of symbols in n log n; where two became one the second is `DEAD`.
 
@@ -123,6 +130,9 @@ def merge_linked(
         scratch: address of 40 bytes per symbol, or 24 and 16 more if not ``everywhere``. Receives
             as uint32, for each symbol that is left, the index of the one behind it.
         gains, weight: see `merge_word`.
+        dropped: not 0: the place that is next is left out, until something was merged, where the
+            next number of ``stream`` is below this, from 1 to `MOST_DROPPED`; not together with
+            ``everywhere``.
     """
     behind = scratch
     before = scratch + 4 * count
@@ -139,8 +149,12 @@ def merge_linked(
         if item != NO_MERGE:
             push(heap, size, item)
             size += 1
-    while size + held > 0:
-        if held > 0 and (size == 0 or load_u64(heap) >> POSITION_BITS != present):
+    while size > 0 or (held > 0 and everywhere != 0):
+        if (
+            everywhere != 0
+            and held > 0
+            and (size == 0 or load_u64(heap) >> POSITION_BITS != present)
+        ):
             for i in range(held):
                 push(heap, size, load_u64(waiting + 8 * i))
                 size += 1
@@ -155,6 +169,12 @@ def merge_linked(
         merge = find_merge(pairs, symbol, load_u32(symbols + 4 * follower))
         if merge == NO_MERGE or (merge >> RANK_SHIFT) != (item >> POSITION_BITS):
             continue
+        if dropped != ZERO:
+            stream += STEP
+            if scrambled(stream) >> UNUSED_BITS < dropped:
+                store_u64(waiting + 8 * held, item)
+                held += 1
+                continue
         record_gain(gains, merge, weight)
         if everywhere != 0:
             present = item >> POSITION_BITS
@@ -198,9 +218,26 @@ def merge_word(
     """
     if length <= SHORT_WORD:
         return merge_short(word, length, byte_ids, pairs, scratch, gains, weight)
+    return merge_long(word, length, byte_ids, pairs, scratch, gains, weight, ZERO, ZERO)
+
+
+@kernel
+def merge_long(
+    word: I64,
+    length: I64,
+    byte_ids: Int,
+    pairs: PairTable,
+    scratch: Int,
+    gains: Int,
+    weight: I64,
+    dropped: U64,
+    stream: U64,
+) -> I64:
+    """`merge_word` of any length, with dropout if asked for: see `merge_linked`."""
     for i in range(length):
         store_u32(scratch + 4 * i, load_u32(byte_ids + 4 * np.int64(load_u8(word + i))))
-    merge_linked(scratch, length, pairs, np.int64(0), scratch + 4 * length, gains, weight)
+    links, once = scratch + 4 * length, np.int64(0)
+    merge_linked(scratch, length, pairs, once, links, gains, weight, dropped, stream)
     count = np.int64(0)
     for i in range(length):
         symbol = load_u32(scratch + 4 * i)
@@ -282,3 +319,41 @@ def add_gains(
     for i in range(len(begins)):
         word = words.ctypes.data + begins[i]
         merge_word(word, ends[i] - begins[i], ids, table, free, total, counts[i])
+
+
+@entry_kernel
+def merge_with_dropout(
+    text: U8s,
+    edges: I64s,
+    streams: U64s,
+    dropped: U64,
+    byte_ids: U32s,
+    table: U64s,
+    hash_key: U64s,
+    scratch: U64s,
+    ids: U32s,
+    ends: I64s,
+) -> None:
+    """Merge words in the order of their ranks, where each place may be left out at each step.
+
+    Args:
+        text: uint8. edges: int64 ``[n + 1]``: where words begin in it, and the last one ends.
+        streams: uint64 ``[n]``: where the random numbers of each word begin.
+        dropped: the probability to be left out, times `MOST_DROPPED`.
+        byte_ids: uint32 ``[256]``. table, hash_key: see `table_of_merges`.
+        scratch: uint64, `DROPOUT_SCRATCH` bytes for each byte of the longest word.
+        ids: uint32, room for every byte: receives the ids.
+        ends: int64 ``[n]``: receives how many ids there are up to the end of each word.
+    """
+    pairs = table_of_merges(table, hash_key)
+    symbols, free = byte_ids.ctypes.data, scratch.ctypes.data
+    nothing, total = np.int64(0), np.int64(0)
+    for i in range(len(streams)):
+        word, length = text.ctypes.data + edges[i], edges[i + 1] - edges[i]
+        count = merge_long(
+            word, length, symbols, pairs, free, nothing, nothing, dropped, streams[i]
+        )
+        for k in range(count):
+            ids[total + k] = load_u32(free + 4 * k)
+        total += count
+        ends[i] = total
