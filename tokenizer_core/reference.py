@@ -317,6 +317,54 @@ def continue_training(
     return learned[len(merges) :]
 
 
+def train_superwords(
+    line_counts: Mapping[bytes, int],
+    merges: Sequence[Pair],
+    total: int,
+    *,
+    min_count: int = 2,
+    forbidden: Callable[[bytes], bool] = lambda token: False,
+) -> list[Pair]:
+    """The merges of a tokenizer of words that lines know, and those learned behind them.
+
+    Merges are applied one after the other; one that finds nothing to merge is left out for good.
+    Then the most frequent pair is merged, of equals that of the smallest (left id, right id):
+    bytes in `printable_order`, then merges in their order.
+
+    Args:
+        line_counts: lines and counts.
+        merges: in order of rank.
+        total: how many merges there are to be, at most.
+        forbidden: as for `train`; of the learned ones alone.
+    """
+    words = {tuple(bytes([byte]) for byte in line): n for line, n in line_counts.items()}
+    ids = {bytes([byte]): rank for rank, byte in enumerate(printable_order())}
+    kept: list[Pair] = []
+
+    def merge(pair: Pair) -> None:
+        merged = Counter[Symbols]()
+        for symbols, count in words.items():
+            merged[merge_pair(symbols, pair)] += count
+        words.clear()
+        words.update(merged)
+        kept.append(pair)
+        ids.setdefault(pair[0] + pair[1], len(ids))
+
+    for pair in merges:
+        if pair in count_pairs(words):
+            merge(pair)
+    while len(kept) < total:
+        allowed = {
+            pair: count
+            for pair, count in count_pairs(words).items()
+            if count >= min_count and not forbidden(pair[0] + pair[1])
+        }
+        if not allowed:
+            break
+        merge(min(allowed, key=lambda pair: (-allowed[pair], ids[pair[0]], ids[pair[1]])))
+    return kept
+
+
 def encode(
     text: str,
     vocab: Mapping[int, bytes],

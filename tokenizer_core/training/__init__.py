@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .from_texts import train_from_iterator as train_from_iterator
     from .required_tokens import merged as merged
     from .required_tokens import required_merges as required_merges
+    from .superwords import superword_lines as superword_lines
+    from .superwords import train_superbpe as train_superbpe
     from .token_rules import CHARACTERS as CHARACTERS
     from .token_rules import FORBIDDEN_LOOKS as FORBIDDEN_LOOKS
     from .token_rules import NO_RULES as NO_RULES

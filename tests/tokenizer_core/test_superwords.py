@@ -1,0 +1,138 @@
+"""Superwords of SuperBPE: the published example, the reference, sizes that are refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+import tokenizers
+
+from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.training.superwords import (
+    SUPERWORDS,
+    may_be_superword,
+    superword_lines,
+    train_superbpe,
+)
+
+PHRASES = ["of the cat"] * 3 + ["of the dog"] * 2
+
+
+def lines_of(texts: list[str], **options: list[str]) -> WordCounts:
+    return count_texts(texts, superword_lines(), **options)
+
+
+def made(tokenizer: Tokenizer) -> list[bytes]:
+    return [left + right for left, right in tokenizer.merges]
+
+
+def test_merges_go_on_across_spaces() -> None:
+    """By hand: pairs that occur five times, four of them within words, then three times."""
+    base = train_bpe(count_texts(PHRASES, "gpt2"), 256 + 4)
+    assert made(base) == [b"he", b"of", b"the", b" the"]
+    tokenizer = train_superbpe(base, lines_of(PHRASES), 256 + 9, transition_size=256 + 4)
+    assert made(tokenizer)[4:] == [b"of the", b"of the ", b"at", b"cat", b"of the cat"]
+    assert tokenizer.pattern.regex == SUPERWORDS
+    text = "of the cat of the dog"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode("of the cat")) == 1
+
+
+def test_what_the_published_rules_refuse() -> None:
+    assert may_be_superword(b" a b c d")
+    assert may_be_superword(b"a b  c d ")
+    assert not may_be_superword(b"a b c d e")
+    assert not may_be_superword(b"Note: ")
+    assert may_be_superword(b"Note:\n")
+    texts = ["is: it is: it is: one two three four five six"] * 9
+    base = train_bpe(count_texts(texts, "gpt2"), 300)
+    tokenizer = train_superbpe(base, lines_of(texts), 400, transition_size=base.vocab_size)
+    inherited = set(made(base))
+    assert all(may_be_superword(token) for token in made(tokenizer) if token not in inherited)
+    assert any(token.count(b" ") >= 3 for token in made(tokenizer))
+
+
+def random_text(random: Random) -> str:
+    words = ["".join(random.choices("aab:", k=random.randint(1, 4))) for _ in range(5)]
+    parts = random.choices([*words, "12345", "--", "é", "\n", "  "], k=random.randint(20, 120))
+    return " ".join(parts)
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_merges_are_those_of_the_reference(case: int, seed: int) -> None:
+    random = Random(seed + case)
+    words, texts = random_text(random), [random_text(random) for _ in range(3)]
+    base = train_bpe(count_texts([words, *texts[:1]], "gpt2"), 256 + random.randint(0, 40))
+    kept = random.randint(0, len(base.merges))
+    least = random.randint(1, 3)
+    tokenizer = train_superbpe(
+        base, lines_of(texts), 256 + 80, transition_size=256 + kept, min_count=least
+    )
+    counts = Counter[bytes]()
+    for text in texts:
+        for line in text.splitlines(keepends=True):
+            counts.update(word.encode() for word in reference.split(line, SUPERWORDS))
+    expected = reference.train_superwords(
+        counts,
+        base.merges[:kept],
+        80,
+        min_count=least,
+        forbidden=lambda token: not may_be_superword(token),
+    )
+    assert tokenizer.merges == expected
+
+
+def test_a_merge_that_lines_do_not_know_is_left_out() -> None:
+    base = train_bpe(count_texts(["xyz " * 9, *PHRASES], "gpt2"), 256 + 8)
+    assert b"xyz" in made(base)
+    tokenizer = train_superbpe(base, lines_of(PHRASES), 256 + 9, transition_size=256 + 8)
+    assert not any(b"x" in token for token in made(tokenizer))
+    assert len(tokenizer.merges) == 9
+
+
+def test_tokenizers_gives_the_same_ids(tmp_path: Path, english_and_code: str) -> None:
+    texts = [english_and_code[:60_000]]
+    base = train_bpe(count_texts(texts, "gpt2"), 900)
+    tokenizer = train_superbpe(base, lines_of(texts), 1_200, transition_size=600)
+    tokenizer.save(tmp_path / "tokenizer.json", "hf")
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in (english_and_code[50_000:90_000], "漢字 of the  12345 -- the\n\n of the"):
+        assert tokenizer.encode(text) == peer.encode(text).ids
+    assert sum(b" " in token[1:] for token in made(tokenizer)) > 50
+
+
+def test_learning_goes_on_from_a_checkpoint(tmp_path: Path, english_and_code: str) -> None:
+    texts = [english_and_code[:60_000]]
+    base, lines = train_bpe(count_texts(texts, "gpt2"), 500), lines_of(texts)
+    whole = train_superbpe(base, lines, 700, transition_size=450)
+    saved = tmp_path / "saved"
+    train_superbpe(base, lines, 600, transition_size=450, checkpoint=saved)
+    resumed = train_superbpe(base, lines, 700, transition_size=450, resume_from=saved)
+    assert resumed.digest == whole.digest
+    with pytest.raises(InvalidOption):
+        train_superbpe(base, lines, 700, transition_size=451, resume_from=saved)
+
+
+def test_special_tokens_stay_and_what_cannot_be_is_refused() -> None:
+    end = "<end>"
+    texts = [phrase + end for phrase in PHRASES]
+    base = train_bpe(count_texts(texts, "gpt2", special_tokens=[end]), 262, special_tokens=[end])
+    lines = lines_of(texts, special_tokens=[end])
+    tokenizer = train_superbpe(base, lines, 266, transition_size=261)
+    assert tokenizer.special_tokens == {end: 0}
+    with pytest.raises(InvalidSpecialToken):
+        train_superbpe(base, lines_of(texts), 266, transition_size=261)
+    with pytest.raises(InvalidOption, match="pattern"):
+        train_superbpe(base, count_texts(texts, "gpt2"), 266, transition_size=261)
+    for size, transition in ((266, 256), (266, 263), (259, 261)):
+        with pytest.raises(InvalidOption):
+            train_superbpe(base, lines, size, transition_size=transition)
+    twice = [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc")]
+    vocab = [bytes([byte]) for byte in range(256)] + [b"ab", b"bc", b"abc"]
+    with pytest.raises(InvalidOption, match="two merges"):
+        train_superbpe(
+            Tokenizer(dict(enumerate(vocab)), twice), lines_of(texts), 300, transition_size=260
+        )

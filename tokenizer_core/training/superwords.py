@@ -1,0 +1,245 @@
+r"""Superwords of SuperBPE: merges that go on across spaces, behind those of a tokenizer of words.
+
+The second phase of Liu et al., "SuperBPE: Space Travel for Language Models" (arXiv 2503.13423), as
+its trainer does it: the merges of a tokenizer of words are replayed over lines that are cut at
+digits and punctuation alone, what does not occur there is dropped, and learning goes on.
+`tokenizer_core.reference.train_superwords` is the same in plain Python. Counts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.encoding import BytePairEncoder
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.merging import (
+    MERGES_PER_CHECKPOINT,
+    Checkpoint,
+    Course,
+    MergeEngine,
+    OnProgress,
+    SymbolWords,
+    learn_with,
+    validate_options,
+)
+from bpeline.tokenizer_core.splitting import SplitPattern, SplitStep
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.training.bpe import merges_for, refuse_special_tokens_in_words
+from bpeline.tokenizer_core.training.extension import merges_to_continue
+from bpeline.tokenizer_core.vocabulary import (
+    MAX_TOKEN_BYTES,
+    byte_order,
+    refuse_clashes,
+    token_bytes,
+    vocab_from_merges,
+)
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+SUPERWORDS = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
+MOST_WORDS = 4  # of one token
+_LINES = SplitStep(r"[^\n]*\n", "Isolated")
+_BYTES = 256
+_ORDER = "smallest-ids"
+_ALGORITHM = "superbpe 1"  # to be counted up when the same settings learn other merges
+
+
+def superword_lines() -> SplitPattern:
+    """How text is cut to learn superwords from: into lines, and these where `SUPERWORDS` does.
+
+    The tokenizer cuts by `SUPERWORDS` alone.
+    """
+    return SplitPattern.of_steps([_LINES, SplitStep(SUPERWORDS, "Isolated")])
+
+
+def may_be_superword(token: bytes) -> bool:
+    """Whether the published rules let a token be made.
+
+    It holds no colon before a space, and at most `MOST_WORDS` words: what is left where it is cut
+    at each space.
+    """
+    words = sum(map(bool, token.split(b" ")))
+    return b": " not in token and words <= MOST_WORDS and len(token) <= MAX_TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InheritedMerges:
+    """The merges of a tokenizer of words that some lines know, and the lines in their tokens.
+
+    Attributes:
+        pairs: int32 ``[n, 2]``: merges in the numbering of training; row k makes token 256 + k.
+        dropped: how many were left out, because nothing was left to merge when their turn came.
+        words: the lines, as rows of these tokens.
+    """
+
+    pairs: NDArray[np.int32]
+    dropped: int
+    words: SymbolWords
+
+
+def inherited(base: Tokenizer, lines: WordCounts, transition_size: int) -> InheritedMerges:
+    """Replay the first merges of a tokenizer over lines.
+
+    Where every token is made by one merge, replaying is encoding: a merge occurred if a token of
+    the encoded lines has it among its parts.
+
+    Args:
+        base: of byte-level BPE, as trained.
+        lines: counts of what `superword_lines` cuts.
+        transition_size: ids of ``base`` that stay, special tokens and bytes included.
+
+    Raises:
+        InvalidOption: a size that ``base`` does not have, or a tokenizer that cannot be continued.
+    """
+    given = merges_to_continue(base, _ORDER)[: _merges_inherited(base, transition_size)]
+    if len(set(token_bytes(map(tuple, given.tolist()), byte_order(_ORDER)))) < _BYTES + len(given):
+        raise InvalidOption(
+            f"{base!r} has a token that two merges make",
+            "each token of a tokenizer that superwords begin with is made in one way, as trained",
+            "train the words here, without required tokens",
+        )
+    ids, offsets = _encoded(lines, given)
+    used = np.zeros(_BYTES + len(given), np.bool_)
+    used[:_BYTES] = True
+    used[ids] = True
+    for merge in range(len(given) - 1, -1, -1):
+        if used[_BYTES + merge]:
+            used[given[merge]] = True
+    number = (np.cumsum(used) - 1).astype(np.int32)
+    pairs = number[given[used[_BYTES:]]]
+    tokens = token_bytes(map(tuple, pairs.tolist()), byte_order(_ORDER))
+    words = SymbolWords(
+        number[ids],
+        offsets,
+        lines.counts,
+        lines.first_positions,
+        np.arange(len(tokens), dtype=np.int32),
+        tuple(tokens),
+    )
+    return InheritedMerges(pairs, len(given) - len(pairs), words)
+
+
+def _merges_inherited(base: Tokenizer, transition_size: int) -> int:
+    least = _BYTES + len(base.special_tokens)
+    if not least <= transition_size <= least + len(base.merges):
+        raise InvalidOption(
+            f"the transition to superwords is at {transition_size:,} ids",
+            f"the tokenizer of words has {least:,} ids without merges, and "
+            f"{least + len(base.merges):,} with all of them",
+            "choose a size between, such as nine tenths of the vocabulary",
+        )
+    return transition_size - least
+
+
+def _encoded(
+    lines: WordCounts, given: NDArray[np.int32]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The lines in the numbering of training: uint32 ids; int64 ``[n + 1]``, where they begin."""
+    byte_ids = np.empty(_BYTES, np.int64)
+    byte_ids[list(byte_order(_ORDER))] = np.arange(_BYTES)
+    left, right = np.ascontiguousarray(given.T.astype(np.int64))
+    results = np.arange(_BYTES, _BYTES + len(given))
+    whole = SplitPattern(r"[\s\S]+")  # never asked: every line is one word
+    encoder = BytePairEncoder(byte_ids, left, right, results, whole, cache_words=0)
+    edges = np.asarray(lines.offsets, np.int64)
+    spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
+    text = Text.of(lines.word_bytes.tobytes())
+    unmarked = np.zeros(text.size // 64 + 2, np.uint64)
+    nothing = np.full(len(spans), -1, np.int64)
+    ids, ends = encoder.encode_marked(text, unmarked, spans, nothing)
+    return ids, np.concatenate((np.zeros(1, np.int64), ends))
+
+
+def train_superbpe(
+    base: Tokenizer,
+    lines: WordCounts,
+    vocab_size: int,
+    *,
+    transition_size: int,
+    min_count: int = 2,
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = MERGES_PER_CHECKPOINT,
+    on_progress: OnProgress | None = None,
+) -> Tokenizer:
+    """Train a tokenizer whose tokens may hold several words.
+
+    Ids: the special tokens, the 256 bytes, the merges of ``base`` that occur, superwords. The
+    special tokens are those of ``base``, in their order.
+
+    Args:
+        base: byte-level BPE, trained with a split pattern that keeps words apart. It may be larger
+            than ``transition_size``: training it once serves every transition.
+        lines: counts of what `superword_lines` cuts, of the text that ``base`` was trained on;
+            counted with its special tokens.
+        vocab_size: special tokens, bytes and merges together.
+        transition_size: how many of the ids ``base`` gives; the published models have 90 % of
+            their vocabulary from it, or less.
+        min_count: rarer pairs are not merged. The published trainer goes down to 1.
+        resume_from, checkpoint, checkpoint_every, on_progress: see `merging.Course`. Checkpoints
+            are in the numbering of `inherited`, whose tokens are their base tokens.
+
+    Raises:
+        InvalidOption: sizes out of order, other lines, or a tokenizer that cannot be continued.
+        InvalidSpecialToken: a special token of ``base`` occurs in the lines, or became a token.
+        CorpusError, CorruptFile, DiskFull: as `learn_merges`.
+
+    Example:
+        >>> words = count_texts(texts, "gpt2")  # doctest: +SKIP
+        >>> lines = count_texts(texts, superword_lines())  # doctest: +SKIP
+        >>> train_superbpe(  # doctest: +SKIP
+        ...     train_bpe(words, 28_800), lines, 32_000, transition_size=28_800
+        ... )
+    """
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+    validate_options(0, _ORDER, min_count, 1, every=checkpoint_every)
+    specials = tuple(sorted(base.special_tokens, key=base.special_tokens.__getitem__))
+    room = merges_for(vocab_size, specials)
+    _refuse_other_lines(lines)
+    refuse_special_tokens_in_words(specials, lines)
+    start = inherited(base, lines, transition_size)
+    if vocab_size < transition_size:
+        raise InvalidOption(
+            f"a vocabulary of {vocab_size:,} was asked for, {transition_size:,} of it words",
+            "vocab_size is the size at the end: words and superwords together",
+            f"choose vocab_size={transition_size * 10 // 9}, or a smaller transition_size",
+        )
+    engine = partial(
+        MergeEngine,
+        start.words,
+        tie_break=_ORDER,
+        min_count=min_count,
+        allows=may_be_superword,
+    )
+    settings = {
+        "algorithm": _ALGORITHM,
+        "inherited": digest_of_bytes(start.pairs.astype("<i4").tobytes()),
+        "min_count": min_count,
+    }
+    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
+    learned = learn_with(engine, room - len(start.pairs), lines, digest_of(settings), course)
+    pairs = [*map(tuple, start.pairs.tolist()), *learned.pairs()]
+    made = vocab_from_merges(pairs, byte_order(_ORDER), specials)
+    special = set(made.special_tokens.values())
+    refuse_clashes(specials, (token for id_, token in made.vocab.items() if id_ not in special))
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=SUPERWORDS)
+
+
+def _refuse_other_lines(lines: WordCounts) -> None:
+    wanted = superword_lines()
+    if lines.pattern != wanted:
+        raise InvalidOption(
+            f"the lines were cut by the split pattern {lines.pattern.title!r}",
+            "superwords are learned from lines that are cut at digits and punctuation",
+            "count the same text again with `superword_lines()` as pattern",
+        )
