@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.lineage import Lineage
-from bpeline.registry.loading import load_version, resolve
+from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import EXTENSION
@@ -48,17 +48,13 @@ def extension_parameters(
             one that was not trained here.
         UnknownVersion: there is no such version.
     """
-    parsed = parse_registered(reference)
-    registry = open_registry(make=False)
-    version = resolve(registry, parsed)
-    base = load_version(registry, version)
+    version, base, config = version_to_continue(reference)
     if vocab_size <= base.vocab_size:
         raise InvalidOption(
             f"{version} has {base.vocab_size:,} ids, and {vocab_size:,} were asked for",
             f"an extension has more: {base.vocab_size + 1:,} or more",
             f"for a smaller size load {reference}:{vocab_size}, which needs no training",
         )
-    config = Lineage.of(registry, version).request
     if not config and not paths:
         raise InvalidOption(
             f"what {version} was trained on is not known, as it was not trained here",
@@ -66,20 +62,47 @@ def extension_parameters(
             f"type `bpeline extend {reference} FILES --vocab-size {vocab_size}`",
         )
     others = _of_others(base, config.get("tie_break", "smallest-ids"))
-    config = {key: value for key, value in config.items() if key not in _HOW} | others
-    if paths:
-        config = {key: config[key] for key in config.keys() - {"sources", "temperature"}}
     return {
-        **config,
+        **on_paths(config, paths),
+        **others,
         "name": name or version.name or config.get("name"),
-        "paths": list(paths) or config["paths"],
         "vocab_size": vocab_size,
-        "special_tokens": _separators(base),
+        "special_tokens": separators_of(base),
         "required_tokens": [],  # they are among the merges of the version
         "extends": version.digest,
         "reserve": reserve,
         "round_to": round_to,
     }
+
+
+def version_to_continue(reference: str) -> tuple[ResolvedVersion, Tokenizer, dict[str, Any]]:
+    """A version, its tokenizer, and how its tokens were learned; nothing if that was not here.
+
+    Raises:
+        InvalidOption: no reference, or a version with superwords.
+        UnknownVersion: there is no such version.
+    """
+    parsed = parse_registered(reference)
+    registry = open_registry(make=False)
+    version = resolve(registry, parsed)
+    config = Lineage.of(registry, version).request
+    if config.get("transition_size"):
+        words = config["extends"][:12]
+        raise InvalidOption(
+            f"{version} has superwords already",
+            "what goes on behind a version was learned from words, as its own tokens were",
+            f"type `bpeline superwords {words} --vocab-size SIZE` for another size",
+        )
+    told = {key: value for key, value in config.items() if key not in _HOW}
+    return version, load_version(registry, version), told
+
+
+def on_paths(config: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """The same of another corpus, where one is named."""
+    if not paths:
+        return config
+    kept = {key: config[key] for key in config.keys() - {"sources", "temperature"}}
+    return {**kept, "paths": list(paths)}
 
 
 def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
@@ -107,7 +130,7 @@ def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
     }
 
 
-def _separators(base: Tokenizer) -> list[str]:
+def separators_of(base: Tokenizer) -> list[str]:
     """The special tokens; a single character is found in texts, but separates no documents."""
     return [token for token in base.special_tokens if len(token.encode()) > 1]
 

@@ -81,7 +81,7 @@ FLOORS = {
         ("diagnosis", "encode_dataset", "evaluation", "extend", "importing", "languages_record",
          "mixtures_record", "prune", "recertify", "renaming", "resume", "sweep_garbage",
          "sweep_record", "train_tokenizer", "verify_record", "watch_drift"),
-        ("mixtures", "prefect_flows", "sweep", "train_languages", "verify_version"),
+        ("mixtures", "prefect_flows", "superwords", "sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
 }  # fmt: skip

@@ -47,6 +47,7 @@ COMMANDS = {
     "explain": ("explain",),
     "export": ("export",),
     "extend": ("extend",),
+    "superwords": ("superwords",),
     "gc": ("gc",),
     "imports": ("import",),
     "mixtures": ("mixtures",),

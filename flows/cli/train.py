@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         "rules": {"type": click.Path(dir_okay=False)},
         "engine": {"metavar": "local|dask|ADDRESS"},
     },
-    but=("paths", "options", "extends", "continued_ids", "text_form"),
+    but=("paths", "options", "extends", "continued_ids", "transition_size", "text_form"),
 )
 @click.option(
     "--forbid-list",

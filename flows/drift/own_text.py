@@ -51,10 +51,12 @@ def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> Tra
 
     A tokenizer that was not trained here reads text by its pattern and special tokens.
     """
-    if tokenizer.pattern.steps:
+    has_superwords = bool(lineage.request.get("transition_size"))
+    if tokenizer.pattern.steps or has_superwords:
+        cut = "lines, not words" if has_superwords else tokenizer.pattern.title
         raise InvalidOption(
-            f"{lineage.version} cuts text in {tokenizer.pattern.title}, and drift counts words "
-            "that one regex or a named split pattern cuts",
+            f"{lineage.version} cuts text in {cut}, and drift counts words that one regex or a "
+            "named split pattern cuts",
             "versions whose pattern is one of these: see `bpeline show`",
             f"compare what it makes of two texts: `bpeline count {lineage.version} FILES...`",
         )

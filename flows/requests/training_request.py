@@ -170,6 +170,11 @@ class TrainingRequest(Request):
     continued_ids: int = Field(
         0, description="how many ids the extended version has, where it is a tokenizer of others"
     )
+    transition_size: int = Field(
+        0,
+        description="how many of its ids the extended version gives where tokens of several words "
+        "follow, see bpeline superwords; 0: none do",
+    )
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = Field(
         "", description="the Unicode form of a tokenizer of others that is extended"
     )
@@ -351,7 +356,7 @@ class TrainingRequest(Request):
             "extends": "", "sources": [], "temperature": 1.0, "engine": "local",
             "deduplicate": False, "continued_ids": 0, "text_form": "", "reserve": 0, "round_to": 1,
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
-            "characters": "any", "forbid_from": [],
+            "characters": "any", "forbid_from": [], "transition_size": 0,
         }  # fmt: skip
         return {
             name: value
@@ -474,9 +479,13 @@ class TrainingRequest(Request):
 
     @property
     def merges(self) -> int:
-        """How many merges fill the vocabulary of byte-level BPE; new ones of others' tokenizers."""
-        if self.continued_ids:
-            return self.learned_size - self.continued_ids
+        """How many merges fill the vocabulary of byte-level BPE.
+
+        Of tokenizers of others and of superwords the new ones; of superwords there may be more, as
+        merges of words that no line knows are left out.
+        """
+        if self.continued_ids or self.transition_size:
+            return self.learned_size - (self.continued_ids or self.transition_size)
         return self.learned_size - BYTES - len(self.special_tokens)
 
     @property

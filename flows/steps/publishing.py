@@ -152,7 +152,7 @@ def _files(
             return kept
     between = "" if request.over_bytes else " "
     samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
-    if request.extends:
+    if request.extends and not request.transition_size:  # superwords take other ids
         base = load_tokenizer(request.extends, workspace)
         texts = certificate_texts(tokenizer, samples)
         certificate = asdict(certify_extension(base, tokenizer, texts))

@@ -203,7 +203,7 @@ class _Planner:
             self.base = resolve(registry, parse_registered(request.extends))
             extended = load_version(registry, self.base)
             self.base_size = extended.vocab_size
-            if not request.continued_ids:
+            if not (request.continued_ids or request.transition_size):
                 self.given = merges_to_continue(extended, request.tie_break)
 
     def plan(self) -> TrainingPlan:
@@ -341,6 +341,9 @@ class _Planner:
     def _merging(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
         wanted = self.request.merges_shown
         total = "merges" if wanted is None else f"{wanted:,} merges"
+        if self.base is not None and self.request.transition_size and not merges:
+            kept = f"the first {self.request.transition_size:,} ids of {self.base}"
+            return self._planned(LEARN_MERGES, f"{total} across spaces after {kept}", text)
         if self.base is not None and self.request.continued_ids and not merges:
             return self._planned(LEARN_MERGES, f"{total} after those of {self.base}", text)
         if self.base is not None and self.given is not None and not merges and wanted is not None:
@@ -363,6 +366,12 @@ class _Planner:
     def _merges_in(self, table: TableHandle) -> int:
         """How many merges of these counts are kept, of those that are wanted."""
         request = self.request
+        if request.transition_size:
+            from bpeline.flows.steps.superword_learning import superwords_of
+            from bpeline.flows.steps.token_learning import found_in
+
+            found = found_in(superwords_of(table.counts_digest, request, self.workspace))
+            return 0 if found is None else request.merges
         if request.continued_ids:
             from bpeline.flows.steps.continuing import continued_of
             from bpeline.flows.steps.token_learning import found_in

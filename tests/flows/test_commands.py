@@ -47,7 +47,12 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
     of_the_command |= {"forbid_list"}  # whose lines are forbidden tokens
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
-    of_extend = {"extends", "continued_ids", "text_form"}  # `bpeline extend`
+    of_extend = {
+        "extends",
+        "continued_ids",
+        "text_form",
+        "transition_size",
+    }  # `extend`, `superwords`
     assert signature.keys() - options.keys() == {"options", *of_extend}
     fields = TrainingRequest.model_fields
     assert [*fields, "workspace"] == list(signature)

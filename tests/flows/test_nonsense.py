@@ -41,6 +41,7 @@ COMMANDS = {
     "evaluate": ("evaluate", "t/1"),
     "evaluate --sets": ("evaluate", "--sets"),
     "extend": ("extend", "t/1", "--vocab-size", 290),
+    "superwords": ("superwords", "t/1", "--vocab-size", 290),
     "prune": ("prune", "t/1", "--min-count", 5, "-o", "plan.json"),
     "mixtures": ("mixtures", "corpus.toml", "--vocab-size", 270, "--temperatures", "1,2"),
     "sweep": ("sweep", "corpus.txt", "--name", "sizes", "--sizes", "270"),
@@ -51,8 +52,8 @@ COMMANDS = {
 }
 # Those that run as flows, or that speak to Prefect themselves.
 ON_PREFECT = (
-    "train", "sweep", "extend", "mixtures", "verify", "drift", "resume", "encode -o", "gc", "prune",
-    "promote", "rollback", "evaluate", "doctor",
+    "train", "sweep", "extend", "superwords", "mixtures", "verify", "drift", "resume", "encode -o",
+    "gc", "prune", "promote", "rollback", "evaluate", "doctor",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ digits and punctuation alone, what does not occur there is dropped, and learning
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from bpeline.tokenizer_core.splitting import SplitPattern, SplitStep
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.training.bpe import merges_for, refuse_special_tokens_in_words
 from bpeline.tokenizer_core.training.extension import merges_to_continue
+from bpeline.tokenizer_core.training.token_rules import NO_RULES, TokenRules
 from bpeline.tokenizer_core.vocabulary import (
     MAX_TOKEN_BYTES,
     byte_order,
@@ -166,6 +168,7 @@ def train_superbpe(
     *,
     transition_size: int,
     min_count: int = 2,
+    rules: TokenRules = NO_RULES,
     resume_from: Path | Checkpoint | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = MERGES_PER_CHECKPOINT,
@@ -185,11 +188,13 @@ def train_superbpe(
         transition_size: how many of the ids ``base`` gives; the published models have 90 % of
             their vocabulary from it, or less.
         min_count: rarer pairs are not merged. The published trainer goes down to 1.
+        rules: what no token may be beside what the published rules refuse; ``base`` keeps them too.
         resume_from, checkpoint, checkpoint_every, on_progress: see `merging.Course`. Checkpoints
             are in the numbering of `inherited`, whose tokens are their base tokens.
 
     Raises:
-        InvalidOption: sizes out of order, other lines, or a tokenizer that cannot be continued.
+        InvalidOption: sizes out of order, other lines, a tokenizer that cannot be continued or
+            has tokens which the rules forbid.
         InvalidSpecialToken: a special token of ``base`` occurs in the lines, or became a token.
         CorpusError, CorruptFile, DiskFull: as `learn_merges`.
 
@@ -208,6 +213,7 @@ def train_superbpe(
     _refuse_other_lines(lines)
     refuse_special_tokens_in_words(specials, lines)
     start = inherited(base, lines, transition_size)
+    rules.require_of_merges(start.pairs, _ORDER, "the inherited merges")
     if vocab_size < transition_size:
         raise InvalidOption(
             f"a vocabulary of {vocab_size:,} was asked for, {transition_size:,} of it words",
@@ -219,12 +225,13 @@ def train_superbpe(
         start.words,
         tie_break=_ORDER,
         min_count=min_count,
-        allows=may_be_superword,
+        allows=_allowed_by(rules),
     )
     settings = {
         "algorithm": _ALGORITHM,
         "inherited": digest_of_bytes(start.pairs.astype("<i4").tobytes()),
         "min_count": min_count,
+        "rules": rules.digest,
     }
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     learned = learn_with(engine, room - len(start.pairs), lines, digest_of(settings), course)
@@ -233,6 +240,13 @@ def train_superbpe(
     special = set(made.special_tokens.values())
     refuse_clashes(specials, (token for id_, token in made.vocab.items() if id_ not in special))
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=SUPERWORDS)
+
+
+def _allowed_by(rules: TokenRules) -> Callable[[bytes], bool]:
+    allows = rules.judge()
+    if allows is None:
+        return may_be_superword
+    return lambda token: may_be_superword(token) and allows(token)
 
 
 def _refuse_other_lines(lines: WordCounts) -> None:

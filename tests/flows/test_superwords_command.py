@@ -1,0 +1,70 @@
+"""``bpeline superwords``: from the words of a version, planned, registered, made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core import count_texts, superword_lines, train_superbpe
+
+Command = Callable[..., Result]
+END = "<|endoftext|>"
+COMMAND = ("superwords", "news/1", "--vocab-size", "420", "--transition-size", "360")
+
+
+def summary_of(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def base(corpus: Path, bpeline: Command) -> dict[str, Any]:
+    options = ("--special-token", END, "--vocab-size", "400", "--held-out", "0")
+    return summary_of(bpeline("train", "corpus", "--name", "news", *options, "--json"))
+
+
+@pytest.mark.slow
+def test_it_is_what_the_api_makes_of_the_same_text(
+    base: dict[str, Any], corpus: Path, bpeline: Command
+) -> None:
+    plan = json.loads(bpeline(*COMMAND, "--plan", "--json").stdout)
+    assert plan["extends"].startswith("news/1")
+    assert any("across spaces" in step["said"] for step in plan["steps"])
+    made = summary_of(bpeline(*COMMAND, "--json"))
+    assert (made["reference"], made["vocab_size"]) == ("news/2", 420)
+    tokenizer, words = load_tokenizer("news/2"), load_tokenizer("news/1")
+    texts = [path.read_text() for path in sorted(corpus.glob("**/*.txt"))]
+    lines = count_texts(texts, superword_lines(), special_tokens=[END])
+    assert train_superbpe(words, lines, 420, transition_size=360).digest == tokenizer.digest
+    assert len(tokenizer.encode(texts[0])) < len(words.encode(texts[0]))
+    again = summary_of(bpeline(*COMMAND, "--json"))
+    assert (again["digest"], again["newly_registered"]) == (made["digest"], False)
+    known = json.loads(bpeline(*COMMAND, "--plan", "--json").stdout)
+    assert known["merges_reused"] == 60
+    verified = bpeline("verify", "news/2", "--json")
+    assert json.loads(verified.stdout)["verdict"] == "identical", verified.output
+    compared = bpeline("compare", "news/1", "news/2")
+    assert compared.exit_code == 0, compared.output
+
+
+@pytest.mark.slow
+def test_what_cannot_be_is_refused_with_what_can(base: dict[str, Any], bpeline: Command) -> None:
+    for options in (("--vocab-size", "400"), ("--vocab-size", "500", "--transition-size", "401")):
+        refused = bpeline("superwords", "news/1", *options)
+        assert refused.exit_code == 2
+        assert "--transition-size 360" in refused.stderr
+    summary_of(bpeline(*COMMAND, "--json"))
+    for command in ("superwords", "extend"):
+        twice = bpeline(command, "news/2", "--vocab-size", "500")
+        assert twice.exit_code == 2
+        assert "has superwords already" in twice.stderr
+    drift = bpeline("drift", "news@candidate", "corpus")
+    assert drift.exit_code == 2
+    assert "lines, not words" in drift.stderr
