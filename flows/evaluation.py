@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bpeline.flows.requests import evaluation_sources, files_of_each, is_named
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluating import (
@@ -16,17 +18,36 @@ from bpeline.registry.evaluating import (
     robustness_on_set,
     versions_with_aliases,
 )
-from bpeline.registry.evaluation_sets import EvaluationSet, Text, as_set, has_set, read_set
+from bpeline.registry.evaluation_sets import (
+    EvaluationSet,
+    Text,
+    as_set,
+    has_set,
+    read_set,
+    texts_of,
+)
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.measured import ROBUSTNESS_COLUMNS
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
-from bpeline.tokenizer_core.counting import documents_of
-from bpeline.tokenizer_core.errors import EmptyCorpus, UnknownVersion
+from bpeline.tokenizer_core.counting import count_texts, documents_of
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
+from bpeline.tokenizer_core.evaluation import (
+    BYTES_PER_TOKEN,
+    SERVING,
+    CheapestSize,
+    ModelShape,
+    ServingCost,
+    bytes_per_token_at,
+    cheapest_size,
+    has_curve,
+)
 from bpeline.tokenizer_core.shards import NO_SEPARATOR
 from bpeline.tokenizer_core.splitting import SplitPattern
 
+_SMALLEST, _MULTIPLE = 1024, 128  # sizes that models have
+_PER_DOUBLING, _MOST_STEPS = 4, 60
 UNNAMED = "text"  # the slice of files that were given without a name
 
 
@@ -81,6 +102,48 @@ def robustness(measured: Measured) -> list[dict[str, Any]]:
     """Robustness of what was measured, by kind and language; errors as `robustness_on_set`."""
     rows = robustness_on_set(open_registry(make=False), measured)
     return [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in rows]
+
+
+def serving_costs(measured: Measured, shape: ModelShape) -> dict[str, dict[str, float]]:
+    """What text costs a model with the version's vocabulary: slice → figure by its name.
+
+    Raises:
+        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
+    """
+    size = load_version(open_registry(make=False), measured.version).vocab_size
+    found = {}
+    for name, part in measured.found.slices.items():
+        cost = ServingCost.of(shape, size, part.metrics[BYTES_PER_TOKEN])
+        found[name] = {key: float(getattr(cost, figure)) for key, figure in SERVING.items()}
+    return found
+
+
+def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, CheapestSize]:
+    """At which of its sizes a version costs a model least, on the evaluation set of its name.
+
+    Raises:
+        InvalidOption: a version whose first merges make no tokenizer.
+        UnknownVersion, UnknownEvaluationSet, RegistryUnreachable: as `evaluate`.
+    """
+    registry = open_registry(make=False)
+    measured = evaluate_version(registry, resolve(registry, parse_registered(reference)))
+    tokenizer = load_version(registry, measured.version)
+    if not has_curve(tokenizer):
+        raise InvalidOption(
+            f"{measured.version} has one size",
+            "byte-level BPE whose first merges are a smaller tokenizer",
+            "measure other versions with `bpeline evaluate`, or sizes with `bpeline sweep`",
+        )
+    texts = texts_of(registry.workspace, measured.made)
+    documents = (text.decode() for one in texts for text in one.documents)
+    counts = count_texts(documents, tokenizer.pattern, tuple(tokenizer.special_tokens))
+    gains, full = tokenizer.merge_gains(counts), tokenizer.vocab_size
+    size = int((counts.counts * np.diff(counts.offsets)).sum())
+    least = max(_SMALLEST, full - len(gains))
+    steps = (int(_SMALLEST * 2 ** (step / _PER_DOUBLING)) for step in range(_MOST_STEPS))
+    rounded = {step // _MULTIPLE * _MULTIPLE for step in steps}
+    sizes = sorted({size for size in rounded if least <= size < full} | {full})
+    return measured, cheapest_size(shape, bytes_per_token_at(tokenizer, size, gains, sizes))
 
 
 def set_from(

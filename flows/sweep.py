@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bpeline.flows.requests import BYTE_BPE, TrainingRequest, choices_of
+from bpeline.flows.requests import BYTE_BPE, NamedShape, TrainingRequest, choices_of
 from bpeline.flows.running import RECORD
 from bpeline.flows.steps import MOST_TRIALS, prepared, set_up_evaluation, sweeping, try_sizes
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
@@ -26,6 +26,7 @@ def sweep(
     vocab_sizes: Sequence[int],
     patterns: Sequence[str] = (),
     workspace: str | None = None,
+    model_shape: NamedShape | None = None,
     **parameters: Any,
 ) -> Sweep:
     """Measure every size with every pattern, and record it in MLflow.
@@ -34,6 +35,7 @@ def sweep(
         paths, name, workspace: as for `train_tokenizer`.
         vocab_sizes: numbers of ids.
         patterns: split patterns: names or regexes; that of the algorithm when there are none.
+        model_shape: also say what text costs this model.
         parameters: others of `train_tokenizer`: algorithm, special_tokens, held_out, evaluation …
 
     Raises:
@@ -70,6 +72,9 @@ def sweep(
                 inputs = inputs or read
                 # What the first pattern held out is what the others are measured on, too.
                 setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
+        if model_shape is not None:
+            combinations = [one.costing(model_shape.shape) for one in combinations]
+            run.note(f"FLOPs are of {model_shape}")
         done = Sweep(name, run.id, tuple(combinations), notes=tuple(run.notes))
         with run.step(RECORD) as outcome:
             done = record_sweep(done, first, inputs, run.registry)

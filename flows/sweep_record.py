@@ -13,7 +13,13 @@ from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, SweepChild
-from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    BYTES_PER_TOKEN,
+    SERVING,
+    ModelShape,
+    ServingCost,
+)
 
 COLUMNS = {
     "bytes/token": BYTES_PER_TOKEN,
@@ -24,17 +30,23 @@ COLUMNS = {
     "junk": "training/junk_tokens",
     "f95": "training/f95",
 }
+_COST = "serving/flops_per_byte"
 
 
 def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
     """A row for each combination under a row of titles; every cell a text."""
-    rows = [("pattern", "vocab", *COLUMNS, "against champion")]
-    for one in sweep.combinations:
+    costs = [one.metrics.get(_COST) for one in sweep.combinations]
+    least = min((cost for cost in costs if cost is not None), default=None)
+    rows = [
+        ("pattern", "vocab", *COLUMNS, *["MFLOPs/byte"] * (least is not None), "against champion")
+    ]
+    for one, cost in zip(sweep.combinations, costs, strict=True):
         against = one.against_champion
         rows.append((
             one.pattern,
             f"{one.vocab_size:,}",
             *(number_text(one.metrics.get(name)) for name in COLUMNS.values()),
+            *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == least)}"]),
             "" if against is None else f"{against:+.2%} tokens",
         ))  # fmt: skip
     return rows
@@ -110,6 +122,12 @@ class Combination:
         against = trial.against_champion([ALL]).get(ALL)
         pattern, size = trial.request.pattern, trial.vocab_size
         return cls(pattern, size, against_champion=against, **trial.logged)
+
+    def costing(self, shape: ModelShape) -> Combination:
+        """The same with what text costs a model with this vocabulary."""
+        cost = ServingCost.of(shape, self.vocab_size, self.metrics[BYTES_PER_TOKEN])
+        figures = {key: float(getattr(cost, figure)) for key, figure in SERVING.items()}
+        return replace(self, metrics={**self.metrics, **figures})
 
 
 @dataclass(frozen=True, slots=True)

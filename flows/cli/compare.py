@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bpeline.flows.cli.options import FILE, PATH, command, echo_json
+from bpeline.flows.cli.options import FILE, PATH, command, echo_json, model_shape_option
 
 
 @command(
@@ -14,6 +14,7 @@ from bpeline.flows.cli.options import FILE, PATH, command, echo_json
     "bpeline compare news/3 news/4 --on 'fresh/*.jsonl' --html difference.html",
     "bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json",
     "bpeline compare news/3 news/4 --morphology morphs.tsv",
+    "bpeline compare news/3 news/4 --model-shape llama-3.1-8b",
     "bpeline compare news/3 news/4 --on 'english=en/*.txt' --on 'german:language=de=de/*.txt'",
 )
 @click.argument("first", metavar="A")
@@ -40,6 +41,7 @@ from bpeline.flows.cli.options import FILE, PATH, command, echo_json
     help="Words and their morphs (unhappiness<tab>un happi ness on each line): do tokens end where "
     "morphs do?",
 )
+@model_shape_option
 @click.option("--text-field", default="text", help="Field of .jsonl lines.")
 @click.option(
     "--separator",
@@ -56,6 +58,7 @@ def compare(
     text_field: str,
     separator: str | None,
     morphology: Path | None,
+    model_shape: str | None,
     html: Path | None,
     as_json: bool,
 ) -> None:
@@ -70,13 +73,18 @@ def compare(
         comparison_json,
         comparison_lines,
         with_morphology,
+        with_serving_cost,
     )
     from bpeline.flows.pages import comparison_page
+    from bpeline.flows.requests import model_shape as named_shape
     from bpeline.tokenizer_core.durable_files import DURABLE
 
+    named = None if model_shape is None else named_shape(model_shape)
     compared = compare_on(first, second, files, text_field, separator, words)
     if morphology is not None:
         compared = with_morphology(compared, first, second, morphology)
+    if named is not None:
+        compared = with_serving_cost(compared, named.shape)
     if html is not None:
         DURABLE.write(html, comparison_page(compared).encode(errors="backslashreplace"))
     if as_json:
@@ -84,6 +92,8 @@ def compare(
         return
     for line in comparison_lines(compared, words):
         click.echo(line)
+    if named is not None:
+        click.echo(f"model      {named}")
     if compared.documents is None:
         click.echo("text       none was compared: name some with `--on FILES`")
     if html is not None:

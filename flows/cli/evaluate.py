@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from bpeline.flows.cli.aliases import user_name
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, model_shape_option
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
 @command(
     "bpeline evaluate --sets                       # which texts versions are measured on",
     "bpeline evaluate news@champion",
+    "bpeline evaluate news@champion --model-shape llama-3.1-8b",
     "bpeline evaluate news                         # every version that an alias points to",
     "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
 )
@@ -27,6 +28,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
     help="Give the name another evaluation set: files, or named sources as of `bpeline train "
     "--eval`; may be repeated. Versions with an alias are measured on it at once.",
 )
+@model_shape_option
 @click.option("--reason", default="", show_default=False, help="Why, for the record.")
 @click.option("--text-field", default="text", help="Field of .jsonl lines.")
 @click.option(
@@ -39,6 +41,7 @@ def evaluate(
     reference: str | None,
     sets: bool,
     sources: tuple[str, ...],
+    model_shape: str | None,
     reason: str,
     text_field: str,
     separator: str | None,
@@ -51,7 +54,9 @@ def evaluate(
     below 50 documents or 200 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
+    from bpeline.flows.requests import model_shape as named_shape
 
+    model = None if model_shape is None else named_shape(model_shape)
     if sets:
         listed = evaluation.list_sets(reference)
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
@@ -79,26 +84,36 @@ def evaluate(
         beside = {"skipped": skipped.as_dict()}
     else:
         first, measured, beside = [], evaluation.evaluate(reference), {}
-    lines = [*first, *(line for one in measured for line in _lines(one))]
+    costs = [
+        {} if model is None else evaluation.serving_costs(one, model.shape) for one in measured
+    ]
+    lines = [*first]
+    for one, of_slices in zip(measured, costs, strict=True):
+        lines += _lines(one, of_slices)
+    if model is not None:
+        lines.append(f"model: {model}")
     told = [
         {
             "reference": str(one.version),
             "digest": one.version.digest,
             "set": one.made.digest,
-            "slices": {name: dict(part.metrics) for name, part in one.found.slices.items()},
+            "slices": {
+                name: {**part.metrics, **of_slices.get(name, {})}
+                for name, part in one.found.slices.items()
+            },
             "robustness": evaluation.robustness(one) if as_json else [],
             **beside,
         }
-        for one in measured
+        for one, of_slices in zip(measured, costs, strict=True)
     ]
     answer(as_json, told, lines)
 
 
-def _lines(one: Any) -> list[str]:
+def _lines(one: Any, costs: dict[str, dict[str, float]]) -> list[str]:
     from bpeline.flows.wording import aligned, megabytes
     from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
-    rows = [("", "text", "bytes/token", "tokens/word")]
+    rows = [("", "text", "bytes/token", "tokens/word", *["MFLOPs/byte"] * bool(costs))]
     for name, part in one.found.slices.items():
         metrics = part.metrics
         rows.append((
@@ -106,6 +121,7 @@ def _lines(one: Any) -> list[str]:
             megabytes(metrics["evaluated/bytes"]),
             f"{metrics[BYTES_PER_TOKEN]:.4f}",
             f"{metrics['words/fertility']:.4f}",
+            *(f"{cost['serving/flops_per_byte'] / 1e6:,.1f}" for cost in [costs.get(name)] if cost),
         ))  # fmt: skip
     return [f"{one.version} on {one.made}", *(f"  {line}" for line in aligned(rows))]
 

@@ -48,6 +48,7 @@ COMMANDS = {
     "export": ("export",),
     "extend": ("extend",),
     "superwords": ("superwords",),
+    "size": ("size",),
     "gc": ("gc",),
     "imports": ("import",),
     "mixtures": ("mixtures",),

@@ -62,6 +62,18 @@ def _workspace_option() -> click.Option:
     )
 
 
+def model_shape_option(function: Function) -> Function:
+    """Which model the vocabulary is for, for the commands that say what text costs it."""
+    option = click.option(
+        "--model-shape",
+        metavar="NAME|FILE",
+        help="Also say what a byte of text costs this model, in forward FLOPs: llama-3.2-1b, "
+        "llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its sizes, or the "
+        "config.json of a dense model.",
+    )
+    return option(function)
+
+
 def bulk_options(function: Function) -> Function:
     """How whole files are read, for the commands that encode or count them."""
     for option in (

@@ -9,17 +9,18 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, model_shape_option
 from bpeline.flows.requests import BYTE_BPE, CHOICES
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What is chosen of the sweep, said already, or changes no tokenizer.
-_NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "as_json"}
+_NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "model_shape", "as_json"}
 
 
 @command(
     "bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000",
     "bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json",
+    "bpeline sweep corpus/ --name news --sizes 32000,64000,128000 --model-shape llama-3.1-8b",
     "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
     "bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'",
 )
@@ -47,9 +48,10 @@ _NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "as_json"}
 @click.option("--deduplicate", is_flag=True, help="Likewise.")
 @click.option("--text-field", default="text", help="Likewise.")
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@model_shape_option
 def sweep(
-    paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...], as_json: bool,
-    **given: Any,
+    paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...],
+    model_shape: str | None, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Measure several sizes and patterns on PATHS; register nothing.
 
@@ -58,6 +60,7 @@ def sweep(
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
     """
+    from bpeline.flows.requests import model_shape as named_shape
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
@@ -66,8 +69,9 @@ def sweep(
 
     parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
     home = addresses().workspace
+    named = None if model_shape is None else named_shape(model_shape)
     with progress.listening(progress.for_stream(sys.stderr)):
-        done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, **parameters)
+        done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, named, **parameters)
     chosen = ["--name", name, "--vocab-size", "N", "--pattern", "P", *_options_given()]
     lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
     lines.append(f"register:  bpeline train {shlex.join([*paths, *chosen])}")

@@ -17,5 +17,6 @@ if TYPE_CHECKING:
     from .as_text import word_lists as word_lists
     from .given_texts import compare_on as compare_on
     from .given_texts import with_morphology as with_morphology
+    from .given_texts import with_serving_cost as with_serving_cost
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

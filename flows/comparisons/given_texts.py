@@ -17,7 +17,14 @@ from bpeline.registry.comparison import (
 )
 from bpeline.registry.loading import load_tokenizer
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import boundary_scores, read_gold
+from bpeline.tokenizer_core.evaluation import (
+    BYTES_PER_TOKEN,
+    SERVING,
+    ModelShape,
+    ServingCost,
+    boundary_scores,
+    read_gold,
+)
 
 
 def compare_on(
@@ -86,5 +93,32 @@ def with_morphology(
         boundary_scores(load_tokenizer(reference), gold).metrics for reference in (first, second)
     )
     pairs = (MetricPair(key, before.get(key), after.get(key)) for key in {**before, **after})
+    metrics = (*compared.metrics, *pairs)
+    return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
+
+
+def with_serving_cost(compared: VersionComparison, shape: ModelShape) -> VersionComparison:
+    """A comparison with what a byte of the texts costs a model with either vocabulary.
+
+    Raises:
+        InvalidOption: there were no texts to measure on.
+    """
+    found = (one for one in compared.metrics if one.key == BYTES_PER_TOKEN)
+    measured = next(found, None)
+    if measured is None or measured.first is None or measured.second is None:
+        raise InvalidOption(
+            "a model shape was given, and no text to tell what it costs",
+            "both tokenizers measured on the same text",
+            "add `--on FILES`",
+        )
+    figures = measured.first, measured.second
+    costs = [
+        ServingCost.of(shape, size, value)
+        for size, value in zip(compared.vocab_sizes, figures, strict=True)
+    ]
+    pairs = (
+        MetricPair(key, *(float(getattr(cost, figure)) for cost in costs))
+        for key, figure in SERVING.items()
+    )
     metrics = (*compared.metrics, *pairs)
     return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .comparison import compare_on as compare_on
     from .comparison import compare_vocabs as compare_vocabs
     from .comparison import first_diverging_merge as first_diverging_merge
+    from .compression_curve import bytes_per_token_at as bytes_per_token_at
     from .compression_curve import has_curve as has_curve
     from .compression_curve import knee as knee
     from .drift import CONTINUED as CONTINUED
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
     from .metric_names import ROBUSTNESS_FIGURES as ROBUSTNESS_FIGURES
+    from .metric_names import SERVING as SERVING
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
     from .metric_names import SHOWN_ROBUSTNESS as SHOWN_ROBUSTNESS
     from .metric_names import SPEEDS as SPEEDS
@@ -61,6 +63,11 @@ if TYPE_CHECKING:
     from .robustness import may_be_perturbed as may_be_perturbed
     from .robustness import measure_robustness as measure_robustness
     from .robustness import robustness_by_language as robustness_by_language
+    from .serving_cost import MODEL_SHAPES as MODEL_SHAPES
+    from .serving_cost import CheapestSize as CheapestSize
+    from .serving_cost import ModelShape as ModelShape
+    from .serving_cost import ServingCost as ServingCost
+    from .serving_cost import cheapest_size as cheapest_size
     from .suite import Change as Change
     from .suite import Evaluation as Evaluation
     from .suite import EvaluationText as EvaluationText

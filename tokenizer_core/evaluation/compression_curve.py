@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Curve = tuple[tuple[int, float], ...]
@@ -52,14 +53,41 @@ def curves_of(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> tupl
         makes, for sizes with a smaller one.
     """
     sizes = curve_sizes(tokenizer)
-    saved = np.concatenate(([0], np.cumsum(gains)))
-    merges = [at - tokenizer.vocab_size + len(gains) for at in sizes]
-    tokens = [size - int(saved[number]) for number in merges]
+    tokens = _tokens_at(tokenizer, size, gains, sizes)
     gain = (
         (sizes[i], 1e6 * (tokens[i - 1] - tokens[i]) / (sizes[i] - sizes[i - 1]) / tokens[-1])
         for i in range(1, len(sizes))
     )
     return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True)), tuple(gain)
+
+
+def bytes_per_token_at(
+    tokenizer: Tokenizer, size: int, gains: NDArray[np.int64], sizes: Sequence[int]
+) -> Curve:
+    """(vocab size, bytes per token) at sizes of one's own; for the rest see `curves_of`.
+
+    Raises:
+        InvalidOption: a size that the merges do not reach.
+    """
+    full = tokenizer.vocab_size
+    least = full - len(gains)
+    for at in sizes:
+        if not least <= at <= full:
+            raise InvalidOption(
+                f"{at:,} ids were asked for",
+                f"the tokenizer has {least:,} without merges, and {full:,} with all",
+                f"choose sizes from {least:,} to {full:,}",
+            )
+    tokens = _tokens_at(tokenizer, size, gains, sizes)
+    return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True))
+
+
+def _tokens_at(
+    tokenizer: Tokenizer, size: int, gains: NDArray[np.int64], sizes: Sequence[int]
+) -> list[int]:
+    saved = np.concatenate(([0], np.cumsum(gains)))
+    merges = [at - tokenizer.vocab_size + len(gains) for at in sizes]
+    return [size - int(saved[number]) for number in merges]
 
 
 def knee(curve: Sequence[tuple[int, float]]) -> int | None:

@@ -25,6 +25,12 @@ BYTES_PER_TOKEN = "compression/bytes_per_token"
 ENCODE_SPEED, DECODE_SPEED = "evaluated/encode_mb_per_second", "evaluated/decode_mb_per_second"
 SPEEDS = (ENCODE_SPEED, DECODE_SPEED)  # of the machine, too: nothing else about a version is
 MERGE_GAIN = "compression/merge_gain_per_million"
+# Of a model shape, too: attributes of `ServingCost`.
+SERVING = {
+    "serving/flops_per_byte": "flops_per_byte",
+    "serving/flops_per_token": "flops_per_token",
+    "serving/vocab_share": "vocab_share",
+}
 
 # Attributes of `CompressionReport`, where the formulas are.
 NAMES = {
