@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
+_CORPUS = {"sources", "temperature", "counts", "count_columns"}
 _HOW = ("workers", "table_memory", "engine", "rules")
 
 
@@ -101,7 +102,7 @@ def on_paths(config: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """The same of another corpus, where one is named."""
     if not paths:
         return config
-    kept = {key: config[key] for key in config.keys() - {"sources", "temperature"}}
+    kept = {key: config[key] for key in config.keys() - _CORPUS}
     return {**kept, "paths": list(paths)}
 
 

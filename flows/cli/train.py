@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     "bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe",
     "bpeline train --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two",
     "bpeline train corpus/ --name news --forbid digits --forbid email --forbid-list secrets.txt",
+    "bpeline train --counts words.parquet --name web --pattern gpt2 --eval text=heldout.txt",
     "bpeline train corpus.toml --temperature 3.3 --name languages",
 )
 @click.argument("paths", nargs=-1)
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
         "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},
         "baselines": {"option": "--baseline", "metavar": "[NAME=]REF"},
         "rules": {"type": click.Path(dir_okay=False)},
+        "counts": {"metavar": "FILES"},
+        "count_columns": {"metavar": "WORD,COUNT"},
         "engine": {"metavar": "local|dask|ADDRESS"},
     },
     but=("paths", "options", "extends", "continued_ids", "transition_size", "text_form"),
@@ -130,7 +133,7 @@ def train(
 
         listed = (token for path in forbid_list for token in read_token_list(path))
         parameters["forbidden_tokens"] = [*given["forbidden_tokens"], *listed]
-    others = bool(paths or demo or show_steps or given["sources"])
+    others = bool(paths or demo or show_steps or given["sources"] or given["counts"])
     if bool(joint) + bool(separate) + others > 1:
         raise InvalidOption(
             "--joint and --separate bring their own files, and more was given",

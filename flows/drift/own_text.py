@@ -29,6 +29,7 @@ MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out e
 _NOT_ABOUT_READING = frozenset(
     (
         *("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature"),
+        *("counts", "count_columns"),
         "strict",  # `drift` says what it does not read, and has no such option
     )
 )

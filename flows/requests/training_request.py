@@ -46,7 +46,7 @@ usable_cores = available_processors
 OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
-    "paths", "sources", "temperature", "name", "workers", "table_memory", "engine",
+    "paths", "sources", "counts", "temperature", "name", "workers", "table_memory", "engine",
     "evaluation", "baselines", "rules", "deduplicate", "include", "strict",
 )  # fmt: skip
 
@@ -186,6 +186,15 @@ class TrainingRequest(Request):
     round_to: int = Field(
         1, description="more slots follow until the number of ids is a multiple of it, such as 128"
     )
+    counts: tuple[str, ...] = Field(
+        (),
+        description="instead of paths: Parquet files of words and their counts, made elsewhere "
+        "with the same split pattern; equal words are added up. Texts of --eval are needed, for "
+        "counts hold none",
+    )
+    count_columns: str = Field(
+        "word,count", description="the columns of words and of counts in such files"
+    )
     sources: tuple[str, ...] = Field(
         (),
         description="instead of paths: named files with labels and weights, such as "
@@ -232,6 +241,8 @@ class TrainingRequest(Request):
             **given,
             "paths": tuple(path if path == DEMO else absolute_name(path) for path in paths),
             "sources": tuple(map(CORPUS.absolute, sources)),
+            "counts": tuple(map(absolute_name, given.get("counts") or ())),
+            **({"held_out": 0.0} if given.get("counts") else {}),
             "required_tokens": (required,) if isinstance(required, str) else tuple(required),
             **{name: _several(given[name]) for name in _FORBIDDEN if given.get(name)},
             "special_tokens": validate_special_tokens(given.get("special_tokens", ())),
@@ -256,14 +267,25 @@ class TrainingRequest(Request):
         return self
 
     def _check_sources(self) -> None:
-        if bool(self.paths) == bool(self.sources):
+        named = ("paths", self.paths), ("named sources", self.sources), ("counts", self.counts)
+        given = [name for name, some in named if some]
+        if len(given) != 1:
             raise InvalidOption(
-                "paths and named sources were both given" if self.paths else "no corpus was named",
+                f"{' and '.join(given)} were given together" if given else "no corpus was named",
                 "accepted: files, directories and globs of .txt and .jsonl, also .gz and .zst; "
-                "or named sources of these, or a corpus file",
+                "or named sources of these, or a corpus file, or Parquet files of word counts",
                 "type `bpeline train corpus.txt --name news`, or `bpeline train --demo`",
             )
         check_temperature(self.temperature, self.named_sources)
+        _ = self._count_columns
+        if self.counts and (self.deduplicate or self.text_form or self.transition_size):
+            raise InvalidOption(
+                "word counts were given, and an option that is about their text",
+                "with counts, no copies of documents are looked for, no form of text is changed, "
+                "and no superwords are learned, which are seen in lines alone",
+                "leave out what was given of these (--deduplicate, `bpeline superwords`), or name "
+                "the text",
+            )
 
     def _check_numbers(self) -> None:
         bytes_ = BYTES if self.over_bytes else 0
@@ -357,6 +379,7 @@ class TrainingRequest(Request):
             "deduplicate": False, "continued_ids": 0, "text_form": "", "reserve": 0, "round_to": 1,
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
             "characters": "any", "forbid_from": [], "transition_size": 0,
+            "counts": [], "count_columns": "word,count",
         }  # fmt: skip
         return {
             name: value
@@ -393,7 +416,19 @@ class TrainingRequest(Request):
             ),
             deduplicated=self.deduplicate,
             text_form=self.text_form,
+            count_columns=self._count_columns,
         )
+
+    @property
+    def _count_columns(self) -> tuple[str, str]:
+        word, comma, count = self.count_columns.partition(",")
+        if not (word and comma and count) or "," in count or word == count:
+            raise InvalidOption(
+                f"--count-columns is {self.count_columns!r}",
+                "accepted: the column of words, a comma, the column of counts",
+                "type `--count-columns word,count`",
+            )
+        return word, count
 
     @property
     def named_sources(self) -> tuple[NamedSource, ...]:

@@ -18,7 +18,7 @@ def training(parameters: Mapping[str, Any], reference: str = "") -> str:
     """``news-32000 from corpus/ (3 files)``, then ``news/3 (32000) from corpus/ (3 files)``."""
     name, size = parameters["name"], parameters["vocab_size"]
     which = f"{reference} ({size})" if reference else f"{name}-{size}"
-    return f"{which} from {corpus(parameters['paths'])}"
+    return f"{which} from {corpus(parameters['paths'] or parameters.get('counts', ()))}"
 
 
 def importing(parameters: Mapping[str, Any], reference: str = "") -> str:

@@ -119,13 +119,15 @@ def known_readings(
 
 
 def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
-    """Where the corpus lies: named sources, or each path for itself."""
+    """Where the corpus lies: named sources, word counts, or each path for itself."""
     include = request.include
     named = [
         Source(files, one.name, include=include)
         for one in request.named_sources
         for files in one.files
     ]
+    if request.counts:
+        return [Source(path, of_counts=True) for path in request.counts]
     paths = with_demo(request.paths, workspace)
     return named or [Source(path, include=include) for path in paths]
 

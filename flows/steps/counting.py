@@ -28,6 +28,7 @@ from bpeline.tokenizer_core.counting import (
     FileDocuments,
     compile_counting,
     count_chunk,
+    counts_given,
     digest_documents,
     find_copies,
 )
@@ -57,6 +58,8 @@ class CountedCorpus:
         bytes_counted: of the chunks that this run counted.
         sources: the named source of every file; empty where sources were not named.
         copies: the documents that were left out as copies; None where none was looked for.
+        of_counts: whether chunks are rows of words and counts that somebody else counted; then
+            their bytes are not those of text.
     """
 
     readings: tuple[FileReading, ...]
@@ -65,6 +68,7 @@ class CountedCorpus:
     bytes_counted: int = 0
     sources: tuple[str, ...] = ()
     copies: Copies | None = None
+    of_counts: bool = False
 
     @property
     def digest(self) -> str:
@@ -96,7 +100,7 @@ class CountedCorpus:
         if self.copies is not None:
             return _left_out_remark(self.copies)
         chunks, copied = self.chunks, self.copied_bytes
-        if not copied:
+        if not copied or self.of_counts:
             return ""
         distinct = len({chunk.digest for chunk in chunks})
         return (
@@ -110,6 +114,8 @@ class CountedCorpus:
     def outcome(self) -> str:
         number = len(self.chunks)
         said = f"{counted(number, 'chunk')}, {self.corpus_bytes / 1e6:,.1f} MB"
+        if self.of_counts:
+            said = f"{counted(number, 'chunk')} of words and counts"
         if not self.reused:
             return said
         if self.unread == number:
@@ -165,7 +171,9 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     new = sum(one.record.end - one.record.begin for part in parts for one in part if not one.reused)
     readings = [plan.known.get(file.path) or read[file.path] for file in plan.files]
     sources = tuple(file.source for file in plan.files) if request.sources else ()
-    return CountedCorpus(tuple(readings), unread + reused, unread, new, sources, copies)
+    return CountedCorpus(
+        tuple(readings), unread + reused, unread, new, sources, copies, bool(request.counts)
+    )
 
 
 def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
@@ -256,7 +264,10 @@ def count_bundle(
                 left_out = copies.within(group.file.path, chunk.ordinal)
                 chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
                 reused = store.has(chunk.digest, digest)
-                if not reused:
+                if not reused and group.file.format == "counts":
+                    with store.rows_of(chunk.digest, digest) as rows:
+                        store.put(counts_given(chunk, raw, own), digest, rows)
+                elif not reused:
                     documents = read_documents(raw, group.file, chunk.begin, own)
                     with store.rows_of(chunk.digest, digest) as rows:
                         counts = count_chunk(chunk, documents, own, table_bytes, rows.add, left_out)

@@ -105,10 +105,26 @@ def set_up_evaluation(
         kept = read_set(workspace, named.digest)
         setup = replace(setup, made=kept, number=named.number, parallel=kept.parallel,
                         replaceable=kept.provisional and not texts)  # fmt: skip
+    if isinstance(request, TrainingRequest) and request.counts:
+        _require_text(setup, request)
     if texts and not setup.remark:
         setup = _with_given(setup, texts, asked.parallel, request, registry)
     _check_slices(setup, request)
     return setup
+
+
+def _require_text(setup: EvaluationSetup, request: TrainingRequest) -> None:
+    """Refuse a training on word counts, of which no text can be held out, without any text.
+
+    Raises:
+        InvalidOption: there is none to measure on.
+    """
+    if setup.made is None and not setup.given:
+        raise InvalidOption(
+            f"there is no text to measure {request.name} on: word counts hold no documents",
+            "texts of --eval, or a name that has an evaluation set",
+            "add `--eval 'text=heldout.txt'`, text that the counts were not made of",
+        )
 
 
 def evaluation_files(

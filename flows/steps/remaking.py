@@ -66,7 +66,8 @@ def files_now(
     for file in recorded:
         try:
             there = os.path.lexists(file.path)
-            found = find_source_files([Source(file.path, file.source)]) if there else []
+            source = Source(file.path, file.source, of_counts=bool(request.counts))
+            found = find_source_files([source]) if there else []
         except MissingSource:
             found = []
         files += found

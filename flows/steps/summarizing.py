@@ -16,6 +16,7 @@ from bpeline.flows.steps.runs import TrainingRun
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
 from bpeline.registry.drift_rules import too_small_to_judge
+from bpeline.registry.word_counts import ShardStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     corpus, words, learned = trained.corpus, trained.words, trained.learned
     evaluated, screened = trained.evaluated, trained.screened
     seen, request = words.seen, trained.request
+    # Of word counts, what their words would be as text; nothing is known of documents.
+    text_bytes = seen.bytes_counted if request.counts else corpus.corpus_bytes
     if seen.replaced_utf8:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
     if copies := corpus.copies_remark:
@@ -49,9 +52,12 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         )
     if evaluated.warning:
         run.note(evaluated.warning)
-    if remark := too_small_to_judge(
-        seen.held_out_documents, seen.held_out_bytes, corpus.corpus_bytes
-    ):
+    if request.counts:
+        run.note(
+            "whether the word counts hold the texts that it was measured on is not known: figures "
+            "may flatter"
+        )
+    elif remark := too_small_to_judge(seen.held_out_documents, seen.held_out_bytes, text_bytes):
         run.note(remark)
     return TrainingSummary(
         name=request.name,
@@ -61,7 +67,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         files=len(corpus.readings),
         chunks=len(corpus.chunks),
         chunks_reused=corpus.reused,
-        corpus_bytes=corpus.corpus_bytes,
+        corpus_bytes=text_bytes,
+        of_counts=bool(request.counts),
         words=words.table.rows,
         word_occurrences=words.table.total,
         evaluated_bytes=evaluated.report.bytes,
@@ -75,14 +82,13 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             **metrics_of(evaluated),
             **screened.screening.metrics,
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
-            "corpus/bytes": float(corpus.corpus_bytes),
-            "corpus/documents": float(seen.documents),
-            "corpus/held_out_bytes": float(seen.held_out_bytes),
+            "corpus/bytes": float(text_bytes),
+            **({} if request.counts else _of_documents(seen)),
             "corpus/distinct_words": float(words.table.rows),
             "corpus/words": float(words.table.total),
             "corpus/pruned_distinct_words": float(learned.pruned.words),
             "corpus/pruned_words": float(learned.pruned.occurrences),
-            **_copies(corpus, words),
+            **({} if request.counts else _copies(corpus, words)),
         },
         curve=evaluated.report.curve,
         curves=curves_of(evaluated),
@@ -90,6 +96,13 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         sources=words.sources,
         notes=tuple(run.notes),
     )
+
+
+def _of_documents(seen: ShardStatistics) -> dict[str, float]:
+    return {
+        "corpus/documents": float(seen.documents),
+        "corpus/held_out_bytes": float(seen.held_out_bytes),
+    }
 
 
 def _copies(corpus: CountedCorpus, words: CountedWords) -> dict[str, float]:

@@ -35,7 +35,8 @@ class TrainingSummary:
         vocab_size: ids it has.
         merges: merges it has.
         files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
-        corpus_bytes: bytes of text, decompressed.
+        corpus_bytes: bytes of text, decompressed; of word counts those of the words.
+        of_counts: whether these were given, and not counted here.
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
         evaluated_on: what these were, in a word.
@@ -83,6 +84,7 @@ class TrainingSummary:
     sources: tuple[SourceStatistics, ...] = ()
     measured_on: str = ""
     against_others: tuple[tuple[str, ...], ...] = ()
+    of_counts: bool = False
 
     def published(
         self,
@@ -128,7 +130,8 @@ class TrainingSummary:
             ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
             (
                 "corpus",
-                f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}, "
+                f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}"
+                f"{' of word counts (documents: not known)' * self.of_counts}, "
                 f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}",
             ),
             (

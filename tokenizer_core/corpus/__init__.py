@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .chunking import first_cut as first_cut
     from .chunking import plan_chunk_groups as plan_chunk_groups
     from .chunking import read_chunks as read_chunks
+    from .count_rows import GivenCounts as GivenCounts
+    from .count_rows import given_counts as given_counts
     from .documents import ChunkText as ChunkText
     from .documents import documents_between as documents_between
     from .documents import read_documents as read_documents

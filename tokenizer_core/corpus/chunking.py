@@ -26,7 +26,7 @@ MAX_GROUPS = 64
 _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
 _LONGEST_LOOK = 1 << 24
 # The same bytes are other words as JSON lines than as text, so their chunks have other digests.
-_JSON_LINES = b"JSON lines\0"
+_MARKS = {"jsonl": b"JSON lines\0", "counts": b"counts\0"}
 _RECORDS = b"records\0"
 # Row groups of a Parquet file that begin in one such cell of its bytes on disk make chunks
 # together: they are a few megabytes each as a rule, and the text is two to four times as long.
@@ -159,14 +159,14 @@ def cut_chunks(
             group,
             cuts,
             chunk_bytes,
-            open_source(file, cuts.behind, reading.text_field),
+            open_source(file, cuts.behind, reading.fields(file.format)),
             with_digests,
         )
         return
     passed = 0
     for part in range(group.begin // PART_BYTES, -(-(group.end or file.size or 1) // PART_BYTES)):
         place = part * PART_BYTES, (part + 1) * PART_BYTES
-        source = open_source(file, cuts.behind, reading.text_field, place)
+        source = open_source(file, cuts.behind, reading.fields(file.format), place)
         whole = ChunkGroup(file)
         for number, (chunk, raw) in enumerate(_cut(whole, cuts, chunk_bytes, source, with_digests)):
             ordinal = (part << _PART_SHIFT) + number
@@ -203,8 +203,8 @@ def _cut(
 
 
 def _digest_of(raw: Text, file: SourceFile) -> str:
-    mark = (_JSON_LINES,) if file.format == "jsonl" else (_RECORDS,) if file.is_of_records else ()
-    return digest_of_bytes(*mark, raw.data.data[: raw.size])
+    mark = _MARKS.get(file.format, _RECORDS if file.is_of_records else b"")
+    return digest_of_bytes(*[mark] * bool(mark), raw.data.data[: raw.size])
 
 
 def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.maxsize) -> int:

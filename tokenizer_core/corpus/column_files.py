@@ -52,7 +52,13 @@ class ColumnBlocks:
     """
 
     def __init__(
-        self, file: SourceFile, path: str, state: FileState, begin: int, end: int, field: str
+        self,
+        file: SourceFile,
+        path: str,
+        state: FileState,
+        begin: int,
+        end: int,
+        field: str | tuple[str, str],
     ) -> None:
         self.spent = 0
         self._file, self._begin = file, min(begin, file.size)
@@ -92,7 +98,7 @@ class ColumnBlocks:
             self._refuse(content)
 
     def _lost(self, status: int, error: Exception) -> UnreadableSource:
-        kind = "Parquet" if self._file.format == "parquet" else "Arrow"
+        kind = "Arrow" if self._file.format == "arrow" else "Parquet"
         if status == -signal.SIGPROF:
             what = f"took more than {_SECONDS:g} s of processor time for a few rows"
         elif status in (_OUT_OF_MEMORY, -signal.SIGABRT):  # C++ ends itself so when it gets none

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
+from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, RECORD_END
 
 OUT_OF_MEMORY = 75  # exit status
 DATA, END, FAILED = 0, 1, 2  # kinds of messages
@@ -35,6 +35,7 @@ LONGEST_REASON = 1 << 14  # bytes
 MOST_AT_ONCE = 1 << 20  # bytes of text in one message, unless a single row has more
 
 _MOST_ROWS = 4096
+_MOST_COUNT = (1 << 63) - 1
 _BUFFER = 1 << 20  # bytes read at a time
 _THRIFT_LIMITS = {"thrift_string_size_limit": 256 << 20, "thrift_container_size_limit": 16 << 20}
 _ANOTHER = b"\xfe"  # stands for the end mark where a document holds that; neither is ever UTF-8
@@ -60,8 +61,9 @@ class ColumnRefused(Exception):
 def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
-    A request is a line of JSON: path, state, format, begin, end, field, `Limits`. The answer
-    is messages of kind `DATA`, whose documents each end with `RECORD_END`, then one of another.
+    A request is a line of JSON: path, state, format, begin, end, field (of ``counts`` the columns
+    of words and of counts), `Limits`. The answer is messages of kind `DATA`, whose documents, or
+    words with counts, each end with `RECORD_END`, then one of another.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pa.set_cpu_count(1)
@@ -116,10 +118,10 @@ class _Opened:
         self._rows: list[int] = []  # before each row group
 
     def texts(
-        self, path: str, state: Any, format: str, begin: int, end: int, field: str
+        self, path: str, state: Any, format: str, begin: int, end: int, field: Any
     ) -> Iterator[tuple[int, Any]]:
         """Bytes on disk that are done, and documents: those of row groups in [begin, end)."""
-        if format != "parquet":
+        if format == "arrow":
             with pa.OSFile(path) as raw:
                 yield from _arrow_texts(raw, field)
             return
@@ -140,11 +142,15 @@ class _Opened:
             numbers = (self._file.metadata.row_group(i).num_rows for i in groups)
             self._rows = [*accumulate(numbers, initial=0)]
             self._key = key
-        _check_column(self._file.schema_arrow, field)
+        fields = field if format == "counts" else [field]
+        if format == "counts":
+            _check_counts(self._file.schema_arrow, *fields)
+        else:
+            _check_column(self._file.schema_arrow, field)
         last = len(self._places) - 1
         here = (bisect_left(self._places, place, 0, last) for place in (begin, end))
         for groups, size in self._together(*here):
-            yield from self._texts_of_groups(groups, size, field)
+            yield from self._texts_of_groups(groups, size, fields)
 
     def _together(self, begin: int, end: int) -> Iterator[tuple[range, int]]:
         """Neighbouring row groups that are decoded at once, and how large they say they are.
@@ -163,8 +169,11 @@ class _Opened:
             yield range(begin, next_), size
             begin = next_
 
-    def _texts_of_groups(self, groups: range, size: int, field: str) -> Iterator[tuple[int, Any]]:
-        _refuse_brotli(self._file.metadata, groups, field)
+    def _texts_of_groups(
+        self, groups: range, size: int, fields: list[str]
+    ) -> Iterator[tuple[int, Any]]:
+        for field in fields:
+            _refuse_brotli(self._file.metadata, groups, field)
         first, place, next_ = (
             self._rows[groups.start], self._places[groups.start], self._places[groups.stop],
         )  # fmt: skip
@@ -174,11 +183,13 @@ class _Opened:
         rows = max(1, min(_MOST_ROWS, MOST_AT_ONCE // max(each, 1)))
         done = 0
         for batch in self._file.iter_batches(
-            batch_size=rows, row_groups=[*groups], columns=[field], use_threads=False
+            batch_size=rows, row_groups=[*groups], columns=fields, use_threads=False
         ):
             done += len(batch)
             spent = place + (next_ - place) * min(done, number) // max(number, 1)
-            for text in _texts_of(batch.column(0), first + done - len(batch)):
+            row = first + done - len(batch)
+            column = batch.column(0) if len(fields) == 1 else _counts_of(batch, fields, row)
+            for text in _texts_of(column, row):
                 yield spent, text
 
 
@@ -256,6 +267,68 @@ def _check_column(schema: Any, field: str) -> int:
         what = str(schema.field(found[0]).type)[:100]
         raise ColumnRefused(f"has {what} and no text in the column {field!r}", accepted, advice)
     return found[0]
+
+
+def _check_counts(schema: Any, word: str, count: str) -> None:
+    """Raises `ColumnRefused` unless there is one column of words and one of whole numbers."""
+    shown = ", ".join(f"{one.name!r} ({str(one.type)[:40]})" for one in [*schema][:20]) or "none"
+    accepted = f"a column of words and one of whole numbers; this file has {shown}"
+    for field, is_right, what in (
+        (word, _is_text, "words"), (count, pa.types.is_integer, "whole numbers"),
+    ):  # fmt: skip
+        found = [one for one in schema if one.name == field]
+        if len(found) != 1:
+            number = "no" if not found else len(found)
+            raise ColumnRefused(
+                f"has {number} column{'s' * (len(found) > 1)} {field!r}",
+                accepted,
+                "name the columns: `--count-columns WORD,COUNT`",
+            )
+        if not is_right(found[0].type):
+            raise ColumnRefused(
+                f"has {str(found[0].type)[:100]} and no {what} in the column {field!r}",
+                accepted,
+                "name the columns: `--count-columns WORD,COUNT`, or cast them: CAST(n AS BIGINT)",
+            )
+
+
+def _counts_of(batch: Any, fields: list[str], row: int) -> Any:
+    """Words with their counts behind them, as `given_counts` reads them."""
+    words, counts = (batch.column(field) for field in fields)
+    if isinstance(words, pa.DictionaryArray):
+        words = words.dictionary_decode()
+    words = words.cast(pa.large_binary())
+    large = None
+    if counts.type == pa.uint64():
+        large = pc.greater(counts, pa.scalar(_MOST_COUNT, pa.uint64()))
+    for field, wrong, what in (
+        (fields[0], words.is_null(), "no word"),
+        (fields[0], pc.equal(pc.binary_length(words), 0), "an empty word"),
+        (fields[1], counts.is_null(), "no count"),
+        (fields[1], pc.less(counts, pa.scalar(1, counts.type)), "a count below 1"),
+        (fields[1], large, "a count beyond 2⁶³ − 1"),
+    ):
+        if wrong is not None and pc.any(wrong).as_py():
+            place = row + int(
+                np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))[0]
+            )
+            raise ColumnRefused(
+                f"has {what} in row {place:,} (the first is 0) of the column {field!r}",
+                "a word and a count from 1 to 2⁶³ − 1 in each row",
+                "leave such rows out: WHERE word != '' AND count > 0",
+            )
+    content = words.buffers()[2]
+    ends = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
+    here = np.frombuffer(content, np.uint8)[ends[0] : ends[-1]] if len(words) else np.empty(0)
+    if bool((here >= COUNT_BEGIN[0]).any()):
+        raise ColumnRefused(
+            f"has words that are not UTF-8 in the column {fields[0]!r}",
+            "words in UTF-8",
+            "leave such rows out, or write words as strings",
+        )
+    digits = pc.ascii_lpad(counts.cast(pa.int64()).cast(pa.string()), COUNT_DIGITS, "0")
+    begin = pa.scalar(COUNT_BEGIN, pa.large_binary())
+    return pc.binary_join_element_wise(words, digits.cast(pa.large_binary()), begin)
 
 
 def _is_text(type_: Any) -> bool:

@@ -80,8 +80,14 @@ def read_documents(
 
     Raises:
         InvalidUtf8: under ``strict``.
-        UnreadableSource: a line that is not a JSON object with the text field.
+        UnreadableSource: a line that is not a JSON object with the text field; word counts.
     """
+    if file.format == "counts":
+        raise UnreadableSource(
+            f"{file.path} holds words and counts, and no documents",
+            "files of text, where documents are needed",
+            "name the text that the words were counted in",
+        )
     if file.is_of_records:
         raw, ends = _with_line_feeds(raw)
     invalid = invalid_utf8_at(raw)

@@ -9,11 +9,14 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-# Text; JSON lines; and files of records, whose bytes are documents with `RECORD_END` behind each.
-Format = Literal["text", "jsonl", "parquet", "arrow", "csv", "tsv", "json"]
+# Text; JSON lines; files of records, whose bytes are documents with `RECORD_END` behind each; and
+# word counts of other programs, whose bytes are words with their counts: see `given_counts`.
+Format = Literal["text", "jsonl", "parquet", "arrow", "csv", "tsv", "json", "counts"]
 Compression = Literal["gz", "zst", "bz2", "xz"]
 
 RECORD_END = b"\xff"  # a byte that UTF-8 never has
+COUNT_BEGIN = b"\xfe"  # another one: stands between a word and its count
+COUNT_DIGITS = 19  # of each, with zeros before it: what an int64 needs
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".py")
 _FORMATS: dict[str, Format] = {
     **dict.fromkeys(TEXT_SUFFIXES, "text"),

@@ -42,6 +42,7 @@ class Reading:
         text_fields: (source, text field) of sources with a field of their own, see `of_source`.
         left_out: passages that are neither counted nor held out: those of the evaluation set.
         text_form: the Unicode form in which documents are read (``NFC`` …); empty: as they are.
+        count_columns: the columns of words and of counts, of files that hold these.
         deduplicated: whether copies of documents are left out as well; which ones are copies, the
             whole corpus decides, so chunks with copies have other digests.
 
@@ -59,6 +60,7 @@ class Reading:
     left_out: LeftOut | None = None
     deduplicated: bool = False
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = ""
+    count_columns: tuple[str, str] = ("word", "count")
 
     def __post_init__(self) -> None:
         if self.special_tokens:
@@ -107,6 +109,10 @@ class Reading:
         if pairs is None or not self.text_form:
             return Cuts(pairs=pairs, special_tokens=self.special_bytes)
         return Cuts(pairs=FormedPairs(pairs, self.text_form), special_tokens=self.special_bytes)
+
+    def fields(self, format: str) -> str | tuple[str, str]:
+        """The column, or the columns, that are read of files of this format."""
+        return self.count_columns if format == "counts" else self.text_field
 
     def quick_cuts(self, format: str) -> Cuts:
         """Legal cuts as well, but not always the first ones; known without an automaton."""
@@ -172,4 +178,6 @@ class Reading:
             settings["text_form"] = self.text_form
         if self.deduplicated:
             settings["deduplicated"] = True
+        if self.count_columns != ("word", "count"):
+            settings["count_columns"] = list(self.count_columns)
         return digest_of(settings)

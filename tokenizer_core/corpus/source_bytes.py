@@ -60,14 +60,17 @@ class SourceBytes(Protocol):
 
 
 def open_source(
-    file: SourceFile, look_back: int, field: str = "", part: tuple[int, int] | None = None
+    file: SourceFile,
+    look_back: int,
+    field: str | tuple[str, str] = "",
+    part: tuple[int, int] | None = None,
 ) -> SourceBytes:
     """Open a source file for reading, provided it still is the file that was found.
 
     Args:
         file: what `find_source_files` found.
         look_back: bytes before the end of the last piece taken that may still be peeked at.
-        field: the column of documents, for files of records.
+        field: the column of documents, for files of records; those of words and counts.
         part: of a file that `has_parts`, only what begins in this range of bytes on disk;
             positions count from there.
 
@@ -83,9 +86,10 @@ def open_source(
         raise
     if not file.is_streamed:
         return PlainBytes(file, opened)
-    if file.format in ("parquet", "arrow"):
+    if file.format in ("parquet", "arrow", "counts"):
         return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part))
     if file.is_of_records:
+        assert isinstance(field, str)
         return StreamedBytes(file, opened, look_back, _TextRecords(file, opened, field))
     return StreamedBytes(file, opened, look_back, _Decompressed(file, opened))
 
@@ -246,7 +250,11 @@ class _Records:
     """A file of records that another process decodes; one of a store is copied to this machine."""
 
     def __init__(
-        self, file: SourceFile, opened: OpenSource, field: str, part: tuple[int, int] | None
+        self,
+        file: SourceFile,
+        opened: OpenSource,
+        field: str | tuple[str, str],
+        part: tuple[int, int] | None,
     ) -> None:
         self._copy = None
         path, state = file.path, file.state

@@ -48,6 +48,7 @@ class Source:
         language, domain: labels by which metrics can be sliced.
         include: globs of file names, such as ``*.rst``, that are read as text beside the usual
             kinds where directories and globs are searched; with a ``/``, of paths.
+        of_counts: whether its Parquet files hold words and counts instead of texts.
     """
 
     pattern: str
@@ -56,6 +57,7 @@ class Source:
     language: str | None = None
     domain: str | None = None
     include: tuple[str, ...] = ()
+    of_counts: bool = False
 
     @property
     def label(self) -> str:
@@ -87,7 +89,8 @@ class SourceFile:
     Attributes:
         path: absolute, as found (a symbolic link keeps its own name); or a URL.
         source: the label of the source that named it first.
-        format: ``text``; ``jsonl``: one JSON object on each line; or a format of records.
+        format: ``text``; ``jsonl``: one JSON object on each line; a format of records; or
+            ``counts``: a Parquet file of words and counts.
         compression: None, ``gz``, ``zst``, ``bz2`` or ``xz``.
         size: bytes on disk.
         mtime_ns, ctime_ns, inode: from ``stat``. For a URL the last one is a fingerprint of what
@@ -121,7 +124,7 @@ class SourceFile:
     @property
     def has_parts(self) -> bool:
         """Whether parts of it can be read that begin anywhere, although it is streamed."""
-        return self.format == "parquet" and not self.is_remote
+        return self.format in ("parquet", "counts") and not self.is_remote
 
     @property
     def state(self) -> FileState:
@@ -415,10 +418,19 @@ def _refuse_by_name(path: str) -> None:
 def _source_file(
     path: str, source: Source, size: int, mtime_ns: int = 0, ctime_ns: int = 0, inode: int = 0
 ) -> SourceFile:
+    format = format_of(path) or "text"
+    if source.of_counts:
+        if format != "parquet":
+            raise UnreadableSource(
+                f"{path} is no Parquet file",
+                "word counts as Parquet, with a column of words and one of counts",
+                "write it with `COPY … TO 'words.parquet'` of DuckDB, or WordCounts.to_arrow",
+            )
+        format = "counts"
     return SourceFile(
         path=path,
         source=source.label,
-        format=format_of(path) or "text",
+        format=format,
         compression=compression_of(path),
         size=size,
         mtime_ns=mtime_ns,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .chunk_counts import ChunkCounts as ChunkCounts
     from .chunk_counts import count_chunk as count_chunk
     from .chunk_counts import count_spans as count_spans
+    from .chunk_counts import counts_given as counts_given
     from .copied_sections import CopiedSections as CopiedSections
     from .copied_sections import SectionSample as SectionSample
     from .count_corpus import compile_counting as compile_counting

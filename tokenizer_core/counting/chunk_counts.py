@@ -17,13 +17,17 @@ from bpeline.tokenizer_core.corpus import (
     ChunkText,
     Reading,
     documents_between,
+    given_counts,
     without_copies,
 )
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
 from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.errors import UnreadableSource
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
+
+_MOST_BYTES = 2.0**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,40 @@ def count_chunk(
         special_tokens_seen=special_tokens_seen,
         replaced_utf8=text.replaced,
         parts=number,
+    )
+
+
+def counts_given(chunk: Chunk, raw: Text, reading: Reading) -> ChunkCounts:
+    """The word counts that a chunk of a file of such holds; rows of one word are added up.
+
+    Nothing is known of the documents that they are of, so none is counted or held out.
+
+    Raises:
+        CorpusError: see `given_counts`; or counts that 64 bits cannot add up.
+    """
+    given = given_counts(raw, chunk.file, reading.pattern, reading.special_bytes)
+    lengths = given.spans[:, 1] - given.spans[:, 0]
+    if float(np.dot(given.counts.astype(np.float64), lengths.astype(np.float64))) > _MOST_BYTES:
+        raise UnreadableSource(
+            f"the words of {chunk.file.path} are more text than 64 bits can count",
+            "counts whose sum of count · length stays below 2⁶²",
+            "divide all counts by the same number",
+        )
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+    rows = WordTable()
+    rows.add(
+        WordCounts(
+            given.word_bytes, offsets, given.counts, given.spans[:, 0].copy(), reading.pattern
+        )
+    )
+    return ChunkCounts(
+        chunk=chunk,
+        counts=rows.rows(reading.pattern),
+        held_out=[],
+        documents=0,
+        bytes_counted=int(np.dot(given.counts, lengths)),
+        special_tokens_seen=0,
+        replaced_utf8=0,
     )
 
 
