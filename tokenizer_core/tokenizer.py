@@ -567,8 +567,8 @@ class Tokenizer:
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
             text_field: the member of a JSON line that holds its document.
             id_field: the one that names it, for `TokenShards.place`; lines need not have it.
-            format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves), or a
-                format of your own: see `shard_formats`.
+            format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
+                ``parquet``, or a format of your own: see `shard_formats`.
             shard_bytes: bytes of text that make a shard, about; no document is divided.
             on_shard: told of each shard when it is there.
             on_progress: told how many more bytes of the files (on disk) are done.

@@ -218,10 +218,6 @@ def _encode_files(
 
     check_engine(engine)
     keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
-    if keywords["format"] == "parquet":
-        from bpeline.registry.token_parquet import PARQUET
-
-        keywords["format"] = PARQUET
     tokenizer = load_tokenizer(reference)
     include = keywords.pop("include")
     found = found_by(files, include, keywords.pop("strict"))

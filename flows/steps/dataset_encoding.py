@@ -15,7 +15,6 @@ from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, DatasetRecord
-from bpeline.registry.token_parquet import PARQUET
 from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import Source, search_sources
@@ -134,8 +133,6 @@ def encode(
     tokenizer = load_tokenizer(reference, workspace)
     options = dict(asked)
     pack, seed = options.pop("pack", None), options.pop("seed", None)
-    if options["format"] == "parquet":
-        options["format"] = PARQUET
     listener = progress.current()
     found = search_sources(sources)
     notes = [*filter(None, [found.skipped.remark])]

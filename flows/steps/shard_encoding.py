@@ -117,7 +117,7 @@ def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[
         _load(handle),
         files,
         handle.out,
-        _format_named(handle.format),
+        shard_format(handle.format),
         handle.shard_bytes,
         on_progress=said,
     )
@@ -145,14 +145,6 @@ def _load(handle: Encoding) -> FileEncoding:
     encoding = file_encoding_of(tokenizer, **dict(handle.options))
     encoding.plain(ChunkText.of(Text.of(b"compile first")))
     return encoding
-
-
-def _format_named(name: str) -> ShardFormat:
-    if name == "parquet":
-        from bpeline.registry.token_parquet import PARQUET
-
-        return PARQUET
-    return shard_format(name)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from bpeline.registry.token_parquet import PARQUET
 from bpeline.tokenizer_core.shards.packing import shuffled
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -74,7 +73,7 @@ def test_every_format_holds_the_same_documents(
     named = ("encode", "./kept", "a.txt", "-o", "out", "--separator", END, "--format", format)
     result = bpeline(*named, "--shard-megabytes", "1")
     assert result.exit_code == 0, result.output
-    shards = TokenShards("out", PARQUET if format == "parquet" else None)
+    shards = TokenShards("out")
     shards.verify()
     assert [here.decode(ids) for ids in shards] == ["to the", "two", "three"]
     assert shards.manifest["shard_format"] == format
@@ -87,9 +86,8 @@ def test_documents_are_packed_beside_their_shards(
     named = ("encode", "./kept", "a.txt", "b.jsonl", "-o", "out", "--text-field", "body")
     command = (*named, "--format", format, "--pack", "4", "--seed", "7")
     told = json.loads(bpeline(*command, "--end-of-text", END, "--json").stdout)
-    layout = PARQUET if format == "parquet" else None
-    documents = [ids.tolist() for ids in TokenShards("out", layout)]
-    packed = TokenShards("out/packed-4-7", layout)
+    documents = [ids.tolist() for ids in TokenShards("out")]
+    packed = TokenShards("out/packed-4-7")
     packed.verify()
     stream = [id_ for at in shuffled(4, 7) for id_ in documents[at]]
     assert [id_ for ids in packed for id_ in ids.tolist()] == stream[: len(packed) * 4]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bpeline.registry.token_parquet import PARQUET
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -21,6 +20,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.shards import pack_shards
 from bpeline.tokenizer_core.shards.packing import shuffled
+from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
 from bpeline.tokenizer_core.shards.shard_job import alone_in
 from bpeline.tokenizer_core.shards.token_shards import TokenShards

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from .ids_in_memory import FileCount as FileCount
     from .ids_in_memory import count_files as count_files
     from .ids_in_memory import gather_files as gather_files
+    from .known_formats import shard_format as shard_format
     from .number_files import sha256_of as sha256_of
     from .packed_parts import SequencePart as SequencePart
     from .packing import pack_shards as pack_shards
     from .shard_formats import ShardFormat as ShardFormat
     from .shard_formats import ShardWriter as ShardWriter
-    from .shard_formats import shard_format as shard_format
     from .shard_job import SHARD_BYTES as SHARD_BYTES
     from .shard_job import ShardJob as ShardJob
     from .shard_plan import ShardPart as ShardPart

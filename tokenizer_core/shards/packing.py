@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
+from bpeline.tokenizer_core.shards.known_formats import shard_format
 from bpeline.tokenizer_core.shards.number_files import NpyFile
 from bpeline.tokenizer_core.shards.packed_parts import (
     PACK_VERSION,
@@ -25,7 +26,7 @@ from bpeline.tokenizer_core.shards.packed_parts import (
     PARTS_HEADER,
     PARTS_SUFFIX,
 )
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, shard_format
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
 from bpeline.tokenizer_core.shards.shard_job import alone_in
 from bpeline.tokenizer_core.shards.token_shards import (
     FileRecord,

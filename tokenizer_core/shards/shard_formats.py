@@ -223,21 +223,3 @@ NPY = ShardFormat(
 MEGATRON = ShardFormat(
     "megatron", (".bin", ".idx"), _Megatron, _read_megatron, _megatron_dtype, _MAPPED
 )
-_FORMATS = {format.name: format for format in (BIN, NPY, MEGATRON)}
-
-
-def shard_format(format: str | ShardFormat) -> ShardFormat:
-    """A format by its name, or the format that was given.
-
-    Raises:
-        InvalidOption: there is none of that name here.
-    """
-    if isinstance(format, ShardFormat):
-        return format
-    if format not in _FORMATS:
-        raise InvalidOption(
-            f"the core knows no token shards of the format {format!r}",
-            f"{', '.join(_FORMATS)}; or a ShardFormat, such as PARQUET of registry.token_parquet",
-            'format="bin"; `bpeline encode` writes all formats',
-        )
-    return _FORMATS[format]

@@ -37,6 +37,7 @@ from bpeline.tokenizer_core.shards.document_index import (
     DocumentIndex,
     DocumentPlace,
 )
+from bpeline.tokenizer_core.shards.known_formats import shard_format
 from bpeline.tokenizer_core.shards.number_files import sha256_of
 from bpeline.tokenizer_core.shards.packed_parts import (
     PACK_VERSION,
@@ -44,7 +45,7 @@ from bpeline.tokenizer_core.shards.packed_parts import (
     PackedParts,
     SequencePart,
 )
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, shard_format
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
 
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 2  # 1 has no document index
@@ -122,7 +123,7 @@ class TokenShards:
 
     Args:
         path: the directory.
-        format: the format of the shards, when the core does not know it by its name.
+        format: the format of the shards, where it is none of ours and has no name here.
 
     Raises:
         MissingSource: there is no manifest.

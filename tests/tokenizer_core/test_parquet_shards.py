@@ -9,10 +9,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from bpeline.registry import token_parquet
-from bpeline.registry.token_parquet import PARQUET
 from bpeline.tokenizer_core import Tokenizer
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.shards import parquet_shards
+from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 END = "<|end|>"
@@ -35,7 +35,7 @@ def corpus(folder: Path) -> tuple[Path, list[str]]:
 def test_rows_are_documents(
     tokenizer: Tokenizer, group_tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_parquet, "_GROUP_TOKENS", group_tokens)
+    monkeypatch.setattr(parquet_shards, "_GROUP_TOKENS", group_tokens)
     path, texts = corpus(tmp_path)
     shards = tokenizer.encode_files(
         path, tmp_path / "out", separator=END, end_of_text=END, shard_bytes=2_000, format=PARQUET
@@ -77,18 +77,14 @@ def test_nothing_is_an_empty_table(tokenizer: Tokenizer, tmp_path: Path) -> None
     assert list(shards) == []
 
 
-def test_damage_is_found_and_the_core_says_what_it_needs(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path, _ = corpus(tmp_path)
     tokenizer.encode_files(path, tmp_path / "out", separator=END, format=PARQUET)
-    with pytest.raises(InvalidOption, match="token_parquet"):
-        TokenShards(tmp_path / "out")
-    shards = TokenShards(tmp_path / "out", PARQUET)
+    shards = TokenShards(tmp_path / "out")
     shards.verify()
     (file,) = (tmp_path / "out").glob("*.parquet")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     with pytest.raises(CorruptFile, match="parquet"):
-        TokenShards(tmp_path / "out", PARQUET).verify()
+        TokenShards(tmp_path / "out").verify()

@@ -1,7 +1,6 @@
-"""Token shards as Parquet: a row is a document. Knows Parquet; the core plans and fills the shards.
+"""Token shards as Parquet: a row is a document; knows nothing of where it stood.
 
-Hand `PARQUET` to `Tokenizer.encode_files(format=…)` to write, to `TokenShards(…, PARQUET)` to read.
-Any Parquet reader finds one column, ``ids``: list of uint16 or uint32.
+Any Parquet reader finds one column, ``ids``: list of uint16 or uint32. Needs pyarrow.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.shards import ShardFormat, ShardWriter
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
 
 if TYPE_CHECKING:
     import pyarrow
