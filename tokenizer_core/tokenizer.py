@@ -547,6 +547,8 @@ class Tokenizer:
         id_field: str = "id",
         format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
+        dropout: float = 0.0,
+        seed: int = 0,
         on_shard: Callable[[ShardRecord], None] | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> TokenShards:
@@ -570,6 +572,10 @@ class Tokenizer:
             format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
                 ``parquet``, or a format of your own: see `shard_formats`.
             shard_bytes: bytes of text that make a shard, about; no document is divided.
+            dropout: the probability with which a merge is left out at each step, see
+                `derived.DropoutEncoding`; the manifest tells it. Which ones, ``seed``, the name of
+                the file and the place in it decide, whatever the number of threads.
+            seed: for ``dropout``: another one gives another encoding, such as the epoch.
             on_shard: told of each shard when it is there.
             on_progress: told how many more bytes of the files (on disk) are done.
 
@@ -578,13 +584,14 @@ class Tokenizer:
 
         Raises:
             MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
-            InvalidOption: numbers below 1, or ``out`` holds tokens of another tokenizer.
+            InvalidOption: numbers below 1, ``out`` holds tokens of another tokenizer, or dropout
+                that this tokenizer cannot have.
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
             WorkspaceLocked: another process writes to ``out``.
             DiskFull: no space left; shards that were finished stay.
         """
         encoding = file_encoding_of(
-            self, separator, end_of_text, invalid_utf8, text_field, id_field
+            self, separator, end_of_text, invalid_utf8, text_field, id_field, dropout, seed
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     'bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"',
     "bpeline encode news@champion data -o tokens --format megatron --pack 4096 --seed 7",
     'bpeline encode news@champion "Good news" --dropout 0.1 --seed 7',
+    "bpeline encode news@champion data/*.txt -o epoch-2 --dropout 0.1 --seed 2",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("texts", nargs=-1, metavar="[TEXT | FILES...]")
@@ -67,7 +68,8 @@ if TYPE_CHECKING:
     "--dropout",
     type=click.FloatRange(0, 1),
     metavar="PROBABILITY",
-    help="Leave merges out at random, such as 0.1: one of the many encodings of the text.",
+    help="Leave merges out at random, such as 0.1: one of the many encodings of the text, and of "
+    "files with -o.",
 )
 @click.option("--offsets", is_flag=True, help="Also print where each token stands.")
 @click.option(
@@ -150,13 +152,7 @@ def encode(
                 "leave --file, --allow-special, --special, --on-special, --language and --offsets "
                 "out, and name the files",
             )
-        if dropout is not None:
-            raise InvalidOption(
-                "--dropout was given together with -o",
-                "token shards hold the ids that the tokenizer gives, the same every time",
-                "leave --dropout out, and encode with DropoutEncoding where the model is trained",
-            )
-        _encode_files(reference, texts, output, as_json, **bulk)
+        _encode_files(reference, texts, output, as_json, dropout=dropout or 0.0, **bulk)
         return
     _refuse_options_of_files(name for name in bulk if name != "seed" or dropout is None)
     if len(texts) > 1:
@@ -208,6 +204,7 @@ def _encode_files(
     engine: str,
     pack: int | None,
     seed: int,
+    dropout: float,
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
@@ -226,6 +223,8 @@ def _encode_files(
     notes = [*filter(None, [found.skipped.remark])]
     notes += notes_on_documents(found.files, tokenizer, keywords["separator"])
     keywords["separator"] = separators_of(tokenizer, keywords["separator"])
+    if dropout:
+        keywords |= {"dropout": dropout, "seed": seed}
     progress = for_stream(sys.stderr)
 
     def say(shard: ShardRecord) -> None:

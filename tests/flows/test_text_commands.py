@@ -59,7 +59,7 @@ def test_offsets_are_of_bytes_and_of_characters(here: Tokenizer, bpeline: Comman
     assert lines[-1].split() == ["259", "2:7", "1:6", "Ġthen"]
 
 
-def test_dropout_gives_one_of_the_encodings_of_a_text_and_is_refused_for_shards(
+def test_dropout_gives_one_of_the_encodings_of_a_text_and_of_files(
     here: Tokenizer, bpeline: Command
 ) -> None:
     dropping = DropoutEncoding(here, 0.5, 7)
@@ -67,9 +67,13 @@ def test_dropout_gives_one_of_the_encodings_of_a_text_and_is_refused_for_shards(
     assert json.loads(printed(bpeline(*command)))["ids"] == dropping.encode("a then")
     assert bpeline("encode", "./kept", "a", "--dropout", "0.5", "--offsets").exit_code == 2
     assert bpeline("encode", "./kept", "a", "--seed", "7").exit_code == 2
-    refused = bpeline("encode", "./kept", "a.txt", "-o", "tokens", "--dropout", "0.5")
-    assert refused.exit_code == 2
-    assert "DropoutEncoding" in refused.stderr
+    Path("a.txt").write_text("a then " * 99)
+    files = ("encode", "./kept", "a.txt", "-o")
+    told = json.loads(printed(bpeline(*files, "1", "--dropout", "0.5", "--seed", "7", "--json")))
+    assert (told["dropout"], told["dropout_seed"]) == (0.5, 7)
+    plain = json.loads(printed(bpeline(*files, "2", "--json")))
+    assert told["tokens"] > plain["tokens"]
+    assert "dropout" not in plain
 
 
 def test_text_comes_through_a_pipe(here: Tokenizer, bpeline: Command) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import sqrt
+from pathlib import Path
 from random import Random
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from bpeline import train_char_bpe
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
+from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding import merge_table
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -22,6 +28,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 )
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.reference import dropout_outcomes
+from bpeline.tokenizer_core.shards import ShardJob, file_encoding_of, shard_format
 
 MERGES = [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"ab", b"ab"), (b"a", b"a"), (b"aa", b"b")]
 SAMPLES = 4_000
@@ -68,7 +75,8 @@ def test_the_kernel_is_the_reference_word_by_word(dropout: float, seed: int) -> 
     found, ends = np.empty(edges[-1], np.uint32), np.empty(len(words), np.int64)
     merge_with_dropout(
         np.frombuffer(bytearray(b"".join(words)), np.uint8),
-        edges,
+        edges[:-1].copy(),
+        edges[1:].copy(),
         streams,
         np.uint64(dropout * MOST_DROPPED),
         np.arange(256, dtype=np.uint32),
@@ -143,3 +151,44 @@ def test_other_algorithms_are_refused() -> None:
     words = WordCounts.from_mapping({b"low": 5, b"lower": 2}, "whitespace")
     with pytest.raises(InvalidOption):
         DropoutEncoding(train_char_bpe(words, 3), 0.1)
+
+
+@pytest.mark.parametrize("format", ["txt", "jsonl", "parquet"])
+def test_files_have_the_same_ids_whatever_the_pieces_and_threads(
+    trained: Tokenizer, english_and_code: str, tmp_path: Path, format: str
+) -> None:
+    texts = [english_and_code[at : at + 700] for at in range(0, 90_000, 700)]
+    path = tmp_path / f"a.{format}"
+    if format == "txt":
+        path.write_text("<|endoftext|>".join(texts), encoding="utf-8")
+    elif format == "jsonl":
+        path.write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
+    else:
+        parquet.write_table(pyarrow.table({"text": texts}), path, row_group_size=40)
+    files = find_source_files(sources_of(path))
+    made = []
+    for number, piece_bytes in enumerate((1 << 20, 5_000)):
+        encoding = file_encoding_of(trained, "<|endoftext|>", dropout=0.1, seed=7)
+        encoding = replace(encoding, piece_bytes=piece_bytes)
+        out = tmp_path / str(number)
+        job = ShardJob(encoding, files, out, shard_format("bin"))
+        made.append([ids.tolist() for ids in job.run(number + 1)])
+    assert made[0] == made[1]
+    assert [trained.decode(ids) for ids in made[0]] == texts
+    again = trained.encode_files(
+        path, tmp_path / "again", separator="<|endoftext|>", dropout=0.1, seed=8
+    )
+    assert [ids.tolist() for ids in again] != made[0]
+    assert (again.manifest["dropout"], again.manifest["dropout_seed"]) == (0.1, 8)
+    # The documents of a file are encoded apart: the same text in two of them is encoded otherwise.
+    twice = tmp_path / "twice.jsonl"
+    twice.write_text(2 * (json.dumps({"text": texts[0]}) + "\n"))
+    first, second = trained.encode_files(twice, tmp_path / "twice", dropout=0.1)
+    assert first.tolist() != second.tolist()
+
+
+def test_what_places_depend_on_is_not_replaced(trained: Tokenizer) -> None:
+    with pytest.raises(InvalidOption, match="replaced"):
+        file_encoding_of(trained, invalid_utf8="replace", dropout=0.1)
+    with pytest.raises(InvalidOption, match="from 0"):
+        file_encoding_of(trained, dropout=1.5)

@@ -165,7 +165,8 @@ def test_damage_is_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
         ({"shards": [{**manifest["shards"][0], "files": []}]}, CorruptFile),
         ({"shards": [{**manifest["shards"][0], "files": [{"name": "../a"}]}]}, CorruptFile),
         ({"shards": None}, CorruptFile),
-        ({"shard_format": "parquet"}, InvalidOption),
+        ({"shard_format": "parquet"}, CorruptFile),
+        ({"shard_format": "odd"}, InvalidOption),
     ):
         (out / "manifest.json").write_text(json.dumps({**manifest, **change}))
         with pytest.raises(error):

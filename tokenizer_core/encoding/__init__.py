@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .decoding import check_errors as check_errors
     from .decoding import list_of as list_of
     from .decoding import refuse_other_arrays as refuse_other_arrays
+    from .dropout import DropoutEncoder as DropoutEncoder
+    from .dropout import Places as Places
+    from .dropout import require_dropout as require_dropout
+    from .dropout import require_natural as require_natural
     from .encoder import Encoder as Encoder
     from .encoder import FindingEncoder as FindingEncoder
     from .encoder import PlacedIds as PlacedIds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,8 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
-from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.encoding import Encoder, TokenizerParts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.encoding import (
+    DropoutEncoder,
+    Encoder,
+    Places,
+    TokenizerParts,
+    require_dropout,
+)
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
@@ -102,6 +109,8 @@ class FileEncoding:
         id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
         id_field: the field of a JSON line that names its document, for the index; empty: none.
         special_tokens: of the tokenizer, with their ids, for who reads the ids.
+        dropping: gives the ids instead, where merges are left out at random; which ones, the name
+            of the file and the place in it decide.
     """
 
     encoder: Encoder
@@ -113,6 +122,7 @@ class FileEncoding:
     id_count: int = 0
     id_field: str = "id"
     special_tokens: tuple[tuple[str, int], ...] = ()
+    dropping: DropoutEncoder | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -123,7 +133,13 @@ class FileEncoding:
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
             "id_field": self.id_field or None,
+            **self._dropout,
         }
+
+    @property
+    def _dropout(self) -> dict[str, Any]:
+        one = self.dropping
+        return {} if one is None else {"dropout": one.dropout, "dropout_seed": one.seed}
 
     def piece_of(self, size: int, threads: int | None) -> int:
         """Bytes of a piece, so that files of ``size`` bytes keep all threads busy to the end."""
@@ -141,6 +157,7 @@ class FileEncoding:
                 "dtype": self.dtype,
                 "place": place,
                 "id_field": self.id_field,
+                **self._dropout,
                 "files": [[file.path, file.source, file.format, *file.state] for file in files],
             }
         )
@@ -148,16 +165,18 @@ class FileEncoding:
     def encode(self, piece: Piece) -> EncodedPiece:
         """Read a piece and encode its documents; empty ones are left out."""
         text = piece.read(self.reading, self.id_field)
+        number = _number_of(piece.file) if self.dropping is not None else 0
         if piece.file.format == "text":
-            return self.plain(text, piece.begin)
-        return self._records(text, piece.begin)
+            return self.plain(text, piece.begin, number)
+        return self._records(text, piece.begin, number)
 
-    def plain(self, text: ChunkText, begin: int = 0) -> EncodedPiece:
+    def plain(self, text: ChunkText, begin: int = 0, file: int = 0) -> EncodedPiece:
         """The ids of text with separators, which may begin and end inside of documents.
 
         Args:
             text: what a piece says.
             begin: where the piece stands in the file.
+            file: a number for the file, which random numbers depend on.
         """
         whole = text.text
         found = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
@@ -168,11 +187,12 @@ class FileEncoding:
         spans = np.ascontiguousarray(spans[kept])
         behind = np.full(len(spans), self.end_of_text, np.int64)
         behind[[0, -1]] = -1
-        ids, ends = self.encoder.encode(whole, spans, behind)
+        places = begin + _in_chunk(spans, text.anchors)
+        of_file = np.full(len(spans), file, np.int64)
+        ids, ends = self._ids(whole, spans, behind, Places(of_file, places[:, 0]))
         ids = ids.astype(self.dtype)
         head = int(ends[0])
         rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
-        places = begin + _in_chunk(spans, text.anchors)
         first, last = ((int(one[0]), int(one[1])) for one in places[[0, -1]])
         closes = len(found) > 0
         return EncodedPiece(
@@ -186,15 +206,25 @@ class FileEncoding:
             last if closes else None,
         )
 
-    def _records(self, text: ChunkText, begin: int) -> EncodedPiece:
+    def _ids(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64], places: Places
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        if self.dropping is None:
+            return self.encoder.encode(text, spans, behind)
+        return self.dropping.encode(text, spans, behind, places)
+
+    def _records(self, text: ChunkText, begin: int, file: int) -> EncodedPiece:
         """The ids of the documents of JSON lines, each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])
         behind = np.full(len(spans), self.end_of_text, np.int64)
-        ids, ends = self.encoder.encode(text.text, spans, behind)
+        assert text.rows is not None
+        of_file = np.full(len(spans), file, np.int64)
+        # No document is longer than its row, so no two have a place in common.
+        stand = Places(of_file, begin + text.rows[filled, 0])
+        ids, ends = self._ids(text.text, spans, behind, stand)
         ids, ends, with_ids = _filled(ids.astype(self.dtype), ends, self.end_of_text)
         kept = np.flatnonzero(filled)[with_ids]
-        assert text.rows is not None
         named = [text.row_ids[row] for row in kept.tolist()] if text.row_ids else ()
         nowhere = begin, begin
         size = _size(spans)
@@ -238,6 +268,12 @@ def _filled(
     return ids, np.cumsum(lengths[~empty]), ~empty
 
 
+def _number_of(file: SourceFile) -> int:
+    """What random numbers depend on of a file: its name, wherever it lies."""
+    name = os.path.basename(file.path).encode(errors="surrogateescape")
+    return int(digest_of_bytes(name)[:15], 16)
+
+
 def separators_of(tokenizer: TokenizerParts, asked: str | None) -> tuple[str, ...]:
     """What separates the documents of a text file, from what somebody typed.
 
@@ -257,13 +293,23 @@ def file_encoding_of(
     invalid_utf8: Literal["strict", "replace"] = "strict",
     text_field: str = "text",
     id_field: str = "id",
+    dropout: float = 0.0,
+    seed: int = 0,
 ) -> FileEncoding:
     """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
 
     Raises:
         InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
-        InvalidOption: no such policy for invalid UTF-8.
+        InvalidOption: no such policy for invalid UTF-8; dropout that this tokenizer cannot have,
+            or together with ``replace``, which moves the places that it depends on.
     """
+    require_dropout(dropout)
+    if dropout and invalid_utf8 == "replace":
+        raise InvalidOption(
+            "dropout was asked for, and bytes that are not UTF-8 are replaced",
+            "what is left out depends on places in the files, which replacing moves",
+            "leave --invalid-utf8 replace out, or mend the files",
+        )
     separators = [separator] if isinstance(separator, str) else separator or ()
     spec = tokenizer.spec
     settings = spec.pattern, tuple(separators), invalid_utf8, text_field
@@ -285,6 +331,7 @@ def file_encoding_of(
         id_count=count,
         id_field=id_field,
         special_tokens=tuple(spec.special_tokens.items()),
+        dropping=DropoutEncoder(spec, dropout, seed) if dropout else None,
     )
 
 

@@ -324,7 +324,8 @@ def add_gains(
 @entry_kernel
 def merge_with_dropout(
     text: U8s,
-    edges: I64s,
+    begins: I64s,
+    stops: I64s,
     streams: U64s,
     dropped: U64,
     byte_ids: U32s,
@@ -337,7 +338,7 @@ def merge_with_dropout(
     """Merge words in the order of their ranks, where each place may be left out at each step.
 
     Args:
-        text: uint8. edges: int64 ``[n + 1]``: where words begin in it, and the last one ends.
+        text: uint8. begins, stops: int64 ``[n]``: where words lie in it.
         streams: uint64 ``[n]``: where the random numbers of each word begin.
         dropped: the probability to be left out, times `MOST_DROPPED`.
         byte_ids: uint32 ``[256]``. table, hash_key: see `table_of_merges`.
@@ -349,7 +350,7 @@ def merge_with_dropout(
     symbols, free = byte_ids.ctypes.data, scratch.ctypes.data
     nothing, total = np.int64(0), np.int64(0)
     for i in range(len(streams)):
-        word, length = text.ctypes.data + edges[i], edges[i + 1] - edges[i]
+        word, length = text.ctypes.data + begins[i], stops[i] - begins[i]
         count = merge_long(
             word, length, symbols, pairs, free, nothing, nothing, dropped, streams[i]
         )
