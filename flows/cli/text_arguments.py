@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def content_of(file: Path, kind: str) -> bytes:
 def _decoded(file: Path | None) -> str:
     content = sys.stdin.buffer.read() if file is None else content_of(file, "text file")
     try:
-        return content.decode()
+        return content.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise InvalidUtf8(
             f"{file or 'standard input'} is not UTF-8 at byte {error.start}",

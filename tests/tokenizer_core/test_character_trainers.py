@@ -22,11 +22,12 @@ from bpeline.tokenizer_core.algorithms.wordpiece import reference as wordpiece_r
 from bpeline.tokenizer_core.algorithms.wordpiece import scoring_engine
 from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import Score, ScoringEngine
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece, wordpiece_base
-from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.counting import WordCounts, count_words
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.merging.character_words import words_that_go_on
 from bpeline.tokenizer_core.merging.progress import TrainingProgress
+from bpeline.tokenizer_core.splitting import pre_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -89,6 +90,34 @@ def test_subword_nmt_learns_the_same_codes() -> None:
         learn_bpe.learn_bpe(lines, learned, 400, is_dict=True)
     ours = train_char_bpe(counted(words), 400, joined=True, tie_break="greatest-bytes")
     assert merges_of(ours) == learned.getvalue().split("\n")[1:-1]
+
+
+def test_subword_nmt_learns_the_same_codes_from_text_with_any_white_space(
+    english_and_code: str, tmp_path: Path
+) -> None:
+    """Only U+0020 and line ends part words there."""
+    learn_bpe = pytest.importorskip("subword_nmt.learn_bpe")
+    odd = ["\t", "\u00a0", "\u2003", "\u3000", "\x1c", "\x0b", "\u2028", "\x85", "  ", "\r\n"]
+    words = english_and_code[:60_000].replace("</w>", "").split(" ")
+    text = "".join(f"{word}{odd[at % 10] if at % 7 == 0 else ' '}" for at, word in enumerate(words))
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode())
+    learned = io.StringIO()
+    with warnings.catch_warnings(), path.open(encoding="utf-8") as lines:
+        warnings.simplefilter("ignore")
+        learn_bpe.learn_bpe(lines, learned, 300)
+    options = {"joined": True, "tie_break": "greatest-bytes"}
+    ours = train_char_bpe(count_words([path], "spaces"), 300, **options)  # type: ignore[arg-type]
+    assert merges_of(ours) == learned.getvalue().split("\n")[1:-1]
+    other = train_char_bpe(count_words([path], "whitespace"), 300, **options)  # type: ignore[arg-type]
+    assert merges_of(other) != merges_of(ours)
+
+
+def test_words_are_those_of_str_split() -> None:
+    white = [chr(point) for point in range(0x110000) if not chr(point).strip() and chr(point) != ""]
+    text = "".join(f"a{one}b{one}{one}" for one in white) + "\u200b c\ufeff"
+    assert pre_tokens(text, "str-split") == text.split()
+    assert pre_tokens(text, "whitespace") != text.split()
 
 
 @pytest.mark.parametrize("score", ["ratio", "gain"])

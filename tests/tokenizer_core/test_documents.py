@@ -26,9 +26,30 @@ def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:
 
 
 def test_line_ends_and_marks_are_counted_as_they_stand(tmp_path: Path) -> None:
-    content = "\ufeffone\r\ntwo\rthree\nfour\u2028five\x0b\x00\u200dsix\u00a0"
+    content = "one\ufeff\r\ntwo\rthree\nfour\u2028five\x0b\x00\u200dsix\u00a0"
     (whole,) = counted(write(tmp_path / "a.txt", content), 100)
     assert whole.counts.to_mapping() == reference.count_words([content], GPT2.regex)
+
+
+def test_a_byte_order_mark_that_a_text_begins_with_is_no_word(tmp_path: Path) -> None:
+    content = "one two three\n\ufefffour " * 40
+    marked, plain = (
+        write(tmp_path / "a.txt", "\ufeff" + content),
+        write(tmp_path / "b.txt", content),
+    )
+    for size in (10, 1_000, 1 << 20):
+        found = [
+            sum((Counter(chunk.counts.to_mapping()) for chunk in counted(file, size)), Counter())
+            for file in (marked, plain)
+        ]
+        assert found[0] == found[1]
+        assert found[0]["\ufeff".encode()] == 40  # inside of the text it is
+    # Its chunk has a name of its own, for it is counted otherwise than the same bytes elsewhere.
+    inside = write(tmp_path / "c.jsonl", json.dumps({"text": "\ufeff" + content}))
+    (chunk,) = counted(inside, 1 << 20)
+    assert chunk.counts.to_mapping()["\ufeff".encode()] == 41
+    (only,) = counted(write(tmp_path / "d.txt", "\ufeff"), 100)
+    assert len(only.counts) == 0
 
 
 INVALID = [

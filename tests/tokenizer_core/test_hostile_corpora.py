@@ -95,7 +95,7 @@ def test_text_without_a_mark_is_told_by_its_first_byte_that_is_not_utf8(
 def test_line_ends_and_controls_are_text_in_plain_files_and_in_records(
     tmp_path: Path, between: str
 ) -> None:
-    text = between.join(["\ufeffone", "two ", " three", ""])
+    text = between.join(["one\ufeff", "two ", " three", ""])
     (tmp_path / "a.txt").write_bytes(text.encode())
     assert counted(tmp_path / "a.txt") == expected(text)
     for ascii_ in (True, False):

@@ -8,6 +8,7 @@ grows keeps all its chunks but the last.
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ _LONGEST_LOOK = 1 << 24
 # The same bytes are other words as JSON lines than as text, so their chunks have other digests.
 _MARKS = {"jsonl": b"JSON lines\0", "counts": b"counts\0"}
 _RECORDS = b"records\0"
+_BYTE_ORDER_MARK = (
+    b"byte order mark\0"  # which is no word at the begin of a file, and one elsewhere
+)
 # Row groups of a Parquet file that begin in one such cell of its bytes on disk make chunks
 # together: they are a few megabytes each as a rule, and the text is two to four times as long.
 PART_BYTES = 16 << 20
@@ -194,7 +198,7 @@ def _cut(
             if end == begin:
                 return
             raw = source.take(begin, end)
-            digest = _digest_of(raw, file) if with_digests else ""
+            digest = _digest_of(raw, file, begin) if with_digests else ""
             yield Chunk(file, ordinal, begin, end, digest), raw
             del raw
             begin = end
@@ -202,8 +206,10 @@ def _cut(
         source.close()
 
 
-def _digest_of(raw: Text, file: SourceFile) -> str:
+def _digest_of(raw: Text, file: SourceFile, begin: int) -> str:
     mark = _MARKS.get(file.format, _RECORDS if file.is_of_records else b"")
+    if begin == 0 and file.format == "text" and raw.bytes(0, 3) == codecs.BOM_UTF8:
+        mark = _BYTE_ORDER_MARK
     return digest_of_bytes(*[mark] * bool(mark), raw.data.data[: raw.size])
 
 

@@ -44,7 +44,8 @@ class ChunkText:
             line feed between them that belongs to none.
         documents: int64 ``[n, 2]``, half-open byte ranges of ``text``, ascending: nothing is ever
             joined across their ends. The part of a plain file in one chunk is one document here;
-            special tokens cut it further when it is counted.
+            special tokens cut it further when it is counted. A byte order mark that the file
+            begins with belongs to none.
         anchors: int64 ``[m, 2]``: byte ``anchors[i, 0]`` of ``text`` stands at byte
             ``anchors[i, 1]`` of the chunk, and so on byte by byte up to the next anchor.
         replaced: sequences that were not UTF-8 and became U+FFFD.
@@ -101,7 +102,16 @@ def read_documents(
         read = _divided(read, ends)
     else:
         read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+        if begin == 0 and raw.bytes(0, len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+            read = _without_mark(read)
     return in_form(read, reading.text_form) if reading.text_form else read
+
+
+def _without_mark(read: ChunkText) -> ChunkText:
+    """A text file without the byte order mark it begins with: editors write it, nobody reads it."""
+    documents = read.documents.copy()
+    documents[0, 0] = len(codecs.BOM_UTF8)
+    return replace(read, documents=documents)
 
 
 def in_form(given: ChunkText, form: str) -> ChunkText:

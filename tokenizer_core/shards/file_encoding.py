@@ -35,7 +35,7 @@ _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
 NO_SEPARATOR = "none"  # typed for text files that are one document each
-_VERSION = 3  # raised whenever the same files and settings give other shards than before
+_VERSION = 4  # raised whenever the same files and settings give other shards than before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +180,7 @@ class FileEncoding:
         """
         whole = text.text
         found = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
-        edges = np.concatenate((np.zeros(1, np.int64), found[:, :2].ravel(), [whole.size]))
+        edges = np.concatenate((text.documents[:1, 0], found[:, :2].ravel(), [whole.size]))
         spans = edges.reshape(-1, 2)
         kept = spans[:, 0] < spans[:, 1]
         kept[[0, -1]] = True

@@ -117,8 +117,14 @@ NAMED_PATTERNS = {
     "kimi": _KIMI,
     "starcoder": _STARCODER,
 }
-# What lies between pre-tokens is dropped: white space. NLTK's `wordpunct_tokenize`.
-DROPPING_PATTERNS = {"whitespace": r"\S+", "wordpunct": r"\w+|[^\w\s]+"}
+# What lies between pre-tokens is dropped: white space (as Unicode has it; as `str.split` of Python
+# has it; as subword-nmt has it, which cuts lines at U+0020 alone). NLTK's `wordpunct_tokenize`.
+DROPPING_PATTERNS = {
+    "whitespace": r"\S+",
+    "str-split": r"[^\s\x1c-\x1f]+",
+    "spaces": r"[^ \r\n]+",
+    "wordpunct": r"\w+|[^\w\s]+",
+}
 # Several published tokenizers, one pattern.
 SAME_PATTERNS = {"qwen2.5": "qwen2", "qwen3": "qwen2", "llama4": "o200k", "glm4": "llama3"}
 
