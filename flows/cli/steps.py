@@ -40,7 +40,10 @@ def steps(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Show each iteration of training on small FILES: the pair, its count, the tokens then.
+    """Show each iteration of training on small FILES.
+
+    After each merge: its pair and count, the words as they are split then, the tokens, and the
+    pairs by what the next merge is chosen by.
 
     Nothing is stored. Large files are refused: nobody reads so many lines.
     """
@@ -71,6 +74,11 @@ def show_steps(
             "count": step.count,
             "tokens": step.tokens,
             "number_of_tokens": len(step.tokens),
+            "words": [{"tokens": list(one), "count": count} for one, count in step.words],
+            "pairs": [
+                {"pair": list(pair), "count": step.pairs[pair], "score": step.scores[pair]}
+                for pair in step.best_pairs
+            ],
         }
         for step in shown
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from bpeline.tokenizer_core import WordCounts, train_char_bpe
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -269,3 +270,14 @@ def test_help_has_an_example(bpeline: Command, command: str) -> None:
     said = printed(bpeline(command, "--help"))
     assert f"bpeline {command} news" in said
     assert "--json" in said
+
+
+def test_characters_are_printed_where_tokens_are_of_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bpeline: Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = WordCounts.from_mapping({"мама".encode(): 3, "мыла".encode(): 2}, "whitespace")
+    train_char_bpe(words, 3).save("kept")
+    found = json.loads(printed(bpeline("encode", "./kept", "мама мыла", "--json")))
+    assert "".join(found["tokens"]) == "мама</w>мыла</w>"
+    assert "ма" in printed(bpeline("encode", "./kept", "мама мыла", "--offsets"))

@@ -41,8 +41,11 @@ def test_a_step_as_lines() -> None:
     lines = lines_of(list(steps_of("char-bpe", toy(), 1, end_of_word="_"))[1])
     assert lines == [
         "merge 1: e + s = es, which occurs 9 times",
+        "  words: l o w _ 5, l o w e r _ 2, n e w es t _ 6, w i d es t _ 3",
         "  tokens: l 7, o 7, w 16, _ 16, e 8, r 2, n 6, es 9, t 9, i 3, d 3",
         "  number of tokens: 11",
+        "  pairs: es + t 9, t + _ 9, l + o 7, o + w 7, n + e 6, e + w 6, w + es 6, w + _ 5, "
+        "w + i 3, i + d 3, d + es 3, w + e 2, and 2 more",
     ]
 
 
@@ -56,12 +59,17 @@ def test_every_algorithm_has_steps(algorithm: str) -> None:
         assert before.tokens[after.merge.left] >= after.count
         lost = sum(before.tokens.values()) - sum(after.tokens.values())
         assert lost == after.count
+        assert before.pairs[after.merge[:2]] == after.count
+        # Nothing scores better than what is merged next.
+        assert before.scores[after.merge[:2]] == max(before.scores.values())
+        assert sum(len(word) * count for word, count in after.words) == sum(after.tokens.values())
 
 
 def test_wordpiece_and_joined_ends_look_as_their_tokens_do() -> None:
     pieces = list(steps_of("wordpiece", toy(), 3, score="gain"))
     assert "##e" in pieces[0].tokens
     assert pieces[1].merge == ("##s", "##t", "##st")
+    assert any("(score " in line for line in lines_of(pieces[0]))
     joined = list(steps_of("char-bpe", toy(), 1, joined=True, tie_break="greatest-bytes"))
     assert joined[1].merge == ("s", "t</w>", "st</w>")
 

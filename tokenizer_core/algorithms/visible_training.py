@@ -7,7 +7,7 @@ one after another, in plain Python, and everything is counted anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from bpeline.tokenizer_core.vocabulary import byte_order, to_printable, token_by
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.algorithms.wordpiece import Score
 
+_MOST_SHOWN = 12  # words, and pairs, in lines of text; all of them are in JSON
 LARGEST = 100_000  # bytes of distinct words; beyond, nobody reads what is printed
 
 ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
@@ -42,12 +43,24 @@ class VisibleStep:
         merge: the last merge; None before the first.
         count: how often its pair occurred then. ``aaa`` counts (a, a) twice.
         tokens: token → how often it occurs now, in order of sight.
+        words: each word in its tokens, and its count, in order of sight.
+        pairs: how often each pair of neighbours occurs now, in order of sight.
+        scores: of the same pairs, what the next merge is chosen by; that is ``pairs`` itself but
+            for WordPiece.
     """
 
     number: int
     merge: VisibleMerge | None
     count: int
     tokens: dict[str, int]
+    words: tuple[tuple[tuple[str, ...], int], ...] = ()
+    pairs: dict[tuple[str, str], int] = field(default_factory=dict)
+    scores: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    @property
+    def best_pairs(self) -> list[tuple[str, str]]:
+        """The pairs by score, the best first; of equal ones the first that is seen."""
+        return sorted(self.pairs, key=self.scores.__getitem__, reverse=True)
 
 
 def steps_of(
@@ -128,35 +141,78 @@ def steps_of(
             )
     inner = continuation if algorithm == "wordpiece" else ""
     made = [VisibleMerge(left, right, left + right.removeprefix(inner)) for left, right in pairs]
-    return visible_steps(symbols, made)
+    return visible_steps(symbols, made, score if algorithm == "wordpiece" else None)
 
 
 def visible_steps(
-    words: Iterable[tuple[Sequence[str], int]], merges: Iterable[VisibleMerge]
+    words: Iterable[tuple[Sequence[str], int]],
+    merges: Iterable[VisibleMerge],
+    score: Score | None = None,
 ) -> Iterator[VisibleStep]:
     """The state before the first merge and after each one.
 
     Args:
         words: the symbols of each word and its count.
         merges: in the order in which they were learned.
+        score: of WordPiece; None where the count of a pair is what counts.
     """
     present = [(list(symbols), count) for symbols, count in words]
-    yield VisibleStep(0, None, 0, _counted(present))
+    yield _step(0, None, 0, present, score)
     for number, merge in enumerate(merges, 1):
         pair = merge.left, merge.right
         found = sum(count * [*pairwise(symbols)].count(pair) for symbols, count in present)
         present = [(merged(symbols, pair, merge.made), count) for symbols, count in present]
-        yield VisibleStep(number, merge, found, _counted(present))
+        yield _step(number, merge, found, present, score)
+
+
+def _step(
+    number: int,
+    merge: VisibleMerge | None,
+    found: int,
+    present: list[tuple[list[str], int]],
+    score: Score | None,
+) -> VisibleStep:
+    tokens = _counted(present)
+    pairs: dict[tuple[str, str], int] = {}
+    for symbols, count in present:
+        for pair in pairwise(symbols):
+            pairs[pair] = pairs.get(pair, 0) + count
+    scores: dict[tuple[str, str], float] = dict(pairs)
+    if score is not None:
+        from bpeline.tokenizer_core.algorithms.wordpiece import SCORES
+
+        value, total = SCORES[score], sum(tokens.values())
+        for pair, together in pairs.items():
+            scores[pair] = value(together, tokens[pair[0]], tokens[pair[1]], total)
+    words = tuple((tuple(symbols), count) for symbols, count in present)
+    return VisibleStep(number, merge, found, tokens, words, pairs, scores)
 
 
 def lines_of(step: VisibleStep) -> list[str]:
     """A step as lines of text."""
     tokens = ", ".join(f"{token} {count}" for token, count in step.tokens.items())
+    words = [f"{' '.join(symbols)} {count}" for symbols, count in step.words[:_MOST_SHOWN]]
+    words += [f"and {len(step.words) - _MOST_SHOWN:,} more"] * (len(step.words) > _MOST_SHOWN)
+    best = step.best_pairs
+    pairs = [_shown(step, pair) for pair in best[:_MOST_SHOWN]]
+    pairs += [f"and {len(best) - _MOST_SHOWN:,} more"] * (len(best) > _MOST_SHOWN)
     head = "start"
     if step.merge is not None:
         left, right, made = step.merge
         head = f"merge {step.number}: {left} + {right} = {made}, which occurs {step.count} times"
-    return [head, f"  tokens: {tokens}", f"  number of tokens: {len(step.tokens)}"]
+    return [
+        head,
+        f"  words: {', '.join(words)}",
+        f"  tokens: {tokens}",
+        f"  number of tokens: {len(step.tokens)}",
+        f"  pairs: {', '.join(pairs) or 'none'}",
+    ]
+
+
+def _shown(step: VisibleStep, pair: tuple[str, str]) -> str:
+    count, score = step.pairs[pair], step.scores[pair]
+    scored = "" if score == count else f" (score {score:.4g})"
+    return f"{pair[0]} + {pair[1]} {count}{scored}"
 
 
 def _counted(words: list[tuple[list[str], int]]) -> dict[str, int]:

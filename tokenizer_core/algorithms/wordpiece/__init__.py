@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .codec import KIND as KIND
     from .codec import WordPiece as WordPiece
     from .codec import coders as coders
+    from .reference import SCORES as SCORES
     from .scoring_engine import Score as Score
     from .trainer import WordPieceSettings as WordPieceSettings
     from .trainer import learn_wordpiece as learn_wordpiece

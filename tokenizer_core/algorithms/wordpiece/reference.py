@@ -37,6 +37,9 @@ def gain(together: int, left: int, right: int, total: int) -> float:
     return together * math.log(float(together) * float(total) / (float(left) * float(right)))
 
 
+SCORES: dict[str, Callable[[int, int, int, int], float]] = {"ratio": ratio, "gain": gain}
+
+
 def train_wordpiece(
     word_counts: Mapping[str, int],
     merges: int,
