@@ -28,6 +28,7 @@ class Companion:
         huggingface_model: the type of model that its format ``huggingface`` reads and writes.
         gguf_model: the type of tokenizer in GGUF files that its module ``gguf_model`` reads.
         sentencepiece_writer: the module that writes its tokenizers as a .model.
+        explains: whether its module ``explained`` says how words came to their tokens.
     """
 
     folder: str
@@ -35,6 +36,7 @@ class Companion:
     huggingface_model: str = ""
     gguf_model: str = ""
     sentencepiece_writer: str = ""
+    explains: bool = False
 
     def part(self, module: str = "") -> Any:
         """The folder's face, or one of its modules."""
@@ -43,11 +45,16 @@ class Companion:
 
 COMPANIONS: dict[str, Companion] = {
     "char-bpe": Companion(
-        "character_bpe", {"subword-nmt": "codes_file"}, sentencepiece_writer="sentencepiece_file"
+        "character_bpe",
+        {"subword-nmt": "codes_file"},
+        sentencepiece_writer="sentencepiece_file",
+        explains=True,
     ),
-    "greedy-longest": Companion("greedy"),
-    "wordpiece": Companion("wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece"),
-    "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}),
+    "greedy-longest": Companion("greedy", explains=True),
+    "wordpiece": Companion(
+        "wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece", explains=True
+    ),
+    "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}, explains=True),
     "sentencepiece-bpe": Companion(
         "sentencepiece_bpe",
         {"sentencepiece": "model_file"},

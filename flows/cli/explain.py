@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 if TYPE_CHECKING:
     from bpeline.flows.versions import TokenOrigin
     from bpeline.tokenizer_core.encoding import ExplainedPreToken, MergeTree
+    from bpeline.tokenizer_core.word_encoding import ExplainedWord
 
 
 @command(
@@ -47,7 +48,7 @@ def explain(
 
     For each pre-token: the merges in the order in which they fired, and the tokens that were
     left. Bytes are shown in GPT-2's printable form: a space is Ġ. Special tokens are ordinary
-    text here.
+    text here. Of algorithms over characters: each decision about a word, and the word after it.
 
     For a token of a registered version also: how often each of its merges fired on the training
     text, the words that made it, and the files they came from.
@@ -66,8 +67,15 @@ def explain(
         _explain_token(reference, token, int(id_ or 0), words, as_json)
         return
     from bpeline.registry import load_tokenizer
+    from bpeline.tokenizer_core.vocabulary import ByteBpe
+    from bpeline.tokenizer_core.word_encoding import explain_words
 
     tokenizer = load_tokenizer(reference)
+    if not isinstance(tokenizer.algorithm, ByteBpe):
+        explained_words = explain_words(tokenizer, content)
+        told = [asdict(word) for word in explained_words]
+        answer(as_json, told, _lines_of_words(explained_words))
+        return
     explained = tokenizer.explain(content)
     lines = (line for one in explained for line in _table(one))
     answer(as_json, [_json_of(one) for one in explained], lines)
@@ -170,6 +178,14 @@ def _table(one: ExplainedPreToken) -> Iterator[str]:
         left, right = _shown(merge.left), _shown(merge.right)
         made = _shown(merge.left + merge.right)
         yield f"    rank {merge.rank:>{width}}  {left} + {right} -> {made}  at byte {merge.begin}"
+
+
+def _lines_of_words(words: Sequence[ExplainedWord]) -> Iterator[str]:
+    for word in words:
+        tokens = "  ".join(f"{t} {i}" for t, i in zip(word.tokens, word.ids, strict=True))
+        yield f"{word.word}  ->  {tokens}"
+        for step in word.steps:
+            yield f"    {' + '.join(step.takes)}  ({step.why})  ->  {' '.join(step.symbols)}"
 
 
 def _drawn(

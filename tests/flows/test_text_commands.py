@@ -281,3 +281,8 @@ def test_characters_are_printed_where_tokens_are_of_characters(
     found = json.loads(printed(bpeline("encode", "./kept", "мама мыла", "--json")))
     assert "".join(found["tokens"]) == "мама</w>мыла</w>"
     assert "ма" in printed(bpeline("encode", "./kept", "мама мыла", "--offsets"))
+    lines = printed(bpeline("explain", "./kept", "мама")).splitlines()
+    assert lines[0].startswith("мама  ->  мама</w> ")
+    assert lines[1] == "    м + а  (rank 0)  ->  ма ма </w>"
+    (word,) = json.loads(printed(bpeline("explain", "./kept", "мама", "--json")))
+    assert word["steps"][-1]["symbols"] == word["tokens"]

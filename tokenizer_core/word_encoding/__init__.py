@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .explaining import Decide as Decide
+    from .explaining import Decision as Decision
+    from .explaining import ExplainedWord as ExplainedWord
+    from .explaining import explain_words as explain_words
     from .marked_spans import MarkedSpans as MarkedSpans
     from .spelling import RETRAIN as RETRAIN
     from .spelling import SpelledTokens as SpelledTokens
