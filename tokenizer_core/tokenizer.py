@@ -56,7 +56,7 @@ from bpeline.tokenizer_core.shards import (
     gather_files,
     shard_format,
 )
-from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
+from bpeline.tokenizer_core.splitting import CutPairs, Cuts, SplitPattern, behind_lines
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import (
     BYTE_BPE,
@@ -517,9 +517,10 @@ class Tokenizer:
         """Token ids of a long text that comes in pieces: the ids of the whole, in bounded memory.
 
         Pieces may end anywhere, even inside a word or a special token. Text is held back until a
-        place where no pre-token crosses: a single space between two non-space characters
-        (patterns ``gpt2`` and ``cl100k``) or the start of an allowed special token. With a regex
-        of your own and no special token in sight the whole text is held.
+        place where no pre-token crosses: two characters that the pattern always parts, the end of
+        a line where lines are sentences, or the start of an allowed special token. Where there is
+        none the whole text is held: with some regexes of your own, and where sentences are found
+        by Punkt, for which what follows may decide where one ends.
 
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
@@ -530,7 +531,7 @@ class Tokenizer:
         _, policy = self._asked(allowed_special, on_special)
         return (
             id_
-            for text in cut_stream(chunks_of_text, policy, self._cutting)
+            for text in cut_stream(chunks_of_text, policy, self._parted)
             for id_ in self._ids_of(utf8_of(text), allowed_special, "text").tolist()
         )
 
@@ -888,6 +889,13 @@ class Tokenizer:
     @cached_property
     def _policies(self) -> SpecialPolicies:
         return SpecialPolicies(self.spec.special_tokens)
+
+    @property
+    def _parted(self) -> CutPairs | None:
+        """Between which characters ids are independent of each other; None where nobody knows."""
+        if self.algorithm.sentence_kind == "lines":
+            return behind_lines()
+        return None if self._cutting is None else self._cutting.cut_pairs
 
     @property
     def _cutting(self) -> SplitPattern | None:

@@ -99,6 +99,8 @@ def test_ordinary_doors_never_see_a_special_token(
     assert b"".join(one.word for one in explained) == utf8_of(text)
     (tmp_path / "a.txt").write_bytes(utf8_of(text))
     shards = tokenizer.encode_files(tmp_path / "a.txt", tmp_path / "out")
+    if text.startswith("\ufeff"):  # of a file it is no text
+        ids = tokenizer.encode(text.removeprefix("\ufeff"))
     assert [id_ for document in shards for id_ in document.tolist()] == ids
 
 

@@ -9,7 +9,13 @@ import pytest
 import regex
 from tempting_texts import tempting_texts
 
-from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core import (
+    WordCounts,
+    reference,
+    train_char_bpe,
+    train_frequency_bpe,
+    train_wordpiece,
+)
 from bpeline.tokenizer_core.encoding import text_stream
 from bpeline.tokenizer_core.encoding.text_stream import cut_stream
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
@@ -38,7 +44,9 @@ def test_streams_of_tempting_texts_are_cut_to_the_same_ids(
             text = "".join(parts)
             pieces = [text[i : i + piece] for i in range(0, len(text), piece)]
             for allowed in ({}, specials):
-                streamed = list(cut_stream(pieces, SpecialPolicy(allowed), tokenizer.pattern))
+                streamed = list(
+                    cut_stream(pieces, SpecialPolicy(allowed), tokenizer.pattern.cut_pairs)
+                )
                 cut += len(streamed)
                 assert "".join(streamed) == text
                 # Pre-tokens decide the ids of every vocab, these bytes do not.
@@ -84,10 +92,46 @@ def test_a_stream_of_chinese_without_spaces_takes_little_memory(name: str) -> No
     pattern = SplitPattern.named(name)
     size = 0
     tracemalloc.start()
-    for text in cut_stream((paragraph for _ in range(pieces)), policy, pattern):
+    for text in cut_stream((paragraph for _ in range(pieces)), policy, pattern.cut_pairs):
         size += len(text)
         assert len(text) < 80_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert size == pieces * len(paragraph)
     assert peak < 8_000_000
+
+
+COUNTS = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6}, "whitespace")
+OVER_CHARACTERS: dict[str, Tokenizer] = {
+    "char-bpe": train_char_bpe(COUNTS, 6),
+    "wordpiece": train_wordpiece(COUNTS, 30),
+    "frequency-bpe, lines": train_frequency_bpe(COUNTS, 6, sentences="lines"),
+    "frequency-bpe, none": train_frequency_bpe(COUNTS, 6, sentences="none"),
+}
+
+
+@pytest.mark.parametrize("name", OVER_CHARACTERS)
+def test_ids_over_characters_come_in_pieces_too(name: str, seed: int) -> None:
+    tokenizer, random_ = OVER_CHARACTERS[name], random.Random(seed)
+    parts = ["low ", "newest", "\n", "\r\n", " lowest", "\ufeff", ". Low", "\n\n \n"]
+    text = "".join(random_.choices(parts, k=60_000))
+    pieces, at = [], 0
+    while at < len(text):
+        size = random_.choice([1, 7, 5_000])
+        pieces.append(text[at : at + size])
+        at += size
+    assert list(tokenizer.encode_iterable(pieces)) == tokenizer.encode(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OVER_CHARACTERS)
+def test_a_stream_of_words_takes_little_memory(name: str) -> None:
+    tokenizer = OVER_CHARACTERS[name]
+    list(tokenizer.encode_iterable(["low\n"]))
+    piece = "low lower newest\n" * 4_000
+    tracemalloc.start()
+    ids = sum(1 for _ in tokenizer.encode_iterable(piece for _ in range(400)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert ids >= 400 * 4_000 * 3
+    assert peak < 90_000_000  # 27 MB of text; a table of 64 MiB for words is a part of it

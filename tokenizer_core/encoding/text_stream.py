@@ -10,19 +10,19 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
-from bpeline.tokenizer_core.splitting import CutPairs, SplitPattern
+from bpeline.tokenizer_core.splitting import CutPairs
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 
 _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
 
 
 def cut_stream(
-    pieces: Iterable[str], policy: SpecialPolicy, pattern: SplitPattern | None
+    pieces: Iterable[str], policy: SpecialPolicy, pairs: CutPairs | None
 ) -> Iterator[str]:
     """Join ``pieces`` and cut the whole anew.
 
-    Memory is bounded by the distance between legal cuts: two characters that ``pattern`` always
-    parts (`cut_pairs`; with None, no two are known), and the start of an allowed special token.
+    Memory is bounded by the distance between legal cuts: two characters that are always parted
+    (``pairs``; with None, no two are known), and the start of an allowed special token.
     Where there is none, everything is kept; a cut is then looked for each time the text has
     doubled.
 
@@ -31,7 +31,6 @@ def cut_stream(
         InvalidSpecialToken: a forbidden special token, even across pieces.
     """
     special = _any_of(policy.allowed)
-    pairs = None if pattern is None else pattern.cut_pairs
     gathered: list[str] = []
     size = 0
     enough = _ENOUGH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -26,7 +25,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.shards.shard_plan import Piece
-from bpeline.tokenizer_core.splitting import CutPairs, Cuts
+from bpeline.tokenizer_core.splitting import Cuts, behind_lines
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, find_special_tokens
 
@@ -79,20 +78,8 @@ class SentenceReading(Reading):
     def quick_cuts(self, format: str) -> Cuts:
         if format != "text":
             return self.cuts(format)
-        pairs = _behind_lines() if self.sentences == "lines" else None
+        pairs = behind_lines() if self.sentences == "lines" else None
         return Cuts(pairs=pairs, special_tokens=self.special_bytes)
-
-
-@functools.cache
-def _behind_lines() -> CutPairs:
-    """Cuts behind line feeds, but not before a byte order mark, which begins documents only."""
-    other, line_feed, byte_order_mark = range(3)
-    classes = np.full(0x110000, other, np.uint8)
-    classes[ord("\n")] = line_feed
-    classes[0xFEFF] = byte_order_mark
-    legal = np.zeros((3, 3), np.uint8)
-    legal[line_feed, [other, line_feed]] = 1
-    return CutPairs(classes, legal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,18 @@ def cut_pairs(pattern: str) -> CutPairs | None:
     return CutPairs(automaton.class_of_point, legal) if legal.any() else None
 
 
+@functools.cache
+def behind_lines() -> CutPairs:
+    """Cuts behind line feeds, but not before a byte order mark, which begins documents only."""
+    other, line_feed, byte_order_mark = range(3)
+    classes = np.full(0x110000, other, np.uint8)
+    classes[ord("\n")] = line_feed
+    classes[0xFEFF] = byte_order_mark
+    legal = np.zeros((3, 3), np.uint8)
+    legal[line_feed, [other, line_feed]] = 1
+    return CutPairs(classes, legal)
+
+
 def _legal(automaton: SplitAutomaton) -> NDArray[np.uint8]:
     columns, end = automaton.columns, automaton.end
     flags = automaton.moves[:, :, 1]
