@@ -246,7 +246,7 @@ def request_for(tmp_path: Path) -> Any:
 
     reading = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.02)
     return SimpleNamespace(
-        reading=reading, workers=2, table_memory=64, paths=("files",), sources=()
+        reading=reading, workers=2, table_memory=64, paths=("files",), sources=(), counts=()
     )
 
 

@@ -259,7 +259,7 @@ def test_choices_that_are_none_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["corpus", "--source", "a=corpus"], "both given"),
+        (["corpus", "--source", "a=corpus"], "given together"),
         (["--source", "corpus"], "names no source"),
         (["--source", "a:weight=-1=corpus"], "names no source"),
         (["--source", "a:weight=0.0000001=corpus"], "weight 1e-07"),
