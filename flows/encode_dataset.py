@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.requests import DatasetRequest, asks, with_demo
 from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, tries
-from bpeline.flows.steps import EncodedDataset, encode, record
+from bpeline.flows.steps import EncodedDataset, encode, pack, record
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered, split_size
@@ -28,6 +29,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
         RegistryUnreachable: MLflow does not answer; finished shards stay.
         BpelineError: what was asked for or read cannot be; finished shards stay.
     """
+    check_engine(request.engine)
     registry = open_registry(workspace, make=False)
     reference, paths, output = request.reference, request.paths, request.output
     named, size = split_size(reference)
@@ -50,8 +52,10 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
         "format": request.format, "separator": request.separator,
         "end_of_text": request.end_of_text, "invalid_utf8": request.invalid_utf8,
         "text_field": request.text_field, "id_field": request.id_field,
+        "columns": tuple(request.columns) or None,
         "shard_bytes": request.shard_megabytes << 20, "threads": request.threads,
         "pack": request.pack, "seed": request.seed if request.pack else None,
+        "engine": None if request.engine == LOCAL else request.engine,
     }  # fmt: skip
     total = sum(file.size for file in found.files)
     exact = str(version) if size is None else f"{version}:{size}"
@@ -59,6 +63,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
         with one, progress.telling(ENCODE, total, "bytes") as said:
             encoded = encode(exact, sources, place, asked, registry.workspace)
             said.append(encoded.outcome)
+    encoded = pack(encoded, asked)
     with progress.telling(RECORD) as said:
         recorded = record(encoded, version, paths, asked, registry)
         said.append(recorded.link if recorded.newly_recorded else "recorded before")

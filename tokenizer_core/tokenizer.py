@@ -548,6 +548,7 @@ class Tokenizer:
         id_field: str = "id",
         format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
+        columns: str | Iterable[str] = (),
         dropout: float = 0.0,
         seed: int = 0,
         on_shard: Callable[[ShardRecord], None] | None = None,
@@ -568,11 +569,14 @@ class Tokenizer:
                 file is one anyway. Empty documents are left out, and separators have no ids.
             end_of_text: the special token whose id is put behind each document.
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
-            text_field: the member of a JSON line that holds its document.
-            id_field: the one that names it, for `TokenShards.place`; lines need not have it.
+            text_field: the member of a JSON line, or the column, that holds documents.
+            id_field: the one that names them, for `TokenShards.place`; rows need not have it.
             format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
                 ``parquet``, or a format of your own: see `shard_formats`.
             shard_bytes: bytes of text that make a shard, about; no document is divided.
+            columns: fields of rows that Parquet shards carry over, each with its type where it is
+                not text: ``("url", "score:double")``, or ``"url,score:double"``; the types are
+                string, int64, double, bool and json. A JSON line need not have them.
             dropout: the probability with which a merge is left out at each step, see
                 `derived.DropoutEncoding`; the manifest tells it. Which ones, ``seed``, the name of
                 the file and the place in it decide, whatever the number of threads.
@@ -585,14 +589,23 @@ class Tokenizer:
 
         Raises:
             MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
-            InvalidOption: numbers below 1, ``out`` holds tokens of another tokenizer, or dropout
-                that this tokenizer cannot have.
+            InvalidOption: numbers below 1, ``out`` holds tokens of another tokenizer, dropout that
+                this tokenizer cannot have, or columns that the format cannot carry or that hold
+                something else than their type.
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
             WorkspaceLocked: another process writes to ``out``.
             DiskFull: no space left; shards that were finished stay.
         """
         encoding = file_encoding_of(
-            self, separator, end_of_text, invalid_utf8, text_field, id_field, dropout, seed
+            self,
+            separator,
+            end_of_text,
+            invalid_utf8,
+            text_field,
+            id_field,
+            dropout,
+            seed,
+            columns,
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
@@ -617,7 +630,9 @@ class Tokenizer:
             A sequence with the ids of each document; all of them are ``ids`` of it, uint16 for a
             vocab of at most 65,536 ids, else uint32.
         """
-        encoding = file_encoding_of(self, separator, end_of_text, invalid_utf8, text_field)
+        encoding = file_encoding_of(
+            self, separator, end_of_text, invalid_utf8, text_field, id_field=""
+        )
         return gather_files(encoding, find_source_files(sources_of(paths)), threads, on_progress)
 
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:

@@ -58,7 +58,7 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     tokenizer = load_tokenizer(reference)
     asked = options.pop("separator")
     separators = separators_of(tokenizer, asked)
-    encoding = file_encoding_of(tokenizer, separators, **options)
+    encoding = file_encoding_of(tokenizer, separators, id_field="", **options)
     watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
     with _named(files) as paths, listening(watching):
         search = found_by(paths, include, strict)

@@ -88,6 +88,11 @@ class DatasetRequest(Request):
     id_field: str = Field(
         "id", description="the one that names the document, kept in the index of documents"
     )
+    columns: tuple[str, ...] = Field(
+        (),
+        description="with parquet: fields of rows that shards carry over, url or score:double; "
+        "types are string, int64, double, bool and json",
+    )
     shard_megabytes: int = Field(
         256, description="MiB of text in a shard; documents are never divided"
     )
@@ -98,6 +103,11 @@ class DatasetRequest(Request):
     )
     seed: int = Field(0, description="with pack: decides the order of documents")
     threads: int | None = Field(None, description="for encoding; one per processor when empty")
+    engine: str = Field(
+        "local",
+        description="who encodes and packs: local (threads), dask (processes of this machine), or "
+        "the Dask cluster at tcp://HOST:PORT",
+    )
 
     @model_validator(mode="after")
     def _accepted(self) -> DatasetRequest:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .step_table import IMPORT_TOKENIZER as IMPORT_TOKENIZER
     from .step_table import LEARN_MERGES as LEARN_MERGES
     from .step_table import MEASURE_DRIFT as MEASURE_DRIFT
+    from .step_table import PACK as PACK
     from .step_table import PLAN_CHUNKS as PLAN_CHUNKS
     from .step_table import PROMOTE as PROMOTE
     from .step_table import PUBLISH as PUBLISH

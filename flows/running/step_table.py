@@ -77,6 +77,7 @@ SAMPLE_TEXT = StepKind("sample text", 7)
 RECALL_VERSION = StepKind("recall version", 7)
 MEASURE_DRIFT = StepKind("measure drift", 16)
 ENCODE = StepKind("encode", 95)
+PACK = StepKind("pack", 15)
 RECORD = StepKind("record", 2)
 SWEEP_GARBAGE = StepKind("sweep garbage", 1)
 READ_EXPORTS = StepKind("read exports", 1)
@@ -110,7 +111,12 @@ WATCH_DRIFT = FlowKind(
     tries=3,
 )  # fmt: skip
 ENCODE_DATASET = FlowKind(
-    "encode-dataset", "dataset", (ENCODE, RECORD), hours=24, again_after=CorpusChanged, tries=3
+    "encode-dataset",
+    "dataset",
+    (ENCODE, PACK, RECORD),
+    hours=24,
+    again_after=CorpusChanged,
+    tries=3,
 )
 SWEEP = FlowKind("sweep-garbage", "garbage", (), hours=1)
 RECERTIFY = FlowKind("recertify", "certificates", (), hours=6)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .counting import count_words as count_words
     from .dataset_encoding import EncodedDataset as EncodedDataset
     from .dataset_encoding import encode as encode
+    from .dataset_encoding import pack as pack
     from .dataset_encoding import record as record
+    from .document_notes import notes_on_columns as notes_on_columns
     from .document_notes import notes_on_documents as notes_on_documents
     from .evaluating import evaluate as evaluate
     from .evaluating import evaluate_imported as evaluate_imported

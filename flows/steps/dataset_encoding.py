@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows.engines import LOCAL
 from bpeline.flows.running import ENCODE, RECORD, progress, step
-from bpeline.flows.steps.document_notes import notes_on_documents
+from bpeline.flows.steps.document_notes import notes_on_columns, notes_on_documents
+from bpeline.flows.steps.shard_encoding import encode_files
 from bpeline.flows.steps.shard_packing import pack_beside
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
@@ -20,7 +22,7 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
-from bpeline.tokenizer_core.shards import read_manifest, separators_of, sha256_of
+from bpeline.tokenizer_core.shards import TokenShards, read_manifest, separators_of, sha256_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ def encode(
     """
     tokenizer = load_tokenizer(reference, workspace)
     options = dict(asked)
-    pack, seed = options.pop("pack", None), options.pop("seed", None)
+    for later in ("pack", "seed"):
+        options.pop(later, None)
+    engine = options.pop("engine", None) or LOCAL
+    options["columns"] = options.pop("columns", None) or ()
     listener = progress.current()
     found = search_sources(sources)
     notes = [*filter(None, [found.skipped.remark])]
@@ -142,29 +147,29 @@ def encode(
         listener.note(note)
     begin = time.perf_counter()
     before = _written_at(place)
-    shards = tokenizer.encode_files(
-        list(sources),
-        place,
-        on_progress=lambda amount: listener.step_advanced(ENCODE.name, amount),
-        **options,
-    )
+    if engine == LOCAL:
+        shards = tokenizer.encode_files(
+            list(sources),
+            place,
+            on_progress=lambda amount: listener.step_advanced(ENCODE.name, amount),
+            **options,
+        )
+    else:
+        shards = encode_files(tokenizer, list(sources), place, engine, **options)
     seconds = time.perf_counter() - begin
     now = _written_at(place)
     new = [one for one in shards.records if now[one.name] != before.get(one.name)]
     counts = shards.manifest
-    output, sequences = place, None
-    if pack is not None:
-        packed, said = pack_beside(shards, pack, seed or 0)
-        output, sequences = packed.path, len(packed)
-        notes = [*notes, *said]
-        for note in said:
-            listener.note(note)
+    about_columns = notes_on_columns(shards)
+    for note in about_columns:
+        listener.note(note)
+    notes += about_columns
     return EncodedDataset(
         reference=reference,
         digest=tokenizer.digest,
         vocab_size=tokenizer.vocab_size,
-        output=str(output),
-        manifest_digest=sha256_of(output / MANIFEST),
+        output=str(place),
+        manifest_digest=sha256_of(place / MANIFEST),
         documents=counts["documents"],
         tokens=counts["tokens"],
         bytes=counts["bytes"],
@@ -173,7 +178,28 @@ def encode(
         encoded_tokens=sum(one.tokens for one in new),
         seconds=seconds,
         notes=tuple(notes),
-        sequences=sequences,
+    )
+
+
+def pack(encoded: EncodedDataset, asked: Mapping[str, Any]) -> EncodedDataset:
+    """Write the documents once more, shuffled and packed, where that was asked for.
+
+    Raises:
+        BpelineError: as `pack_beside`.
+    """
+    if asked["pack"] is None:
+        return encoded
+    shards = TokenShards(encoded.output)
+    engine = asked["engine"] or LOCAL
+    packed, said = pack_beside(shards, asked["pack"], asked["seed"], engine, asked["threads"])
+    for note in said:
+        progress.current().note(note)
+    return replace(
+        encoded,
+        output=str(packed.path),
+        manifest_digest=sha256_of(packed.path / MANIFEST),
+        notes=(*encoded.notes, *said),
+        sequences=len(packed),
     )
 
 

@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from bpeline.flows import engines
+from bpeline.flows.engines import LOCAL
+from bpeline.flows.running import PACK, progress, raise_if_stopped, step
 from bpeline.flows.wording import counted
-from bpeline.tokenizer_core.shards import TokenShards, pack_shards
+from bpeline.tokenizer_core.shards import Packing, ShardRecord, TokenShards, pack_shards
 
 
-def pack_beside(shards: TokenShards, length: int, seed: int) -> tuple[TokenShards, list[str]]:
+@dataclass(frozen=True, slots=True)
+class PackingHandle:
+    """What a worker needs to know to pack: handles."""
+
+    shards: Path
+    out: Path
+    length: int
+    seed: int
+
+
+def pack_beside(
+    shards: TokenShards, length: int, seed: int, engine: str = LOCAL, threads: int | None = None
+) -> tuple[TokenShards, list[str]]:
     """Shuffle and pack documents into a directory below that of their shards.
+
+    Args:
+        shards, length, seed: as for `pack_shards`.
+        engine, threads: who packs, see `flows.engines.working`; the files are the same.
 
     Returns:
         The sequences, and notes: what was written, what was left out, what may be missing.
 
     Raises:
-        BpelineError: as `pack_shards`.
+        BpelineError: as `pack_shards`; WorkerLost.
     """
-    packed = pack_shards(shards, shards.path / f"packed-{length}-{seed}", length, seed=seed)
+    out = shards.path / f"packed-{length}-{seed}"
+    handle = PackingHandle(shards.path.absolute(), out.absolute(), length, seed)
+
+    def on_workers(packing: Packing) -> list[ShardRecord]:
+        numbers = range(packing.shards_to_write)
+        with engines.working(engine, threads, handle.shards) as working:
+            return working.map(
+                pack_one,
+                numbers,
+                named=lambda number: f"packed shard {number} of {out}",
+                prepare=lambda: None,
+                handle=handle,
+            )
+
+    with progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as said:
+        packed = pack_shards(
+            shards,
+            out,
+            length,
+            seed=seed,
+            on_shard=_advance if engine == LOCAL else None,
+            write=None if engine == LOCAL else on_workers,
+        )
+        said.append(counted(len(packed), "sequence"))
     rest = packed.manifest["packed"]["left_out_tokens"]
     notes = [
         f"{packed.path}: {counted(len(packed), 'sequence')} of {length:,} ids, documents shuffled "
@@ -24,3 +70,24 @@ def pack_beside(shards: TokenShards, length: int, seed: int) -> tuple[TokenShard
     if shards.manifest["end_of_text"] is None:
         notes.append("nothing stands between packed documents: --end-of-text puts an id there")
     return packed, notes
+
+
+def _advance(record: ShardRecord) -> None:
+    raise_if_stopped()
+    progress.current().step_advanced(PACK.name, record.tokens)
+
+
+@step(PACK)
+def pack_one(number: int, handle: PackingHandle) -> ShardRecord:
+    """Write one packed shard, unless it is there."""
+    raise_if_stopped()
+    record = _packing(handle).write(number)
+    _advance(record)
+    return record
+
+
+@functools.lru_cache(maxsize=1)
+def _packing(handle: PackingHandle) -> Packing:
+    """The order of all documents; once in each process."""
+    shards = TokenShards(handle.shards)
+    return Packing(shards, handle.out, handle.length, handle.seed, shards.format)

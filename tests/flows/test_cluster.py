@@ -15,6 +15,8 @@ from typing import Any
 
 import cluster_steps
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from click.testing import Result
@@ -29,6 +31,7 @@ from bpeline.flows.steps import shard_encoding as encode_shards
 from bpeline.flows.steps.chunk_plan import plan_reading
 from bpeline.flows.steps.combining import add_up
 from bpeline.flows.steps.counting import count_chunks, placed_shards
+from bpeline.flows.steps.shard_packing import pack_beside
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts import partitions
 from bpeline.registry.word_counts.store import WordCountStore
@@ -345,6 +348,33 @@ def test_token_shards_are_the_same_byte_for_byte(
     assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
     kept = [name for name, at in changed.items() if (there / name).stat().st_mtime_ns == at]
     assert len(kept) == len(changed) - len(shards.records[3].files) - 1  # and the manifest
+
+
+def test_packed_sequences_and_columns_are_the_same_byte_for_byte(
+    cluster: Any, engine: DaskEngine, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    rows = [{"text": f"row {n} " * (n % 50), "url": f"u{n}", "n": n} for n in range(3_000)]
+    for part in range(3):
+        table = pa.Table.from_pylist(rows[part::3])
+        pq.write_table(table, tmp_path / f"part-{part}.parquet", row_group_size=100)
+    files = [str(tmp_path / "part-*.parquet")]
+    options: dict[str, Any] = {
+        "format": "parquet", "columns": ("url", "n:int64"), "shard_bytes": 50_000,
+    }  # fmt: skip
+    here = tokenizer.encode_files(files, tmp_path / "here", **options)
+    there = encode_shards.encode_files(
+        tokenizer, files, tmp_path / "there", cluster.scheduler_address, **options
+    )
+    assert contents(there.path) == contents(here.path)
+    packed, notes = pack_beside(here, 64, 5)
+    elsewhere, said = pack_beside(there, 64, 5, cluster.scheduler_address)
+    assert contents(elsewhere.path) == contents(packed.path)
+    assert len(elsewhere) > 1_000
+    assert [note.partition(":")[2] for note in said] == [note.partition(":")[2] for note in notes]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 # ---- Ctrl-C ------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .documents import documents_between as documents_between
     from .documents import read_documents as read_documents
     from .documents import without_copies as without_copies
+    from .file_kinds import RECORD_END as RECORD_END
     from .given_texts import TextBatch as TextBatch
     from .given_texts import batches_of as batches_of
     from .held_out import hold_out as hold_out
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .rereading import SingleDocuments as SingleDocuments
     from .rereading import has_single_documents as has_single_documents
     from .rereading import read_again as read_again
+    from .row_fields import RowFields as RowFields
     from .sentences import refuse_missing_library as refuse_missing_library
     from .sentences import sentence_spans as sentence_spans
     from .skipped_files import SkippedFiles as SkippedFiles

@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import bpeline
+from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile
 from bpeline.tokenizer_core.errors import UnreadableSource, WorkerLost
 from bpeline.tokenizer_core.processors import available_processors
@@ -30,7 +32,7 @@ from bpeline.tokenizer_core.processors import available_processors
 # What `column_worker` says of itself, without importing it (it imports pyarrow).
 _HEADER = struct.Struct("<BQQ")
 _OUT_OF_MEMORY = 75
-_DATA, _END = 0, 1
+_DATA, _END, _VALUES = 0, 1, 3
 _LONGEST_REASON = 1 << 14
 _SECONDS, _MEMORY = 120.0, 2 << 30
 _SILENCE = 900.0  # seconds without a word after which a process hangs
@@ -49,6 +51,8 @@ class ColumnBlocks:
 
     Attributes:
         spent: bytes on disk that they took so far.
+        values: what was asked of rows, as `RowFields.values_of` gives it, at least for those
+            whose documents were given.
     """
 
     def __init__(
@@ -59,10 +63,13 @@ class ColumnBlocks:
         begin: int,
         end: int,
         field: str | tuple[str, str],
+        carried: RowFields | None = None,
     ) -> None:
         self.spent = 0
+        self.values: deque[bytes] = deque()
         self._file, self._begin = file, min(begin, file.size)
-        self._asked = path, state, file.format, begin, end, field, (_SECONDS, _MEMORY)
+        asked = (carried.id, carried.columns) if carried else None
+        self._asked = path, state, file.format, begin, end, field, asked, (_SECONDS, _MEMORY)
         self._blocks = self._received()
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -81,6 +88,9 @@ class ColumnBlocks:
                 worker.ask(self._asked)
                 while True:
                     kind, spent, content = worker.receive()
+                    if kind == _VALUES:
+                        self.values.extend(bytes(content).splitlines())
+                        continue
                     if kind == _DATA:
                         self.spent = max(self.spent, min(spent, self._file.size) - self._begin)
                         yield content
@@ -156,7 +166,7 @@ class _Worker:
             header[0],
             *(int.from_bytes(header[i : i + 8], "little") for i in (1, 9)),
         )
-        if size > (_MOST_AT_ONCE if kind == _DATA else _LONGEST_REASON):
+        if size > (_MOST_AT_ONCE if kind in (_DATA, _VALUES) else _LONGEST_REASON):
             raise EOFError
         return kind, spent, self._exactly(size)
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, RECORD_END
 
 OUT_OF_MEMORY = 75  # exit status
-DATA, END, FAILED = 0, 1, 2  # kinds of messages
+DATA, END, FAILED, VALUES = 0, 1, 2, 3  # kinds of messages
 HEADER = struct.Struct("<BQQ")  # kind, bytes on disk that are done, bytes that follow
 LONGEST_REASON = 1 << 14  # bytes
 MOST_AT_ONCE = 1 << 20  # bytes of text in one message, unless a single row has more
@@ -62,8 +62,10 @@ def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
     A request is a line of JSON: path, state, format, begin, end, field (of ``counts`` the columns
-    of words and of counts), `Limits`. The answer is messages of kind `DATA`, whose documents, or
-    words with counts, each end with `RECORD_END`, then one of another.
+    of words and of counts), `RowFields` or null, `Limits`. The answer is messages of kind `DATA`,
+    whose documents, or words with counts, each end with `RECORD_END`, then one of another. Where
+    values of rows were asked for, those of documents come before them, in messages of kind
+    `VALUES`: of each row a line of JSON, the list of its values.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pa.set_cpu_count(1)
@@ -80,10 +82,11 @@ def serve(descriptor: int) -> None:
                 resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
             _allow(limits)
             try:
-                for spent, text in opened.texts(*asked):
-                    pipe.sendall(HEADER.pack(DATA, spent, len(text) + 1))
-                    pipe.sendall(text)
-                    pipe.sendall(RECORD_END)
+                for kind, spent, content in opened.messages(*asked):
+                    end = RECORD_END if kind == DATA else b"\n"
+                    pipe.sendall(HEADER.pack(kind, spent, len(content) + 1))
+                    pipe.sendall(content)
+                    pipe.sendall(end)
                     _allow(limits)
                 last, told = END, b""
             except MemoryError:  # Arrow's is one of these
@@ -117,13 +120,13 @@ class _Opened:
         self._places: list[int] = []
         self._rows: list[int] = []  # before each row group
 
-    def texts(
-        self, path: str, state: Any, format: str, begin: int, end: int, field: Any
-    ) -> Iterator[tuple[int, Any]]:
-        """Bytes on disk that are done, and documents: those of row groups in [begin, end)."""
+    def messages(
+        self, path: str, state: Any, format: str, begin: int, end: int, field: Any, carried: Any
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Kind, bytes on disk that are done, and content: of row groups in [begin, end)."""
         if format == "arrow":
             with pa.OSFile(path) as raw:
-                yield from _arrow_texts(raw, field)
+                yield from _arrow_messages(raw, field, carried)
             return
         key = path, *state
         if self._key != key:
@@ -143,14 +146,16 @@ class _Opened:
             self._rows = [*accumulate(numbers, initial=0)]
             self._key = key
         fields = field if format == "counts" else [field]
+        others: list[str | None] = []
         if format == "counts":
             _check_counts(self._file.schema_arrow, *fields)
         else:
             _check_column(self._file.schema_arrow, field)
+            others = _check_carried(self._file.schema_arrow, carried)
         last = len(self._places) - 1
         here = (bisect_left(self._places, place, 0, last) for place in (begin, end))
         for groups, size in self._together(*here):
-            yield from self._texts_of_groups(groups, size, fields)
+            yield from self._messages_of_groups(groups, size, fields, others)
 
     def _together(self, begin: int, end: int) -> Iterator[tuple[range, int]]:
         """Neighbouring row groups that are decoded at once, and how large they say they are.
@@ -169,10 +174,11 @@ class _Opened:
             yield range(begin, next_), size
             begin = next_
 
-    def _texts_of_groups(
-        self, groups: range, size: int, fields: list[str]
-    ) -> Iterator[tuple[int, Any]]:
-        for field in fields:
+    def _messages_of_groups(
+        self, groups: range, size: int, fields: list[str], others: list[str | None]
+    ) -> Iterator[tuple[int, int, Any]]:
+        decoded = list(dict.fromkeys([*fields, *(one for one in others if one is not None)]))
+        for field in decoded:
             _refuse_brotli(self._file.metadata, groups, field)
         first, place, next_ = (
             self._rows[groups.start], self._places[groups.start], self._places[groups.stop],
@@ -183,19 +189,25 @@ class _Opened:
         rows = max(1, min(_MOST_ROWS, MOST_AT_ONCE // max(each, 1)))
         done = 0
         for batch in self._file.iter_batches(
-            batch_size=rows, row_groups=[*groups], columns=fields, use_threads=False
+            batch_size=rows, row_groups=[*groups], columns=decoded, use_threads=False
         ):
             done += len(batch)
             spent = place + (next_ - place) * min(done, number) // max(number, 1)
             row = first + done - len(batch)
-            column = batch.column(0) if len(fields) == 1 else _counts_of(batch, fields, row)
+            column = batch[fields[0]] if len(fields) == 1 else _counts_of(batch, fields, row)
+            if others:
+                yield VALUES, spent, _values_of(batch, others, row)
             for text in _texts_of(column, row):
-                yield spent, text
+                yield DATA, spent, text
 
 
 def _refuse_brotli(metadata: Any, groups: range, field: str) -> None:
     # Columns are found by their number, as the reader finds them.
-    columns = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == field]
+    columns = [
+        i
+        for i in range(metadata.num_columns)
+        if metadata.schema.column(i).path.split(".", 1)[0] == field.split(".", 1)[0]
+    ]
     if any(
         metadata.row_group(group).column(i).compression == "BROTLI"
         for group in groups
@@ -221,30 +233,88 @@ def _places_of(metadata: Any, size: int) -> list[int]:
     return [*places, size]
 
 
-def _arrow_texts(raw: Any, field: str) -> Iterator[tuple[int, Any]]:
-    """Documents of an Arrow file, or of an Arrow stream as caches of `datasets` are."""
+def _arrow_messages(raw: Any, field: str, carried: Any) -> Iterator[tuple[int, int, Any]]:
+    """Of an Arrow file, or of an Arrow stream as caches of `datasets` are."""
     size = raw.size()
     begin = raw.read(6)
     raw.seek(0)
     row = 0
     if begin == b"ARROW1":
         schema = pa.ipc.open_file(raw).schema
-        column = _check_column(schema, field)
-        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=[column])
+        options, others = _arrow_options(schema, field, carried)
         reader = pa.ipc.open_file(raw, options=options)
         number = reader.num_record_batches
         batches = ((size * (i + 1) // number, reader.get_batch(i)) for i in range(number))
     else:
         schema = pa.ipc.open_stream(raw).schema
-        column = _check_column(schema, field)
+        options, others = _arrow_options(schema, field, carried)
         raw.seek(0)
-        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=[column])
         reader = pa.ipc.open_stream(raw, options=options)
         batches = ((min(raw.tell(), size), batch) for batch in reader)
     for spent, batch in batches:
-        for text in _texts_of(batch.column(0), row):
-            yield spent, text
+        if others:
+            yield VALUES, spent, _values_of(batch, others, row)
+        for text in _texts_of(batch[field], row):
+            yield DATA, spent, text
         row += len(batch)
+
+
+def _arrow_options(schema: Any, field: str, carried: Any) -> tuple[Any, list[str | None]]:
+    """What to decode, and the names of the columns that are carried."""
+    column, others = _check_column(schema, field), _check_carried(schema, carried)
+    wanted = {column, *(schema.get_field_index(one) for one in others if one is not None)}
+    options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=sorted(wanted))
+    return options, others
+
+
+def _check_carried(schema: Any, carried: Any) -> list[str | None]:
+    """The columns whose values were asked for: that of ids, None where there is none, the others.
+
+    Raises:
+        ColumnRefused: no or several such columns.
+    """
+    if carried is None:
+        return []
+    id_field, columns = carried
+    names = list(schema.names)
+    for name in columns:
+        if names.count(name) != 1:
+            shown = ", ".join(map(repr, names[:20]))
+            raise ColumnRefused(
+                f"has no column {name!r}" if name not in names else f"has several columns {name!r}",
+                f"columns that each file has once; this one has {shown}",
+                f"leave {name} out of --columns",
+            )
+    return [id_field if names.count(id_field) == 1 else None, *columns]
+
+
+def _values_of(batch: Any, names: list[str | None], row: int) -> bytes:
+    """Of each row the JSON list of its values, a line feed between them."""
+    columns = [
+        [None] * len(batch) if name is None else _listed(batch[name], name, row) for name in names
+    ]
+    return "\n".join(map(_as_json, zip(*columns, strict=True))).encode("ascii")
+
+
+def _listed(column: Any, name: str, row: int) -> Any:
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError) as error:  # text that is not UTF-8, times beyond Python's
+        raise ColumnRefused(
+            f"has a value in the column {name!r} that cannot be carried over, in one of the rows "
+            f"{row:,} to {row + len(column) - 1:,}: {error}"[:1000],
+            "texts in UTF-8, numbers, times from the year 1 to 9999",
+            f"leave {name} out of --columns",
+        ) from error
+
+
+def _as_json(values: tuple[Any, ...]) -> str:
+    return json.dumps(values, default=_told)
+
+
+def _told(value: Any) -> str:
+    """A time, a decimal number, and so on as text; bytes that are text, too."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _check_column(schema: Any, field: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines, id_as_json
+from bpeline.tokenizer_core.corpus.row_fields import RowFields, id_as_json
+from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 from bpeline.tokenizer_core.normalization import Normalizer
@@ -51,8 +53,9 @@ class ChunkText:
         replaced: sequences that were not UTF-8 and became U+FFFD.
         rows: int64 ``[n, 2]``: of JSON lines, where in the chunk the line of each document stands,
             of records the document itself; None for plain text.
-        row_ids: of JSON lines, where it was asked for: what their id field holds, as JSON in ASCII;
-            empty where they have none.
+        row_ids: of rows and of JSON lines, where it was asked for: what their id field holds, as
+            JSON in ASCII; empty where they have none.
+        row_values: what was asked of rows beside, as `RowFields.values_of` gives it.
     """
 
     text: Text
@@ -61,6 +64,7 @@ class ChunkText:
     replaced: int = 0
     rows: NDArray[np.int64] | None = None
     row_ids: tuple[bytes, ...] = ()
+    row_values: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, text: Text) -> ChunkText:
@@ -69,7 +73,12 @@ class ChunkText:
 
 
 def read_documents(
-    raw: Text, file: SourceFile, begin: int, reading: Reading, id_field: str = ""
+    raw: Text,
+    file: SourceFile,
+    begin: int,
+    reading: Reading,
+    carried: RowFields = RowFields(),  # noqa: B008 - a frozen value
+    values: Sequence[bytes] = (),
 ) -> ChunkText:
     """The documents in the bytes of a chunk.
 
@@ -77,11 +86,13 @@ def read_documents(
         raw: the chunk's bytes.
         file, begin: where they stand, for messages.
         reading: the policy for invalid UTF-8, and the field of a JSON line.
-        id_field: the field of a JSON line that names its document, where that is to be known.
+        carried: what is asked of rows beside their documents.
+        values: what that is of a file of records: see `SourceBytes.values`.
 
     Raises:
         InvalidUtf8: under ``strict``.
-        UnreadableSource: a line that is not a JSON object with the text field; word counts.
+        UnreadableSource: a line that is not a JSON object with the text field; word counts; text
+            where columns are asked for.
     """
     if file.format == "counts":
         raise UnreadableSource(
@@ -96,10 +107,18 @@ def read_documents(
         _refuse_utf8(file, begin + invalid, raw.bytes(0, 4) if begin + invalid < 4 else b"")
     if file.format == "jsonl":
         valid = raw.size if invalid < 0 else invalid
-        read = _read_json_lines(raw, valid, file, begin, reading, id_field)
+        read = _read_json_lines(raw, valid, file, begin, reading, carried)
     elif file.is_of_records:
         read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
         read = _divided(read, ends)
+        if carried:
+            read = _with_values(read, file, values)
+    elif carried.columns:
+        raise UnreadableSource(
+            f"{file.path} is text, which has no columns to carry over",
+            f"Parquet, Arrow, CSV, TSV or JSON with {', '.join(carried.columns)}",
+            "leave --columns out, or name other files",
+        )
     else:
         read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
         if begin == 0 and raw.bytes(0, len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
@@ -205,12 +224,28 @@ def _divided(given: ChunkText, ends: NDArray[np.int64]) -> ChunkText:
     )
 
 
+def _with_values(read: ChunkText, file: SourceFile, values: Sequence[bytes]) -> ChunkText:
+    """Documents with what was asked of their rows, which came from a process not to be trusted."""
+    try:
+        ids = tuple(id_as_json(json.loads(value)[0]) for value in values)
+    except (ValueError, RecursionError, LookupError, TypeError):
+        ids = ()
+    if len(ids) != len(read.documents):
+        raise UnreadableSource(
+            f"{file.path} was decoded to {len(read.documents)} documents with values of {len(ids)}",
+            "values of each row",
+            "leave --columns out, and --id-field empty",
+        )
+    return replace(read, row_ids=ids, row_values=tuple(values))
+
+
 # ---- JSON lines -----------------------------------------------------------------------------
 
 
 def _read_json_lines(
-    raw: Text, valid: int, file: SourceFile, begin: int, reading: Reading, id_field: str
+    raw: Text, valid: int, file: SourceFile, begin: int, reading: Reading, carried: RowFields
 ) -> ChunkText:
+    id_field = carried.id
     scanned = ScannedLines.of(raw, reading.text_field, id_field, valid, MOST_PARTS)
     lines = scanned.lines
     documents: dict[int, bytes] = {}
@@ -229,7 +264,13 @@ def _read_json_lines(
     if len(spans):
         anchors = np.stack((spans[:, 0], lines[:, 0]), axis=1)
     row_ids = scanned.ids(ids) if id_field else ()
-    return ChunkText(text, spans, anchors, replaced, lines, row_ids)
+    row_values: list[bytes] = []
+    if carried.columns:
+        for position, end in lines.tolist():
+            line = raw.bytes(position, end)
+            record, _ = _record_of(line, file, begin + position, reading)
+            row_values.append(carried.values_of(record))
+    return ChunkText(text, spans, anchors, replaced, lines, row_ids, tuple(row_values))
 
 
 def _record_of(

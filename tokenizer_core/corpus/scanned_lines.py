@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.corpus.row_fields import id_as_json
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.json_lines import scan_json_lines
 from bpeline.tokenizer_core.text import Text
@@ -119,8 +120,3 @@ class ScannedLines:
         if first == last:
             return []
         return [self._documents.bytes(int(self._spans[first, 0]), int(self._spans[last - 1, 1]))]
-
-
-def id_as_json(value: object) -> bytes:
-    """A text or number; nothing for what names no document, such as a list."""
-    return json.dumps(value).encode("ascii") if isinstance(value, str | int | float) else b""

@@ -13,6 +13,7 @@ import os
 import stat
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
+from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
@@ -52,6 +54,12 @@ class SourceBytes(Protocol):
     def take(self, begin: int, end: int) -> Text:
         """A copy of the bytes in [begin, end); later calls never ask for what lies before."""
 
+    def values(self, rows: int) -> list[bytes]:
+        """What was asked of the next ``rows`` rows, as `RowFields.values_of` gives it.
+
+        Of those whose documents were taken; nothing where nothing was asked.
+        """
+
     def spent(self, position: int) -> int:
         """Bytes on disk that were read to know the text up to ``position``."""
 
@@ -64,6 +72,7 @@ def open_source(
     look_back: int,
     field: str | tuple[str, str] = "",
     part: tuple[int, int] | None = None,
+    carried: RowFields | None = None,
 ) -> SourceBytes:
     """Open a source file for reading, provided it still is the file that was found.
 
@@ -73,6 +82,7 @@ def open_source(
         field: the column of documents, for files of records; those of words and counts.
         part: of a file that `has_parts`, only what begins in this range of bytes on disk;
             positions count from there.
+        carried: what is asked of the rows of a file of records beside their documents.
 
     Raises:
         CorpusChanged: another file, another size or another time of change than when found.
@@ -87,10 +97,10 @@ def open_source(
     if not file.is_streamed:
         return PlainBytes(file, opened)
     if file.format in ("parquet", "arrow", "counts"):
-        return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part))
+        return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part, carried))
     if file.is_of_records:
         assert isinstance(field, str)
-        return StreamedBytes(file, opened, look_back, _TextRecords(file, opened, field))
+        return StreamedBytes(file, opened, look_back, _TextRecords(file, opened, field, carried))
     return StreamedBytes(file, opened, look_back, _Decompressed(file, opened))
 
 
@@ -194,6 +204,9 @@ class PlainBytes:
         self._opened.refuse_change()
         return Text(data, end - begin)
 
+    def values(self, rows: int) -> list[bytes]:
+        return []
+
     def spent(self, position: int) -> int:
         return position
 
@@ -217,6 +230,10 @@ class _Blocks(Protocol):
     def spent(self) -> int:
         """Bytes on disk that were read for it."""
 
+    @property
+    def values(self) -> deque[bytes]:
+        """What was asked of rows and is not taken yet."""
+
     def close(self) -> None: ...
 
 
@@ -226,6 +243,7 @@ class _Decompressed:
     def __init__(self, file: SourceFile, opened: OpenSource) -> None:
         self._opened = opened
         self._blocks = _blocks_of(file, opened)
+        self.values: deque[bytes] = deque()
 
     def __iter__(self) -> Iterator[bytes]:
         return self._blocks
@@ -241,9 +259,12 @@ class _Decompressed:
 class _TextRecords(_Decompressed):
     """A file of records that are text, whether or not it is compressed."""
 
-    def __init__(self, file: SourceFile, opened: OpenSource, field: str) -> None:
+    def __init__(
+        self, file: SourceFile, opened: OpenSource, field: str, carried: RowFields | None
+    ) -> None:
         super().__init__(file, opened)
-        self._blocks = document_blocks(self._blocks, file.path, file.format, field)
+        place = file.path, file.format, field
+        self._blocks = document_blocks(self._blocks, *place, carried, self.values)
 
 
 class _Records:
@@ -255,6 +276,7 @@ class _Records:
         opened: OpenSource,
         field: str | tuple[str, str],
         part: tuple[int, int] | None,
+        carried: RowFields | None,
     ) -> None:
         self._copy = None
         path, state = file.path, file.state
@@ -263,7 +285,7 @@ class _Records:
             path = self._copy.name
             state = FileState.of(os.stat(path))
         begin, end = part or (0, file.size + 1)
-        self._columns = ColumnBlocks(file, path, state, begin, end, field)
+        self._columns = ColumnBlocks(file, path, state, begin, end, field, carried)
         self._opened = opened
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -273,6 +295,10 @@ class _Records:
     @property
     def spent(self) -> int:
         return self._columns.spent
+
+    @property
+    def values(self) -> deque[bytes]:
+        return self._columns.values
 
     def close(self) -> None:
         self._columns.close()
@@ -328,6 +354,10 @@ class StreamedBytes:
         self._window = self._window[kept - self._begin :]
         self._begin = kept
         return text
+
+    def values(self, rows: int) -> list[bytes]:
+        waiting = self._all.values
+        return [waiting.popleft() for _ in range(min(rows, len(waiting)))]
 
     def spent(self, position: int) -> int:
         return self._all.spent

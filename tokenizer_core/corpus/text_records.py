@@ -7,10 +7,12 @@ import csv
 import io
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
+from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.errors import UnreadableSource
 
 _AT_ONCE = 1 << 20  # bytes of documents in a block
@@ -22,7 +24,14 @@ _NOT_UTF8 = b"\xfe"  # stands for the end mark, and for half a surrogate pair: n
 _BETWEEN = " \t\r\n,"
 
 
-def document_blocks(blocks: Iterable[bytes], path: str, format: str, field: str) -> Iterator[bytes]:
+def document_blocks(
+    blocks: Iterable[bytes],
+    path: str,
+    format: str,
+    field: str,
+    carried: RowFields | None = None,
+    values: deque[bytes] | None = None,
+) -> Iterator[bytes]:
     """The documents of a file, each with `RECORD_END` behind it, about a megabyte together.
 
     Bytes that are not UTF-8 stay what they are, for whoever knows the policy for them.
@@ -30,15 +39,19 @@ def document_blocks(blocks: Iterable[bytes], path: str, format: str, field: str)
     Args:
         blocks: the file's bytes, decompressed.
         path, format, field: which file, ``csv``, ``tsv`` or ``json``, and the column or member.
+        carried: what is asked of rows beside their documents.
+        values: takes it, as `RowFields.values_of` gives it, before the documents are given.
 
     Raises:
         UnreadableSource: no such field, or a file that is not well-formed.
     """
-    texts = _csv_texts if format in _DELIMITERS else _json_texts
+    rows = _csv_rows if format in _DELIMITERS else _json_rows
     waiting, size = [], 0
-    for text in texts(blocks, path, format, field):
-        document = _bytes_of(text)
+    for record in rows(blocks, path, format, field, carried or RowFields()):
+        document = _bytes_of(record[field])
         waiting.append(document)
+        if carried and values is not None:
+            values.append(carried.values_of(record))
         size += len(document)
         if size >= _AT_ONCE:
             yield RECORD_END.join([*waiting, b""])
@@ -79,7 +92,9 @@ class _Stream(io.RawIOBase):
         return size
 
 
-def _csv_texts(blocks: Iterable[bytes], path: str, format: str, field: str) -> Iterator[str]:
+def _csv_rows(
+    blocks: Iterable[bytes], path: str, format: str, field: str, carried: RowFields
+) -> Iterator[dict[str, str]]:
     if csv.field_size_limit() < _LARGEST_RECORD:
         csv.field_size_limit(_LARGEST_RECORD)  # of this process; the usual one is 128 KiB
     stream = io.BufferedReader(_Stream(blocks), _AT_ONCE)
@@ -87,15 +102,20 @@ def _csv_texts(blocks: Iterable[bytes], path: str, format: str, field: str) -> I
     rows = csv.reader(lines, delimiter=_DELIMITERS[format], strict=True)
     try:
         header = next(rows, [])
-        if header.count(field) != 1:
-            shown = ", ".join(map(repr, header[:20]))[:1000] or "none"
-            has = "no" if field not in header else "several"
-            raise UnreadableSource(
-                f"{path} has {has} column{'s' * (has == 'several')} {field!r}",
-                f"a first line with the names of columns, one of them {field!r}; it has {shown}",
-                f"type `--text-field {header[0]}`" if header else f"head -n 1 {path}",
-            )
-        column = header.index(field)
+        for name in (field, *carried.columns):
+            if header.count(name) != 1:
+                shown = ", ".join(map(repr, header[:20]))[:1000] or "none"
+                has = "no column" if name not in header else "several columns"
+                advice = f"type `--text-field {header[0]}`" if header else f"head -n 1 {path}"
+                raise UnreadableSource(
+                    f"{path} has {has} {name!r}",
+                    f"a first line with the names of columns, one of them {name!r}; it has {shown}",
+                    advice if name == field else f"leave {name} out of --columns",
+                )
+        wanted = {field, *carried.columns}
+        if header.count(carried.id) == 1:
+            wanted.add(carried.id)
+        places = [(name, header.index(name)) for name in wanted]
         for row in rows:
             if len(row) != len(header):
                 if not row:  # an empty line
@@ -105,7 +125,7 @@ def _csv_texts(blocks: Iterable[bytes], path: str, format: str, field: str) -> I
                     f"has {len(row)} cells in the row that ends at line {rows.line_num}, and "
                     f"{len(header)} columns",
                 )
-            yield row[column]
+            yield {name: row[place] for name, place in places}
     except csv.Error as error:
         _refuse(path, f"is not well-formed at line {rows.line_num}: {error}")
 
@@ -122,7 +142,9 @@ def _refuse(path: str, what: str) -> NoReturn:
 # ---- JSON -----------------------------------------------------------------------------------
 
 
-def _json_texts(blocks: Iterable[bytes], path: str, format: str, field: str) -> Iterator[str]:
+def _json_rows(
+    blocks: Iterable[bytes], path: str, format: str, field: str, carried: RowFields
+) -> Iterator[dict[str, Any]]:
     """Of an array of objects; or of objects one after the other, which are often called .json."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
     parse = json.JSONDecoder().raw_decode
@@ -188,5 +210,5 @@ def _json_texts(blocks: Iterable[bytes], path: str, format: str, field: str) -> 
         if not isinstance(document, str):
             found = "has no" if document is None else "has something other than text in the"
             refuse(f"{found} field {field!r}")
-        yield document
+        yield record
         at, number = end, number + 1

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, RowFields, SourceFile
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import (
     DropoutEncoder,
@@ -23,6 +23,7 @@ from bpeline.tokenizer_core.encoding import (
 )
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn, carried_columns
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.shards.shard_plan import Piece
 from bpeline.tokenizer_core.splitting import Cuts, behind_lines
@@ -34,7 +35,7 @@ _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
 NO_SEPARATOR = "none"  # typed for text files that are one document each
-_VERSION = 4  # raised whenever the same files and settings give other shards than before
+_VERSION = 5  # raised whenever the same files and settings give other shards than before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,8 @@ class EncodedPiece:
         head_span: where the head stands: bytes of the file's text.
         spans: int64 ``[n, 2]``: the same of each document that ends in ``ids``.
         tail_span: the same of what stays open; None where nothing does.
-        row_ids: for each document that ends in ``ids`` what `ChunkText` says; or nothing at all.
+        row_ids, row_values: for each document that ends in ``ids`` what `ChunkText` says; or
+            nothing at all.
     """
 
     head: NDArray[Any]
@@ -62,6 +64,7 @@ class EncodedPiece:
     spans: NDArray[np.int64]
     tail_span: tuple[int, int] | None = None
     row_ids: Sequence[bytes] = ()
+    row_values: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,9 @@ class FileEncoding:
         dtype: of the ids: ``uint16``, ``uint32`` or ``int32``.
         piece_bytes: what one thread encodes at a time, at most; ids do not depend on it.
         id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
-        id_field: the field of a JSON line that names its document, for the index; empty: none.
+        id_field: the field of a row or JSON line that names its document, for the index; empty:
+            none.
+        columns: other fields of rows, which shards carry over.
         special_tokens: of the tokenizer, with their ids, for who reads the ids.
         dropping: gives the ids instead, where merges are left out at random; which ones, the name
             of the file and the place in it decide.
@@ -108,6 +113,7 @@ class FileEncoding:
     piece_bytes: int = PIECE_BYTES
     id_count: int = 0
     id_field: str = "id"
+    columns: tuple[CarriedColumn, ...] = ()
     special_tokens: tuple[tuple[str, int], ...] = ()
     dropping: DropoutEncoder | None = None
 
@@ -120,8 +126,18 @@ class FileEncoding:
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
             "id_field": self.id_field or None,
+            **self._columns,
             **self._dropout,
         }
+
+    @property
+    def carried(self) -> RowFields:
+        """What is asked of rows beside their documents."""
+        return RowFields(self.id_field, tuple(column.name for column in self.columns))
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        return {"columns": {one.name: one.type for one in self.columns}} if self.columns else {}
 
     @property
     def _dropout(self) -> dict[str, Any]:
@@ -144,6 +160,7 @@ class FileEncoding:
                 "dtype": self.dtype,
                 "place": place,
                 "id_field": self.id_field,
+                **self._columns,
                 **self._dropout,
                 "files": [[file.path, file.source, file.format, *file.state] for file in files],
             }
@@ -151,7 +168,7 @@ class FileEncoding:
 
     def encode(self, piece: Piece) -> EncodedPiece:
         """Read a piece and encode its documents; empty ones are left out."""
-        text = piece.read(self.reading, self.id_field)
+        text = piece.read(self.reading, self.carried)
         number = _number_of(piece.file) if self.dropping is not None else 0
         if piece.file.format == "text":
             return self.plain(text, piece.begin, number)
@@ -201,7 +218,7 @@ class FileEncoding:
         return self.dropping.encode(text, spans, behind, places)
 
     def _records(self, text: ChunkText, begin: int, file: int) -> EncodedPiece:
-        """The ids of the documents of JSON lines, each complete."""
+        """The ids of the documents of rows or JSON lines, each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])
         behind = np.full(len(spans), self.end_of_text, np.int64)
@@ -212,11 +229,16 @@ class FileEncoding:
         ids, ends = self._ids(text.text, spans, behind, stand)
         ids, ends, with_ids = _filled(ids.astype(self.dtype), ends, self.end_of_text)
         kept = np.flatnonzero(filled)[with_ids]
-        named = [text.row_ids[row] for row in kept.tolist()] if text.row_ids else ()
+        named, values = (
+            [of_rows[row] for row in kept.tolist()] if of_rows else ()
+            for of_rows in (text.row_ids, text.row_values if self.columns else ())
+        )
         nowhere = begin, begin
         size = _size(spans)
         places = begin + text.rows[kept]
-        return EncodedPiece(ids[:0], False, ids, ends, size, nowhere, places, row_ids=named)
+        return EncodedPiece(
+            ids[:0], False, ids, ends, size, nowhere, places, row_ids=named, row_values=values
+        )
 
 
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
@@ -282,13 +304,15 @@ def file_encoding_of(
     id_field: str = "id",
     dropout: float = 0.0,
     seed: int = 0,
+    columns: str | Iterable[str] = (),
 ) -> FileEncoding:
     """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
 
     Raises:
         InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
         InvalidOption: no such policy for invalid UTF-8; dropout that this tokenizer cannot have,
-            or together with ``replace``, which moves the places that it depends on.
+            or together with ``replace``, which moves the places that it depends on; columns of no
+            such type.
     """
     require_dropout(dropout)
     if dropout and invalid_utf8 == "replace":
@@ -317,6 +341,7 @@ def file_encoding_of(
         dtype,
         id_count=count,
         id_field=id_field,
+        columns=carried_columns(columns),
         special_tokens=tuple(spec.special_tokens.items()),
         dropping=DropoutEncoder(spec, dropout, seed) if dropout else None,
     )

@@ -116,7 +116,7 @@ def _encoded(
     threads: int | None,
     on_progress: Callable[[int], None] | None,
 ) -> Iterator[tuple[Piece, EncodedPiece]]:
-    pieces = whole_files(files, encoding.reading, piece_bytes)
+    pieces = whole_files(files, encoding.reading, piece_bytes, encoding.carried)
     with closing(encode_in_order(encoding, pieces, threads)) as encoded:
         for piece, ids in encoded:
             if on_progress is not None:

@@ -7,7 +7,7 @@ is kept when the same call comes again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -59,6 +59,7 @@ def pack_shards(
     format: str | ShardFormat | None = None,
     shard_tokens: int = SHARD_TOKENS,
     on_shard: Callable[[ShardRecord], None] | None = None,
+    write: Callable[[Packing], list[ShardRecord]] | None = None,
 ) -> TokenShards:
     """Shuffle the documents of shards and write them, end to end, as sequences of one length.
 
@@ -73,6 +74,8 @@ def pack_shards(
         format: that of ``shards`` where nothing is said.
         shard_tokens: ids in a packed shard, about; they are in memory while it is written.
         on_shard: told of each shard when it is there.
+        write: writes all shards, wherever it likes: calls `Packing.write` of an equal packing with
+            every number below ``shards_to_write``, and gives what that returned, in order.
 
     Returns:
         The sequences; `TokenShards.parts` tells which documents are in one.
@@ -83,33 +86,33 @@ def pack_shards(
         CorruptFile: the shards are not what was written.
         DiskFull: no space left; shards that were finished stay.
     """
-    out = Path(out)
-    if length < 1 or shard_tokens < 1 or not 0 <= seed <= MOST_SEED:
-        raise InvalidOption(
-            f"length is {length}, shard_tokens is {shard_tokens}, seed is {seed}",
-            "lengths of 1 or more, and a seed from 0 to 2**64 - 1",
-            "pack_shards(shards, out, 4096, seed=0)",
-        )
-    if "id_count" not in shards.manifest or "packed" in shards.manifest:
-        raise InvalidOption(
-            f"{shards.path} holds packed sequences, or was written by an earlier version",
-            "token shards of documents, of format version 2",
-            "encode the files again, and pack what that writes",
-        )
     layout = shards.format if format is None else shard_format(format)
-    job = _Packing(shards, out, length, seed, layout, max(1, shard_tokens // length) * length)
-    with alone_in(out):
+    packing = Packing(shards, Path(out), length, seed, layout, shard_tokens)
+    with alone_in(packing.out):
         records = []
-        for number in range(job.shards_to_write):
-            records.append(job.write(number))
+        for record in _one_by_one(packing) if write is None else write(packing):
+            records.append(record)
             if on_shard is not None:
-                on_shard(records[-1])
-        write_manifest(out, job.about, records)
-    return TokenShards(out, layout)
+                on_shard(record)
+        write_manifest(packing.out, packing.about, records)
+    return TokenShards(packing.out, layout)
 
 
-class _Packing:
-    """One order of documents, cut into packed shards of which each can be written by itself."""
+def _one_by_one(packing: Packing) -> Iterator[ShardRecord]:
+    return map(packing.write, range(packing.shards_to_write))
+
+
+class Packing:
+    """One order of documents, cut into packed shards of which each can be written by itself.
+
+    Args:
+        shards, out, length, seed, shard_tokens: as for `pack_shards`, which see for errors.
+        format: of the packed shards.
+
+    Attributes:
+        shards_to_write: how many there will be.
+        about: what the manifest says of all of them.
+    """
 
     def __init__(
         self,
@@ -118,9 +121,23 @@ class _Packing:
         length: int,
         seed: int,
         format: ShardFormat,
-        shard_tokens: int,
+        shard_tokens: int = SHARD_TOKENS,
     ) -> None:
-        self._shards, self._out, self._length = shards, out, length
+        if length < 1 or shard_tokens < 1 or not 0 <= seed <= MOST_SEED:
+            raise InvalidOption(
+                f"length is {length}, shard_tokens is {shard_tokens}, seed is {seed}",
+                "lengths of 1 or more, and a seed from 0 to 2**64 - 1",
+                "pack_shards(shards, out, 4096, seed=0)",
+            )
+        if "id_count" not in shards.manifest or "packed" in shards.manifest:
+            raise InvalidOption(
+                f"{shards.path} holds packed sequences, or was written by an earlier version",
+                "token shards of documents, of format version 2",
+                "encode the files again, and pack what that writes",
+            )
+        shard_tokens = max(1, shard_tokens // length) * length
+        self.out = out
+        self._shards, self._length = shards, length
         self._format, self._shard_tokens = format, shard_tokens
         self._dtype = format.dtype(shards.manifest["id_count"])
         edges = [shards.shard(number)[1] for number in range(len(shards.records))]
@@ -154,14 +171,14 @@ class _Packing:
         """Write one packed shard, unless it is there."""
         key = digest_of([self._digest, number])
         name = f"shard-{number:05d}-{key[:12]}"
-        kept = read_record(self._out, name)
-        if kept is not None and kept.key == key and kept.is_intact(self._out):
+        kept = read_record(self.out, name)
+        if kept is not None and kept.key == key and kept.is_intact(self.out):
             return kept
         begin = number * self._shard_tokens
         end = min(begin + self._shard_tokens, self._tokens)
         ids, parts = self._gathered(begin, end)
         suffixes = (*self._format.suffixes, PARTS_SUFFIX)
-        paths = [self._out / f"{name}{suffix}" for suffix in suffixes]
+        paths = [self.out / f"{name}{suffix}" for suffix in suffixes]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             with (
@@ -176,7 +193,7 @@ class _Packing:
                 for new, path, digest in zip(aside, paths, digests, strict=True)
             )
         record = ShardRecord(name, key, 0, len(ids), len(ids) // self._length, 0, files)
-        write_record(self._out, record)
+        write_record(self.out, record)
         return record
 
     def _gathered(self, begin: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.void]]:

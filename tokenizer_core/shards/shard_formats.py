@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn
 from bpeline.tokenizer_core.shards.number_files import (
     NPY_HEADER,
     HashedFile,
@@ -55,6 +56,25 @@ class ShardWriter(Protocol):
         return [sha256_of(path) for path in paths]
 
 
+class RowWriter(ShardWriter, Protocol):
+    """A writer that keeps for each document what its row holds beside it."""
+
+    def describe(
+        self, path: str, ids: Sequence[bytes], values: Sequence[bytes], number: int
+    ) -> None:
+        """Say of the next ``number`` documents, before they end, what their rows hold.
+
+        Args:
+            path: of the file, for messages.
+            ids: for each of them JSON in ASCII, empty for none; or nothing at all.
+            values: for each of them what `RowFields.values_of` gives; or nothing at all.
+            number: how many they are.
+
+        Raises:
+            InvalidOption: a value that is not of the type that was named.
+        """
+
+
 # From a shard's files and its dtype to its ids, and int or uint64 [documents + 1]: their edges.
 ReadShard = Callable[[Sequence[Path], np.dtype[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
@@ -76,6 +96,8 @@ class ShardFormat:
         dtype: of the ids, from how many there are (one more than the greatest): ``uint16``,
             ``uint32`` or ``int32``.
         kept: how many shards that were read a reader may hold on to: what is mapped costs little.
+        write_rows: gives a writer that keeps the rows' ids and columns as well; None where the
+            format has no room for them.
     """
 
     name: str
@@ -84,6 +106,7 @@ class ShardFormat:
     read: ReadShard
     dtype: Callable[[int], str] = smallest_dtype
     kept: int = 1
+    write_rows: Callable[[Sequence[Path], str, Sequence[CarriedColumn]], RowWriter] | None = None
 
 
 class _TwoFiles(ShardWriter):

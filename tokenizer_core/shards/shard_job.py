@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
 from bpeline.tokenizer_core.shards.document_index import INDEX_SUFFIXES, INDEX_VERSION, IndexWriter
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
 from bpeline.tokenizer_core.shards.shard_plan import (
     FileCutter,
     Piece,
@@ -42,6 +42,8 @@ from bpeline.tokenizer_core.shards.token_shards import (
 )
 
 SHARD_BYTES = 256 << 20
+# File, spans, ids and values of its next documents: see `IndexWriter.add`, `RowWriter.describe`.
+PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes], Sequence[bytes]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,12 @@ class ShardJob:
         if self.encoding.id_count:
             chosen = self.format.dtype(self.encoding.id_count)
             object.__setattr__(self, "encoding", replace(self.encoding, dtype=chosen))
+        if self.encoding.columns and self.format.write_rows is None:
+            raise InvalidOption(
+                f"columns are to be carried over, and the format {self.format.name} has none",
+                "the format parquet, where columns are carried over",
+                "add --format parquet, or leave --columns out",
+            )
 
     def run(self, threads: int | None) -> TokenShards:
         """Write all shards that are not there yet, then the manifest.
@@ -183,10 +191,11 @@ class ShardJob:
                 yield kept, sum(file.size for file in part.files)
             else:
                 yield _Begin(_name(number, key), key)
-                yield from whole_files(part.files, reading, piece_bytes)
+                yield from whole_files(part.files, reading, piece_bytes, self.encoding.carried)
                 yield 0
             return number + 1
-        with closing(FileCutter(part.files[0], reading, piece_bytes)) as cutter:
+        carried = self.encoding.carried
+        with closing(FileCutter(part.files[0], reading, piece_bytes, carried)) as cutter:
             if part.begin:
                 cutter.skip(part.begin)
             while not cutter.is_at_end and (part.end is None or cutter.position < part.end):
@@ -228,9 +237,9 @@ class ShardJob:
             of_ids, of_index = aside[: len(suffixes)], aside[len(suffixes) :]
             with (
                 closing(IndexWriter(of_index, self.encoding.reading.text_field)) as index,
-                closing(self.format.write(of_ids, self.encoding.dtype)) as writer,
+                self._writing(of_ids, index) as (writer, place),
             ):
-                shard = OpenShard(writer.add, self.encoding, index.add)
+                shard = OpenShard(writer.add, self.encoding, place)
                 for step in steps:
                     if isinstance(step, int):
                         break
@@ -248,6 +257,29 @@ class ShardJob:
         write_record(self.out, record)
         return record
 
+    @contextmanager
+    def _writing(
+        self, paths: Sequence[Path], index: IndexWriter
+    ) -> Iterator[tuple[ShardWriter, PlaceDocuments]]:
+        """The writer of ids, and who is told where documents stood and what their rows hold."""
+        dtype, columns = self.encoding.dtype, self.encoding.columns
+        if self.format.write_rows is None:
+            with closing(self.format.write(paths, dtype)) as writer:
+                yield writer, lambda file, spans, ids, values: index.add(file, spans, ids)
+            return
+        with closing(self.format.write_rows(paths, dtype, columns)) as of_rows:
+
+            def place(
+                file: SourceFile,
+                spans: NDArray[np.int64],
+                ids: Sequence[bytes],
+                values: Sequence[bytes],
+            ) -> None:
+                index.add(file, spans, ids)
+                of_rows.describe(file.path, ids, values, len(spans))
+
+            yield of_rows, place
+
     def _say(self, spent: int) -> None:
         if self.on_progress is not None:
             self.on_progress(spent)
@@ -259,7 +291,7 @@ class OpenShard:
     Args:
         write: `ShardWriter.add`, or what takes its place.
         encoding: how the ids were made.
-        place: `IndexWriter.add`, where places are to be known.
+        place: told of documents before they end, where places are to be known.
 
     Attributes:
         tokens, documents, size: as in `ShardRecord`, so far.
@@ -269,7 +301,7 @@ class OpenShard:
         self,
         write: Callable[[NDArray[Any], NDArray[np.int64]], None],
         encoding: FileEncoding,
-        place: Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None] | None = None,
+        place: PlaceDocuments | None = None,
     ) -> None:
         self.tokens = self.documents = self.size = 0
         self._write = write
@@ -289,7 +321,7 @@ class OpenShard:
         if encoded.closes_head:
             self.close_document()
         if self._place is not None:
-            self._place(piece.file, encoded.spans, encoded.row_ids)
+            self._place(piece.file, encoded.spans, encoded.row_ids, encoded.row_values)
         self._append(encoded.ids, encoded.ends)
         if encoded.tail_span is not None:
             self._span = encoded.tail_span
@@ -301,7 +333,7 @@ class OpenShard:
         if self.tokens > self._begin:
             if self._place is not None:
                 assert self._file is not None
-                self._place(self._file, np.array([self._span], np.int64), ())
+                self._place(self._file, np.array([self._span], np.int64), (), ())
             length = len(self._end_of_text)
             self._append(self._end_of_text, np.array([length], np.int64))
         self._span = None

@@ -13,9 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
+
 from bpeline.tokenizer_core.corpus import (
+    RECORD_END,
     ChunkText,
     Reading,
+    RowFields,
     SourceFile,
     first_cut,
     open_source,
@@ -37,6 +41,7 @@ class Piece:
         begin, end: bytes of the file's text; both are legal cuts.
         spent: bytes on disk that it stands for.
         unpacked: its bytes, when the file is compressed and they are known already.
+        values: what was asked of its rows, see `SourceBytes.values`.
         ends_file: whether the file's last document ends with it.
     """
 
@@ -46,14 +51,15 @@ class Piece:
     spent: int
     unpacked: Text | None = None
     ends_file: bool = False
+    values: Sequence[bytes] = ()
 
-    def read(self, reading: Reading, id_field: str = "") -> ChunkText:
+    def read(self, reading: Reading, carried: RowFields) -> ChunkText:
         """Its documents; arguments and errors as `read_documents`."""
         raw = self.unpacked
         if raw is None:
             with closing(open_source(self.file, 0)) as source:
                 raw = source.take(self.begin, self.end)
-        return read_documents(raw, self.file, self.begin, reading, id_field)
+        return read_documents(raw, self.file, self.begin, reading, carried, self.values)
 
 
 def plan_shards(
@@ -131,25 +137,33 @@ def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int
     return ends
 
 
-def whole_files(files: Iterable[SourceFile], reading: Reading, piece_bytes: int) -> Iterator[Piece]:
+def whole_files(
+    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, carried: RowFields
+) -> Iterator[Piece]:
     """The pieces of files, the last of which ends each; an empty file has one as well."""
     for file in files:
         if not file.is_streamed and file.size <= piece_bytes:
             yield Piece(file, 0, file.size, file.size, ends_file=True)
             continue
-        with closing(FileCutter(file, reading, piece_bytes)) as cutter:
+        with closing(FileCutter(file, reading, piece_bytes, carried)) as cutter:
             yield from cutter.pieces(None)
 
 
 class FileCutter:
     """Cuts one file from its beginning to its end."""
 
-    def __init__(self, file: SourceFile, reading: Reading, piece_bytes: int) -> None:
-        self._file = file
+    def __init__(
+        self,
+        file: SourceFile,
+        reading: Reading,
+        piece_bytes: int,
+        carried: RowFields = RowFields(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._file, self._carried = file, carried
         self._cuts = reading.quick_cuts(file.format)
         self._document_cuts = _document_cuts(reading, file)
         self._piece_bytes = piece_bytes
-        self._source = open_source(file, self._cuts.behind, reading.text_field)
+        self._source = open_source(file, self._cuts.behind, reading.text_field, carried=carried)
         self._spent = 0
         self.position = 0
 
@@ -175,9 +189,10 @@ class FileCutter:
             begin, spent, self.position = self.position, self._spent, cut
             plain = not self._file.is_streamed
             unpacked = None if plain else self._source.take(begin, cut)
+            values = self._values_of(unpacked)
             self._spent = self._source.spent(cut)
             last = self.is_at_end
-            yield Piece(self._file, begin, cut, self._spent - spent, unpacked, last)
+            yield Piece(self._file, begin, cut, self._spent - spent, unpacked, last, values)
             if last:
                 return
 
@@ -187,11 +202,18 @@ class FileCutter:
             step = min(self._source.reach(self.position + self._piece_bytes), end)
             if step == self.position:  # the file ends before
                 break
-            self._source.take(self.position, step)
+            self._values_of(self._source.take(self.position, step))
             self.position = step
         spent, self.position = self._spent, end
         self._spent = self._source.spent(end)
         return self._spent - spent
+
+    def _values_of(self, taken: Text | None) -> Sequence[bytes]:
+        """What was asked of the rows whose documents were taken."""
+        if taken is None or not self._carried or not self._file.is_of_records:
+            return ()
+        rows = np.count_nonzero(taken.data[: taken.size] == RECORD_END[0])
+        return self._source.values(int(rows))
 
     def close(self) -> None:
         self._source.close()
