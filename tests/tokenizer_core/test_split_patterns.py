@@ -204,6 +204,13 @@ def test_a_literal_word_can_still_be_a_regex_on_purpose() -> None:
     assert SplitPattern(regex="and").name is None
 
 
+@pytest.mark.parametrize("name", ["gpt2", "qwen2.5", "whitespace"])
+def test_a_name_is_no_regex(name: str) -> None:
+    with pytest.raises(InvalidPattern) as caught:
+        SplitPattern(name)
+    assert caught.value.next_step == f"write SplitPattern.named({name!r})"
+
+
 @pytest.mark.parametrize(("name", "spelling"), PUBLISHED)
 def test_known_spellings_are_the_named_pattern(name: str, spelling: str) -> None:
     pattern = SplitPattern(regex=spelling)

@@ -72,8 +72,8 @@ class SplitPattern:
             (`of_steps`); ``regex`` then is what they say as JSON, and ``name`` is None.
 
     Raises:
-        InvalidPattern: the regex does not compile, is longer than 4 KB, or searches backwards; or
-            one of the steps' is beyond an automaton.
+        InvalidPattern: the regex does not compile, is longer than 4 KB, searches backwards, or is
+            the name of a pattern; or one of the steps' is beyond an automaton.
         SegmenterUnavailable: the program is not installed.
     """
 
@@ -101,6 +101,12 @@ class SplitPattern:
             object.__setattr__(self, "name", known)
             object.__setattr__(self, "regex", _regex_of(known))
             _ = known in SEGMENTERS and SEGMENTERS[known].identity  # refuses what is missing
+        elif self.regex in _NAMES:
+            raise InvalidPattern(
+                f"{self.regex!r} is the name of a split pattern, and was given as a regex",
+                "a regex; this one would cut at that one word and nowhere else",
+                f"write SplitPattern.named({self.regex!r})",
+            )
         else:
             _ = self.compiled  # refuses what does not compile
 
