@@ -14,6 +14,7 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .registry import load_tokenizer as load_tokenizer
+    from .tokenizer_core import ParityRule as ParityRule
     from .tokenizer_core import SplitPattern as SplitPattern
     from .tokenizer_core import Tokenizer as Tokenizer
     from .tokenizer_core import TokenShards as TokenShards
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .tokenizer_core import train_char_bpe as train_char_bpe
     from .tokenizer_core import train_frequency_bpe as train_frequency_bpe
     from .tokenizer_core import train_from_iterator as train_from_iterator
+    from .tokenizer_core import train_parity_bpe as train_parity_bpe
     from .tokenizer_core import train_superbpe as train_superbpe
     from .tokenizer_core import train_wordpiece as train_wordpiece
 else:

@@ -365,6 +365,90 @@ def train_superwords(
     return kept
 
 
+def train_parity(
+    languages: Sequence[Mapping[bytes, int]],
+    merges: int,
+    *,
+    development: Sequence[Mapping[bytes, int]] | None = None,
+    window: int = 0,
+    alpha: float = 2.0,
+    global_merges: int = 0,
+    ratios: Sequence[float] = (),
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+) -> list[tuple[Pair, int]]:
+    """Merges of which each serves the language that is worst off (arXiv 2508.04796).
+
+    At every step a language is chosen, and its most frequent pair is merged in all languages: that
+    whose development words take the most tokens; without any, that whose own words are least
+    compressed (tokens before, by tokens now, by its ratio). With a window, a language is passed
+    over while it is more than ``alpha / len(languages)`` of the last ``window`` choices, unless
+    no other is left. One without a pair that occurs ``min_count`` times is out for good.
+
+    Returns:
+        Each merge, and the number of the language it was made for; −1 for the first
+        ``global_merges``, which go by the counts of all together.
+    """
+    training = [{tuple(bytes([b]) for b in word): n for word, n in w.items()} for w in languages]
+    measured = training
+    if development is not None:
+        measured = [
+            {tuple(bytes([b]) for b in word): n for word, n in w.items()} for w in development
+        ]
+    numbers = {bytes([byte]): number for number, byte in enumerate(printable_order())}
+
+    def lengths() -> list[int]:
+        return [sum(len(word) * n for word, n in words.items()) for words in measured]
+
+    def best_pair(words: Sequence[Mapping[Symbols, int]]) -> Pair | None:
+        counts: Counter[Pair] = Counter()
+        for one in words:
+            counts.update(count_pairs(one))
+        frequent = [pair for pair, count in counts.items() if count >= min_count]
+
+        def goes_first(pair: Pair) -> tuple[int, tuple[int, ...] | tuple[bytes, ...]]:
+            if tie_break == "greatest-bytes":
+                return counts[pair], pair
+            return counts[pair], tuple(-numbers[token] for token in pair)
+
+        return max(frequent, key=goes_first, default=None)
+
+    before = lengths()
+    learned: list[tuple[Pair, int]] = []
+    choices: list[int] = []
+    remaining = list(range(len(languages)))
+    while len(learned) < merges and remaining:
+        language = -1
+        if len(learned) < global_merges:
+            pair = best_pair(training)
+            if pair is None:
+                break
+        else:
+            now = lengths()
+
+            def need(one: int, now: list[int] = now) -> float:
+                if development is not None:
+                    return now[one]
+                return -(before[one] / now[one] / (ratios[one] if ratios else 1.0))
+
+            late = choices[-window:] if window else []
+            most = alpha / len(languages)
+            allowed = [one for one in remaining if not late or late.count(one) / window <= most]
+            language = max(allowed or remaining, key=need)
+            choices.append(language)
+            pair = best_pair([training[language]])
+            if pair is None:
+                remaining.remove(language)
+                continue
+        numbers.setdefault(b"".join(pair), 256 + len(learned))
+        learned.append((pair, language))
+        for words in (*training, *(measured if development is not None else ())):
+            merged = [(merge_pair(word, pair), n) for word, n in words.items()]
+            words.clear()
+            words.update(merged)
+    return learned
+
+
 def encode(
     text: str,
     vocab: Mapping[int, bytes],

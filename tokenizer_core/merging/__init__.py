@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .merge_engine import SymbolWords as SymbolWords
     from .merge_engine import byte_words as byte_words
     from .merge_engine import grown as grown
+    from .parity_engine import ParityEngine as ParityEngine
+    from .parity_engine import ParityRule as ParityRule
+    from .progress import Merger as Merger
     from .progress import OnProgress as OnProgress
     from .progress import Reporter as Reporter
     from .progress import TrainingProgress as TrainingProgress

@@ -17,8 +17,7 @@ from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from bpeline.tokenizer_core.merging.checkpoint_schedule import CheckpointSchedule
-from bpeline.tokenizer_core.merging.merge_engine import MergeEngine
-from bpeline.tokenizer_core.merging.progress import OnProgress, Reporter
+from bpeline.tokenizer_core.merging.progress import Merger, OnProgress, Reporter
 from bpeline.tokenizer_core.vocabulary import validate_tie_break
 
 MERGES_PER_CHECKPOINT = 1000
@@ -138,7 +137,7 @@ def validate_options(
 
 
 def learn_with(
-    make_engine: Callable[[], MergeEngine],
+    make_engine: Callable[[], Merger],
     merges: int,
     counts: WordCounts,
     settings: str,
@@ -204,7 +203,7 @@ def learn_with(
 
 
 def _run(
-    engine: MergeEngine,
+    engine: Merger,
     goal: int,
     reporter: Reporter,
     schedule: CheckpointSchedule | None,

@@ -234,6 +234,26 @@ class MergeEngine:
                 return
             self._grow(status)
 
+    def best(self) -> tuple[int, int, int] | None:
+        """What `learn` would merge next: left id, right id, count; None where nothing."""
+        row = merge_step.best_pair(self._state, self._limits)
+        if row == pair_tables.EMPTY:
+            return None
+        key, count = self._state.pairs[row, [pair_tables.KEY, pair_tables.COUNT]].tolist()
+        return key >> 32, key & 0xFFFFFFFF, count
+
+    def merge(self, left: int, right: int) -> tuple[int, int]:
+        """Merge a pair that was chosen elsewhere: how many tokens fewer there are, and its count.
+
+        For engines with ``free_application``, which keep rare and long pairs in sight.
+        """
+        removed = np.zeros(2, np.int64)
+        while True:
+            status = merge_step.merge_given(self._state, self._limits, left, right, removed)
+            if status == merge_step.DONE:
+                return int(removed[0]), int(removed[1])
+            self._grow(status)
+
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
         learned = self._state.learned

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from bpeline.tokenizer_core.merging.merge_engine import MergeEngine
+import numpy as np
+from numpy.typing import NDArray
 
 _REPORT_SECONDS = 0.1
 _MEMORY_OF_SPEED = 0.7  # how much of the earlier estimate of seconds per merge survives a report
@@ -35,10 +37,33 @@ class TrainingProgress:
 OnProgress = Callable[[TrainingProgress], None]
 
 
+class Merger(Protocol):
+    """What merges pairs one after the other: `MergeEngine`, `ParityEngine`."""
+
+    base: int
+
+    @property
+    def merges_done(self) -> int:
+        """How many there are."""
+
+    @property
+    def learned(self) -> NDArray[np.int64]:
+        """[merges_done, 3]: left id, right id, count when merged."""
+
+    def learn(self, goal: int) -> bool:
+        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+
+    def apply(self, given: NDArray[np.int64], goal: int) -> None:
+        """Apply the merges ``given`` [n, 2] until ``goal`` have been made; goal ≤ n."""
+
+    def token(self, token: int) -> bytes:
+        """The bytes of a token."""
+
+
 class Reporter:
     """Calls ``on_progress`` at most ten times a second, and once at the end."""
 
-    def __init__(self, on_progress: OnProgress | None, engine: MergeEngine, total: int) -> None:
+    def __init__(self, on_progress: OnProgress | None, engine: Merger, total: int) -> None:
         self._on_progress = on_progress
         self._engine = engine
         self._total = total

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .extension import extended as extended
     from .extension import merges_to_continue as merges_to_continue
     from .from_texts import train_from_iterator as train_from_iterator
+    from .parity import learn_parity_merges as learn_parity_merges
+    from .parity import parity_digest as parity_digest
+    from .parity import train_parity_bpe as train_parity_bpe
     from .required_tokens import merged as merged
     from .required_tokens import required_merges as required_merges
     from .superwords import superword_lines as superword_lines

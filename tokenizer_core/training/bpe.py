@@ -67,7 +67,7 @@ def settings_digest(
         "tie_break": tie_break,
         "min_count": min_count,
         "min_word_count": min_word_count,
-        "max_token_bytes": _longest(max_token_bytes),
+        "max_token_bytes": longest_token(max_token_bytes),
         "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
     }
     if rules:  # checkpoints of trainings without any were made before there were rules
@@ -142,7 +142,7 @@ def learn_merges(
         byte_words(frequent, tie_break),
         tie_break=tie_break,
         min_count=min_count,
-        max_length=_longest(max_token_bytes),
+        max_length=longest_token(max_token_bytes),
         free_application=given is not None,
         allows=rules.judge() if ruled else None,
     )
@@ -324,5 +324,5 @@ def given_for(
     return given if required_tokens else None
 
 
-def _longest(max_token_bytes: int | None) -> int:
+def longest_token(max_token_bytes: int | None) -> int:
     return MAX_TOKEN_BYTES if max_token_bytes is None else min(max_token_bytes, MAX_TOKEN_BYTES)

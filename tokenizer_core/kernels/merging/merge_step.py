@@ -6,7 +6,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int, U8s
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     GREATEST_BYTES,
@@ -369,4 +369,50 @@ def apply(state: MergeState, limits: Limits, given: I64Rows, goal: I64) -> I64:
             add_token(state, left, right, np.int64(0))
         else:
             merge(state, limits, pair)
+    return DONE
+
+
+@entry_kernel
+def best_pair(state: MergeState, limits: Limits) -> I64:
+    """The row of the best pair, which stays first in the queue; `EMPTY` where none may be merged.
+
+    What `learn` would merge next.
+    """
+    return next_pair(state, limits)
+
+
+@entry_kernel
+def merge_given(state: MergeState, limits: Limits, left: I64, right: I64, removed: I64s) -> I64:
+    """Merge one pair that was chosen elsewhere, and say how many tokens fewer the words have.
+
+    A pair that occurs nowhere makes a token all the same. Where several engines merge the same
+    pairs, each over its own words, their tokens have the same ids.
+
+    Args:
+        left, right: the pair.
+        removed: [2], takes how many occurrences were merged, each as often as its word occurs,
+            and the pair's count.
+
+    Returns:
+        `DONE`, or what has to grow; nothing was merged then.
+    """
+    pair = find_row(state.pairs, state.slots, state.hash_key, pair_key(left, right))
+    missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)
+    if missing != DONE:
+        return missing
+    removed[0], removed[1] = 0, 0
+    if pair == EMPTY:
+        add_token(state, left, right, np.int64(0))
+        return DONE
+    count, start = state.pairs[pair, COUNT], state.pairs[pair, START]
+    removed[1] = count
+    first_new = state.sizes[PAIRS]
+    merged = merge_everywhere(state, limits, pair)
+    if left == right:  # a run of three holds the pair twice, and one of them is merged
+        count = np.int64(0)
+        for index in range(merged):
+            position = np.int64(state.arena[start + index])
+            count += weight_of(state.cells[position, WEIGHT], state.large_counts)
+    removed[0] = count
+    queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
     return DONE

@@ -1,0 +1,261 @@
+"""Parity-aware BPE: each merge serves the language that is worst off; knows no file and no source.
+
+The rules are those of Foroutan, Meister et al. 2025 (arXiv 2508.04796), in their base, window and
+hybrid variants; `tokenizer_core.reference.train_parity` is the same in plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bpeline.tokenizer_core.counting import WordCounts, combine_word_counts
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.merging import (
+    Checkpoint,
+    Course,
+    LearnedMerges,
+    OnProgress,
+    ParityEngine,
+    ParityRule,
+    PrunedWords,
+    byte_words,
+    learn_with,
+    prune,
+    validate_options,
+)
+from bpeline.tokenizer_core.training import bpe
+from bpeline.tokenizer_core.vocabulary import byte_order, vocab_from_merges
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+_ALGORITHM = "parity-bpe 1"  # to be counted up when the same settings learn other merges
+TIE_BREAKS = ("smallest-ids", "greatest-bytes")
+
+
+def parity_digest(
+    languages: Mapping[str, WordCounts],
+    rule: ParityRule,
+    development: Mapping[str, WordCounts] | None,
+    settings: str,
+) -> str:
+    """Digest of what decides, besides the sum of all counts, which merges are learned.
+
+    Args:
+        settings: `bpe.settings_digest` of the rest.
+    """
+    measured = development or {}
+    return digest_of(
+        {
+            "algorithm": _ALGORITHM,
+            "settings": settings,
+            "rule": asdict(rule),
+            "languages": [[name, counts.digest] for name, counts in languages.items()],
+            "development": [[name, measured[name].digest] for name in languages if measured],
+        }
+    )
+
+
+def learn_parity_merges(
+    languages: Mapping[str, WordCounts],
+    merges: int,
+    rule: ParityRule = ParityRule(),  # noqa: B008 - a frozen value
+    *,
+    development: Mapping[str, WordCounts] | None = None,
+    together: WordCounts | None = None,
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    min_word_count: int = 1,
+    max_token_bytes: int | None = None,
+    given: NDArray[np.int32] | None = None,
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 1000,
+    on_progress: OnProgress | None = None,
+) -> LearnedMerges:
+    """Learn up to ``merges`` merges, each for the language that is worst off then.
+
+    As with `bpe.learn_merges`, fewer merges are the first ones of more. A merge's count is that of
+    its pair in all languages together.
+
+    Args:
+        languages: the words of each, by name; of several that are equally off the first is served.
+        merges: how many at most, ``given`` ones included.
+        rule: which language comes next.
+        development: words of texts to measure on, by the same names, best of texts that say the
+            same in each language; None: see `ParityEngine`.
+        together: the sum of all languages, for ``rule.global_merges`` and checkpoints; None: it
+            is made here.
+        min_count: pairs that occur less often in the language to be served are not merged.
+        min_word_count: words that occur less often in their language are left out.
+        tie_break: ``smallest-ids`` or ``greatest-bytes``.
+        max_token_bytes, given, resume_from, checkpoint, checkpoint_every, on_progress: as for
+            `bpe.learn_merges`.
+
+    Raises:
+        InvalidOption: fewer than two languages, other names or ratios than theirs, numbers out of
+            range; and as `bpe.learn_merges`.
+        EmptyCorpus: a language without a word.
+        CorpusError, CorruptFile, DiskFull: as `bpe.learn_merges`.
+    """
+    validate_options(
+        merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
+    )
+    _validate(languages, rule, development, tie_break)
+    pruned = {name: prune(counts, min_word_count) for name, counts in languages.items()}
+    whole = combine_word_counts(list(languages.values())) if together is None else together
+    settings = bpe.settings_digest(
+        tie_break=tie_break,
+        min_count=min_count,
+        min_word_count=min_word_count,
+        max_token_bytes=max_token_bytes,
+        given=given,
+    )
+    words = partial(byte_words, tie_break=tie_break)
+    engine = partial(
+        ParityEngine,
+        [words(counts) for counts, _ in pruned.values()],
+        rule,
+        development=[words(development[name]) for name in languages] if development else None,
+        together=words(prune(whole, min_word_count)[0]) if rule.global_merges else None,
+        tie_break=tie_break,
+        min_count=min_count,
+        max_length=bpe.longest_token(max_token_bytes),
+        given=0 if given is None else len(given),
+    )
+    left_out = [one for _, one in pruned.values()]
+    return learn_with(
+        engine,
+        merges,
+        whole,
+        parity_digest(languages, rule, development, settings),
+        Course(resume_from, checkpoint, checkpoint_every, on_progress),
+        given=given,
+        pruned=PrunedWords(
+            sum(one.words for one in left_out), sum(one.occurrences for one in left_out)
+        ),
+    )
+
+
+def _validate(
+    languages: Mapping[str, WordCounts],
+    rule: ParityRule,
+    development: Mapping[str, WordCounts] | None,
+    tie_break: str,
+) -> None:
+    if len(languages) < 2:
+        raise InvalidOption(
+            f"{len(languages)} language was given to be served alike",
+            "two languages or more, each with its word counts",
+            "name them: learn_parity_merges({'en': counts, 'de': counts}, merges)",
+        )
+    patterns = {counts.pattern.digest for counts in (*languages.values(),)}
+    patterns |= {counts.pattern.digest for counts in (development or {}).values()}
+    if len(patterns) > 1:
+        raise InvalidOption(
+            "the word counts of the languages were made with different split patterns",
+            "one pattern, that of the tokenizer",
+            "count the words again with pattern=… alike",
+        )
+    if development is not None and development.keys() != languages.keys():
+        odd = sorted(development.keys() ^ languages.keys())
+        raise InvalidOption(
+            f"there are development texts or words to learn from, but not both, of {odd}",
+            f"development texts of each language: {', '.join(languages)}",
+            "name the same languages in both",
+        )
+    empty = [
+        f"{kind} {name}"
+        for kind, some in (("language", languages), ("development texts of", development or {}))
+        for name, counts in some.items()
+        if not len(counts)
+    ]
+    if empty:
+        raise EmptyCorpus(
+            f"there is not a word in the {empty[0]}",
+            "some text of each language",
+            "leave that language out",
+        )
+    if tie_break not in TIE_BREAKS:
+        raise InvalidOption(
+            f"the tie-break {tie_break} was asked for, which goes by places in one corpus",
+            ", ".join(TIE_BREAKS),
+            f"leave it out: {TIE_BREAKS[0]}",
+        )
+    if (
+        rule.window < 0
+        or rule.alpha < 1
+        or rule.global_merges < 0
+        or (rule.ratios and (len(rule.ratios) != len(languages) or min(rule.ratios) <= 0))
+    ):
+        raise InvalidOption(
+            f"no such rule can be followed: {rule}",
+            "window and global_merges from 0 on, alpha from 1 on, and for each language a ratio "
+            "above 0, or none at all",
+            "ParityRule(window=100, alpha=2.0)",
+        )
+    if rule.ratios and development is not None:
+        raise InvalidOption(
+            "ratios were given together with development texts, which decide alone",
+            "either of them",
+            "leave ratios out",
+        )
+
+
+def train_parity_bpe(
+    languages: Mapping[str, WordCounts],
+    vocab_size: int,
+    rule: ParityRule = ParityRule(),  # noqa: B008 - a frozen value
+    *,
+    development: Mapping[str, WordCounts] | None = None,
+    special_tokens: Sequence[str] = (),
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    min_word_count: int = 1,
+    max_token_bytes: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Tokenizer:
+    """Train a byte-level BPE tokenizer whose merges serve several languages alike.
+
+    It encodes and exports as any byte-level BPE tokenizer. Arguments and errors are those of
+    `learn_parity_merges` and `train_bpe`.
+
+    Examples:
+        >>> from bpeline import count_texts
+        >>> words = {"en": count_texts(["a tall tale " * 9], "gpt2"),
+        ...          "de": count_texts(["ein langes lied"], "gpt2")}
+        >>> tokenizer = train_parity_bpe(words, 262, min_count=1)
+        >>> [left + right for left, right in tokenizer.merges][:2]
+        [b'al', b'in']
+    """
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+    from bpeline.tokenizer_core.vocabulary import validate_special_tokens
+
+    specials = validate_special_tokens(tuple(special_tokens))
+    merges = bpe.merges_for(vocab_size, specials)
+    for counts in languages.values():
+        counts.pattern.require_every_byte()
+        bpe.refuse_special_tokens_in_words(specials, counts)
+    learned = learn_parity_merges(
+        languages,
+        merges,
+        rule,
+        development=development,
+        tie_break=tie_break,
+        min_count=min_count,
+        min_word_count=min_word_count,
+        max_token_bytes=max_token_bytes,
+        on_progress=on_progress,
+    )
+    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials)
+    pattern = next(iter(languages.values())).pattern
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
