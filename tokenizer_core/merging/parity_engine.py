@@ -117,7 +117,7 @@ class ParityEngine:
     @property
     def compression(self) -> list[float]:
         """Of each language bytes per token of the words it learns from."""
-        return (self._before / self._lengths).tolist()
+        return [float(one) for one in self._before / self._lengths]
 
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
