@@ -175,6 +175,7 @@ class MergeEngine:
         self._allows = allows
         self._verdicts = np.zeros(0 if allows is None else len(self._state.pairs), np.uint8)
         self._texts = list(words.base_tokens)
+        self._removed = np.zeros(2, np.int64)
 
     @property
     def merges_done(self) -> int:
@@ -242,14 +243,18 @@ class MergeEngine:
         key, count = self._state.pairs[row, [pair_tables.KEY, pair_tables.COUNT]].tolist()
         return key >> 32, key & 0xFFFFFFFF, count
 
-    def merge(self, left: int, right: int) -> tuple[int, int]:
-        """Merge a pair that was chosen elsewhere: how many tokens fewer there are, and its count.
+    def merge(self, given: NDArray[np.int64], goal: int) -> tuple[int, int]:
+        """Merge the pair in row ``goal - 1`` of ``given`` [n, 3], which was chosen elsewhere.
 
+        Rows before it that were not merged here must be pairs that occur nowhere in these words.
         For engines with ``free_application``, which keep rare and long pairs in sight.
+
+        Returns:
+            How many tokens fewer the words have then, and the pair's count.
         """
-        removed = np.zeros(2, np.int64)
+        removed = self._removed
         while True:
-            status = merge_step.merge_given(self._state, self._limits, left, right, removed)
+            status = merge_step.merge_given(self._state, self._limits, given, goal, removed)
             if status == merge_step.DONE:
                 return int(removed[0]), int(removed[1])
             self._grow(status)

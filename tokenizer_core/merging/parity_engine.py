@@ -88,21 +88,24 @@ class ParityEngine:
                 free_application=True,
             )
 
-        self._engines = [engine(words, min_count) for words in languages]
+        self._engines = [_Merging(engine(words, min_count), words) for words in languages]
         self._lengths = np.array([_length_of(words) for words in languages], np.int64)
         self._before = self._lengths.copy()
-        self._measured: list[MergeEngine] = []
+        self._measured: list[_Merging] = []
         if development is not None:
-            self._measured = [engine(words, _NEVER) for words in development]
+            self._measured = [_Merging(engine(words, _NEVER), words) for words in development]
             self._needs = np.array([_length_of(words) for words in development], np.int64)
-        self._together = None if together is None else engine(together, min_count)
+        self._together = None
+        if together is not None:
+            self._together = _Merging(engine(together, min_count), together)
         self._rule, self._given = rule, given
         self._ratios = np.array(rule.ratios or [1.0] * len(languages))
         self._left_out = np.zeros(len(languages), np.bool_)
         self._last: deque[int] = deque(maxlen=rule.window or None)
         self._often = np.zeros(len(languages), np.int64)  # of each in the window
         self._rows = np.zeros((_FIRST_MERGES, 3), np.int64)
-        self.base = self._engines[0].base
+        self.base = len(languages[0].base_tokens)
+        self._base_tokens = languages[0].base_tokens
         self.chosen: list[int] = []
 
     @property
@@ -121,7 +124,10 @@ class ParityEngine:
 
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
-        return self._engines[0].token(token)
+        if token < self.base:
+            return self._base_tokens[token]
+        left, right, _ = self._rows[token - self.base].tolist()
+        return self.token(left) + self.token(right)
 
     def learn(self, goal: int) -> bool:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
@@ -147,13 +153,13 @@ class ParityEngine:
         """Left id, right id, language of the next merge."""
         if self._together is not None:
             if self.merges_done < self._given + self._rule.global_merges:
-                best = self._together.best()
+                best = self._together.engine.best()
                 return None if best is None else (best[0], best[1], -1)
             self._together = None  # its memory is free from here on
         while not self._left_out.all():
             language = self._worst_off()
             self._remember(language)
-            best = self._engines[language].best()
+            best = self._engines[language].engine.best()
             if best is not None:
                 return best[0], best[1], language
             self._left_out[language] = True
@@ -184,17 +190,42 @@ class ParityEngine:
     def _merge(self, left: int, right: int, language: int) -> None:
         if self.merges_done == len(self._rows):
             self._rows = grown(self._rows, len(self._rows), 2 * len(self._rows))
-        count = 0
-        for number, engine in enumerate(self._engines):
-            removed, found = engine.merge(left, right)
-            self._lengths[number] -= removed
-            count += found
-        for number, engine in enumerate(self._measured):
-            self._needs[number] -= engine.merge(left, right)[0]
-        if self._together is not None:
-            self._together.merge(left, right)
-        self._rows[self.merges_done] = left, right, count
+        rows, row = self._rows, self.merges_done
+        rows[row] = left, right, 0
+        for number, merging in enumerate(self._engines):
+            if merging.may_hold(left, right):
+                removed, count = merging.merge(rows, row + 1)
+                self._lengths[number] -= removed
+                rows[row, 2] += count
+        for number, merging in enumerate(self._measured):
+            if merging.may_hold(left, right):
+                self._needs[number] -= merging.merge(rows, row + 1)[0]
+        if self._together is not None and self._together.may_hold(left, right):
+            self._together.merge(rows, row + 1)
         self.chosen.append(language)
+
+
+class _Merging:
+    """An engine, and which tokens there are in its words: what is in none of them costs nothing.
+
+    Most pairs of a language are in no word of one that is written in other characters.
+    """
+
+    def __init__(self, engine: MergeEngine, words: SymbolWords) -> None:
+        self.engine = engine
+        numbers = words.ids[np.unique(words.content)]
+        self._present = set(numbers.tolist())
+
+    def may_hold(self, left: int, right: int) -> bool:
+        """False where the pair surely occurs nowhere."""
+        return left in self._present and right in self._present
+
+    def merge(self, rows: NDArray[np.int64], goal: int) -> tuple[int, int]:
+        """As `MergeEngine.merge`."""
+        removed, count = self.engine.merge(rows, goal)
+        if removed:
+            self._present.add(self.engine.base + goal - 1)
+        return removed, count
 
 
 def _length_of(words: SymbolWords) -> int:

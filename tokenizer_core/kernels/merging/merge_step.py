@@ -382,20 +382,29 @@ def best_pair(state: MergeState, limits: Limits) -> I64:
 
 
 @entry_kernel
-def merge_given(state: MergeState, limits: Limits, left: I64, right: I64, removed: I64s) -> I64:
-    """Merge one pair that was chosen elsewhere, and say how many tokens fewer the words have.
+def merge_given(state: MergeState, limits: Limits, given: I64Rows, goal: I64, removed: I64s) -> I64:
+    """Merge the pair in the row before ``goal`` that was chosen elsewhere; count what that saves.
 
-    A pair that occurs nowhere makes a token all the same. Where several engines merge the same
-    pairs, each over its own words, their tokens have the same ids.
+    Where several engines merge the same pairs, each over its own words, their tokens have the same
+    ids. Rows before it that were not merged here are pairs that occur nowhere in these words: they
+    make tokens all the same.
 
     Args:
-        left, right: the pair.
+        given: [n, 3], row k is the pair of merge k, and something else.
+        goal: a number of merges.
         removed: [2], takes how many occurrences were merged, each as often as its word occurs,
             and the pair's count.
 
     Returns:
-        `DONE`, or what has to grow; nothing was merged then.
+        `DONE`, or what has to grow; call again then.
     """
+    last = limits.base + goal - 1
+    while state.sizes[TOKENS] < last:
+        if missing_room(state, np.int64(0)) != DONE:
+            return NEEDS_TOKENS
+        row = state.sizes[TOKENS] - limits.base
+        add_token(state, given[row, 0], given[row, 1], np.int64(0))
+    left, right = given[goal - 1, 0], given[goal - 1, 1]
     pair = find_row(state.pairs, state.slots, state.hash_key, pair_key(left, right))
     missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)
     if missing != DONE:
