@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .algorithm_options import check_options as check_options
     from .algorithm_options import choices_of as choices_of
     from .baselines import CHAMPION as CHAMPION
+    from .baselines import ORDINARY as ORDINARY
     from .baselines import UNRESTRICTED as UNRESTRICTED
     from .baselines import load_baselines as load_baselines
     from .corpus_files import corpus_sources as corpus_sources

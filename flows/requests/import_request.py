@@ -46,6 +46,7 @@ class ImportRequest(Request):
     engine: ClassVar[str] = "local"
     workers: ClassVar[int] = 1
     pattern_remark: ClassVar[str] = ""
+    parity_remark: ClassVar[str] = ""
     named_sources: ClassVar[tuple[NamedSource, ...]] = ()
 
     @model_validator(mode="before")

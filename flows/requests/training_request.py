@@ -51,6 +51,12 @@ _NOT_LEARNED = (
 )  # fmt: skip
 
 
+# What is said of languages that are to be served alike, and nothing where it is not.
+_OF_PARITY: dict[str, Any] = {
+    "parity": "off", "parity_dev": (), "parity_window": 100, "parity_alpha": 2.0,
+    "parity_global": 0,
+}  # fmt: skip
+PARITY_TIE_BREAKS = ("smallest-ids", "greatest-bytes")
 _FORBIDDEN = ("forbid", "forbidden_tokens", "forbid_from")
 
 
@@ -136,6 +142,27 @@ class TrainingRequest(Request):
         description="what tokens may be made of parts of characters: any; whole (a token is whole "
         "characters or a part of one, and mixes nothing with it) or left-to-right (parts are "
         "merged only to complete a character from its left)",
+    )
+    parity: Literal["off", "base", "window"] = Field(
+        "off",
+        description="each merge serves the named source (language) that is worst off, instead of "
+        "all text together: base, or window, under which none comes much more often than others",
+    )
+    parity_dev: tuple[str, ...] = Field(
+        (),
+        description="with parity: texts that say who is worst off, best the same in each language, "
+        "'german=dev/de.txt', one for each source; without them the least compressed source is",
+    )
+    parity_window: int = Field(
+        100, description="with parity window: so many of the last choices are looked at"
+    )
+    parity_alpha: float = Field(
+        2.0,
+        description="with parity window: a source is passed over while its part of these is more "
+        "than this, divided by the number of sources",
+    )
+    parity_global: int = Field(
+        0, description="with parity: so many first merges serve all text together"
     )
     table_memory: int = Field(
         256,
@@ -241,6 +268,7 @@ class TrainingRequest(Request):
             **given,
             "paths": tuple(path if path == DEMO else absolute_name(path) for path in paths),
             "sources": tuple(map(CORPUS.absolute, sources)),
+            "parity_dev": tuple(map(CORPUS.absolute, given.get("parity_dev") or ())),
             "counts": tuple(map(absolute_name, given.get("counts") or ())),
             **({"held_out": 0.0} if given.get("counts") else {}),
             "required_tokens": (required,) if isinstance(required, str) else tuple(required),
@@ -264,7 +292,52 @@ class TrainingRequest(Request):
         _ = self.given  # refuses impossible required tokens before anything is read
         _ = self.token_rules
         self._check_sources()
+        self._check_parity()
         return self
+
+    def _check_parity(self) -> None:
+        """Refuse what cannot be had together with ``parity``, or is said without it."""
+        if not self.serves_alike:
+            said = [
+                f"--{name.replace('_', '-')}"
+                for name, usual in _OF_PARITY.items()
+                if getattr(self, name) != usual
+            ]
+            if said:
+                raise InvalidOption(
+                    f"{', '.join(said)} was given without --parity",
+                    "these say how merges serve several languages",
+                    "add --parity base or --parity window",
+                )
+            return
+        named = [source.name for source in self.named_sources]
+        measured = [source.name for source in self.development_sources]
+        against = {
+            f"the algorithm {self.algorithm}": not self.over_bytes,
+            "fewer than two named sources": len(named) < 2,
+            f"the tie-break {self.tie_break}": self.tie_break not in PARITY_TIE_BREAKS,
+            "weights or a temperature": self.temperature != 1.0
+            or any(source.weight != 1.0 for source in self.named_sources),
+            "forbidden tokens or --characters": bool(self.token_rules),
+            "a tokenizer of others, or superwords": bool(
+                self.continued_ids or self.transition_size
+            ),
+            "development texts of other names": bool(measured) and set(measured) != set(named),
+            "a window without --parity window": self.parity != "window"
+            and (self.parity_window, self.parity_alpha) != (100, 2.0),
+            "a window below 1, an alpha below 1 or global merges below 0": self.parity_window < 1
+            or self.parity_alpha < 1
+            or self.parity_global < 0,
+        }
+        wrong = [what for what, holds in against.items() if holds]
+        if wrong:
+            raise InvalidOption(
+                f"--parity was given together with {' and '.join(wrong)}",
+                "byte-bpe, two or more named sources of the weight 1, and a --parity-dev of each "
+                "of them or of none",
+                "type `bpeline train --source 'en=en/*.txt' --source 'de=de/*.txt' --name two "
+                "--parity base`",
+            )
 
     def _check_sources(self) -> None:
         named = ("paths", self.paths), ("named sources", self.sources), ("counts", self.counts)
@@ -379,7 +452,7 @@ class TrainingRequest(Request):
             "deduplicate": False, "continued_ids": 0, "text_form": "", "reserve": 0, "round_to": 1,
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
             "characters": "any", "forbid_from": [], "transition_size": 0,
-            "counts": [], "count_columns": "word,count",
+            "counts": [], "count_columns": "word,count", **_OF_PARITY, "parity_dev": [],
         }  # fmt: skip
         return {
             name: value
@@ -394,7 +467,9 @@ class TrainingRequest(Request):
 
     def learns_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration makes the same tokenizer of the same word counts."""
-        other = dict.fromkeys(_NOT_LEARNED)
+        other = dict.fromkeys(
+            one for one in _NOT_LEARNED if one != "sources" or not self.serves_alike
+        )
         return {**self.as_config(), **other} == {**config, **other}
 
     @property
@@ -436,9 +511,38 @@ class TrainingRequest(Request):
         return corpus_sources(self.sources)
 
     @property
+    def serves_alike(self) -> bool:
+        """Whether each merge serves the source that is worst off."""
+        return self.parity != "off"
+
+    @property
+    def development_sources(self) -> tuple[NamedSource, ...]:
+        """The texts that say which source is worst off; none where its own words do."""
+        return corpus_sources(self.parity_dev)
+
+    @property
+    def parity_rule(self) -> Any:
+        """Which source the next merge serves (a ``ParityRule``)."""
+        from bpeline.tokenizer_core.merging import ParityRule
+
+        window = self.parity_window if self.parity == "window" else 0
+        return ParityRule(window, self.parity_alpha, self.parity_global)
+
+    @property
     def evaluation_reading(self) -> Any:
         """How evaluation sources are read: as the corpus, with nothing held out."""
         return replace(self.reading, held_out=0.0, text_fields=(), deduplicated=False)
+
+    @property
+    def parity_remark(self) -> str:
+        """What is to be said where bytes decide who is worst off; empty for all others."""
+        if not self.serves_alike or self.parity_dev:
+            return ""
+        return (
+            "without --parity-dev, the source whose own text has the fewest bytes per token is "
+            "served: scripts that take two or three bytes a character look cheap by that; name "
+            "texts that say the same in each language"
+        )
 
     @property
     def pattern_remark(self) -> str:
@@ -501,6 +605,11 @@ class TrainingRequest(Request):
     def without_token_rules(self) -> TrainingRequest:
         """The same, but that any token may be made."""
         return self.model_copy(update={"forbid": (), "forbidden_tokens": (), "characters": "any"})
+
+    @property
+    def without_parity(self) -> TrainingRequest:
+        """The same, but that merges serve all text together."""
+        return self.model_copy(update=_OF_PARITY)
 
     @property
     def over_bytes(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bpeline.flows.requests import (
     CHAMPION,
+    ORDINARY,
     UNRESTRICTED,
     ImportRequest,
     TrainingRequest,
@@ -221,8 +222,8 @@ def evaluate(
 
     Held-out documents become it where no text was given; without any of these there is only
     training text. The champion and the baselines are measured on the same documents. A champion
-    that cannot be had is noted and left out. A training that forbids tokens is measured beside the
-    same one that does not, so that its cost is known.
+    that cannot be had is noted and left out. A training that forbids tokens, or serves its sources
+    alike, is measured beside the same one that does not, so that its cost is known.
 
     Args:
         adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
@@ -239,6 +240,10 @@ def evaluate(
         free = request.without_token_rules
         others[UNRESTRICTED] = learned_merges(words, free, workspace).tokenizer(free)
         references[UNRESTRICTED] = f"the same training without: {request.token_rules}"
+    if request.serves_alike:
+        plain = request.without_parity
+        others[ORDINARY] = learned_merges(words, plain, workspace).tokenizer(plain)
+        references[ORDINARY] = "the same training without --parity"
     own = _own_texts(setup, words, request, workspace)
     made, number = _the_set(setup, own, plan, request, registry, adopts)
     held_out = made is not None or bool(own)

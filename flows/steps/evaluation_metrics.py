@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bpeline.flows.requests import CHAMPION
+from bpeline.flows.requests import CHAMPION, ORDINARY
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.wording import SHOWN_CONFIDENCE
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
+    GINI_OF_TEXTS,
     MERGE_GAIN,
     NEW_TEXT,
     SHOWN_PER_SLICE,
@@ -23,6 +24,7 @@ from bpeline.tokenizer_core.evaluation import (
     Change,
     Evaluation,
     Slice,
+    gini_of_texts,
     knee,
     of_slice,
 )
@@ -46,6 +48,7 @@ def metrics_of(evaluated: Evaluated) -> dict[str, float]:
                 low, high = change.intervals[SHOWN_CONFIDENCE]
                 metrics[f"vs_{label}_beyond_chance/{part.name}"] = float((low > 0) - (high < 0))
     metrics |= dict(_between_languages(evaluation))
+    metrics |= dict(_between_sources(evaluation))
     if evaluated.robustness is not None:
         robust = evaluated.robustness.tokenizers[""].metrics
         metrics |= {name: robust[name] for name in SHOWN_ROBUSTNESS if name in robust}
@@ -100,6 +103,19 @@ def _between_languages(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
         yield f"premium/{language}", premium
     if evaluation.divergences:
         yield "parity/divergence_bits_highest", max(evaluation.divergences.values())
+
+
+def _between_sources(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
+    """How equally sources are treated that a training serves alike, and were without it."""
+    ordinary = evaluation.opponents.get(ORDINARY)
+    if ordinary is None:
+        return
+    for name, slices in (
+        (GINI_OF_TEXTS, evaluation.slices),
+        (f"vs_{ORDINARY}/gini_of_texts", ordinary.slices),
+    ):
+        if (gini := gini_of_texts(evaluation.parts, slices)) is not None:
+            yield name, gini
 
 
 def _of_training(evaluated: Evaluated) -> Iterator[tuple[str, float]]:

@@ -11,6 +11,7 @@ from bpeline.flows.steps.combining import CountedWords, add_up
 from bpeline.flows.steps.continuing import continue_tokenizer
 from bpeline.flows.steps.counting import count_words
 from bpeline.flows.steps.merge_learning import LearnedMerges, learn_merges
+from bpeline.flows.steps.parity_learning import learn_alike
 from bpeline.flows.steps.superword_learning import learn_superwords
 from bpeline.flows.steps.token_learning import LearnedTokens, learn_tokens
 from bpeline.registry.opening import Registry
@@ -25,12 +26,15 @@ Learned = LearnedMerges | LearnedTokens
 def learn(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Learned:
     """Learn what the request asks for.
 
-    For errors see `learn_merges`, `learn_tokens`, `continue_tokenizer` and `learn_superwords`.
+    For errors see `learn_merges`, `learn_alike`, `learn_tokens`, `continue_tokenizer` and
+    `learn_superwords`.
     """
     if request.transition_size:
         return learn_superwords(words, request, workspace)
     if request.continued_ids:
         return continue_tokenizer(words, request, workspace)
+    if request.serves_alike:
+        return learn_alike(words, request, workspace)
     if request.algorithm == BYTE_BPE:
         return learn_merges(words, request, workspace)
     return learn_tokens(words, request, workspace)

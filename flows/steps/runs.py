@@ -51,6 +51,9 @@ class RunRequest(Protocol):
     @property
     def pattern_remark(self) -> str: ...
 
+    @property
+    def parity_remark(self) -> str: ...
+
     def as_config(self) -> dict[str, Any]: ...
 
     def same_as(self, config: Mapping[str, Any]) -> bool: ...
@@ -167,6 +170,7 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
         run = TrainingRun(row, request, registry, progress.current(), held.doing)
         if remark := request.pattern_remark:
             run.progress.note(remark)
+        run.note(request.parity_remark)
         with _heartbeat(catalogue, run_id):
             try:
                 meeting_place = registry.workspace.temporary

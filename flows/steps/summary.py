@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bpeline.flows.requests import UNRESTRICTED
+from bpeline.flows.requests import ORDINARY, UNRESTRICTED
 from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.steps.source_statistics import SourceStatistics, as_json
 from bpeline.flows.wording import (
@@ -18,7 +18,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
-from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, NEW_TEXT, SPEEDS
+from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, GINI_OF_TEXTS, NEW_TEXT, SPEEDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,12 @@ class TrainingSummary:
             ),
             ("measured on", self.measured_on),
         ]
-        rows += [*self._against_champion(), *self._cost_of_rules(), ("costs", self._costs())]
+        rows += [
+            *self._against_champion(),
+            *self._cost_of_rules(),
+            *self._between_sources(),
+            ("costs", self._costs()),
+        ]
         if not self.version:
             return rows
         if self.promotion is not None:
@@ -167,6 +172,21 @@ class TrainingSummary:
         free = self.bytes_per_token * (1 + change / 100)
         said = f"{change:+.2f} % tokens: {free:.4f} bytes/token if any token might be made"
         return [("token rules", said + self._interval(f"vs_{UNRESTRICTED}_percent/all"))]
+
+    def _between_sources(self) -> list[tuple[str, str]]:
+        """What each source pays where they are served alike, and what it paid."""
+        begin = f"vs_{ORDINARY}_percent/"
+        changes = {
+            name.removeprefix(begin): change
+            for name, change in self.metrics.items()
+            if name.startswith(begin) and not name.endswith(("_low", "_high", "/all"))
+        }
+        before = self.metrics.get(f"vs_{ORDINARY}/gini_of_texts")
+        if before is None:
+            return []
+        said = ", ".join(f"{name} {change:+.1f} %" for name, change in changes.items())
+        now = f"{before:.4f} to {self.metrics[GINI_OF_TEXTS]:.4f}"
+        return [("served alike", f"{said} tokens; Gini of tokens per byte {now}")]
 
     def _interval(self, name: str) -> str:
         low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))

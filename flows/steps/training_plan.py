@@ -248,6 +248,7 @@ class _Planner:
                     None,
                     (
                         self.request.pattern_remark,
+                        self.request.parity_remark,
                         found.skipped.remark,
                         not_evaluated(evaluation_files(self.request)[1]),
                         special_remark(files, self.reading, self.request.extends),
@@ -378,6 +379,8 @@ class _Planner:
 
             found = found_in(continued_of(table.counts_digest, request, self.workspace))
             return 0 if found is None else int(found["merges"])
+        if request.serves_alike:
+            return 0  # what each source holds is not known before it is counted
         if request.over_bytes:
             from bpeline.flows.steps.merge_learning import checkpoint_of, merges_in
 

@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_s
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import train_bpe
+from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
 from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, find_merges
 from bpeline.tokenizer_core.corpus.held_out import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
@@ -55,6 +55,7 @@ for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
     train_bpe(counts, 262, tie_break=tie_break).digest
 train_bpe(counts, 264, required_tokens=["lowest"])
 train_bpe(counts, 264, forbid=["lo"])
+train_parity_bpe({"a": counts, "b": counts}, 264)
 
 vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
 tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .metric_names import CHANGED_IDS as CHANGED_IDS
     from .metric_names import CONFIDENCES as CONFIDENCES
     from .metric_names import FEWEST_RESAMPLED as FEWEST_RESAMPLED
+    from .metric_names import GINI_OF_TEXTS as GINI_OF_TEXTS
     from .metric_names import LABELS as LABELS
     from .metric_names import LEAST_WATCHED_BYTES as LEAST_WATCHED_BYTES
     from .metric_names import LEAST_WATCHED_DOCUMENTS as LEAST_WATCHED_DOCUMENTS
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from .suite import Slice as Slice
     from .suite import distinct_parts as distinct_parts
     from .suite import evaluate_texts as evaluate_texts
+    from .suite import gini_of_texts as gini_of_texts
     from .suite import slices_of as slices_of
     from .suite import token_change as token_change
     from .token_documents import TrainingDocuments as TrainingDocuments

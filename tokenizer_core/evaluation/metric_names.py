@@ -22,6 +22,7 @@ FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
+GINI_OF_TEXTS = "parity/gini_of_texts"  # of the tokens per byte that each text takes
 ENCODE_SPEED, DECODE_SPEED = "evaluated/encode_mb_per_second", "evaluated/decode_mb_per_second"
 SPEEDS = (ENCODE_SPEED, DECODE_SPEED)  # of the machine, too: nothing else about a version is
 MERGE_GAIN = "compression/merge_gain_per_million"

@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
 from bpeline.tokenizer_core.evaluation.metric_names import (
     ALL,
+    BYTES_PER_TOKEN,
     CONFIDENCES,
     FEWEST_RESAMPLED,
     LABELS,
@@ -226,6 +227,17 @@ def distinct_parts(parts: Sequence[Slice]) -> list[Slice]:
     """Slices without those that are another one again, ``all`` first."""
     first = {frozenset(part.texts): part for part in reversed(parts)}
     return [part for part in parts if first[frozenset(part.texts)] is part]
+
+
+def gini_of_texts(parts: Sequence[Slice], measurements: Mapping[str, Measurement]) -> float | None:
+    """How unequally texts are treated, by the tokens per byte of each; None below two of them.
+
+    Args:
+        parts: as in `Evaluation`. measurements: of these slices.
+    """
+    texts = [part for part in distinct_parts(parts)[1:] if len(part.texts) == 1]
+    costs = {one.name: 1 / measurements[one.name].metrics[BYTES_PER_TOKEN] for one in texts}
+    return parity(costs).gini if len(costs) > 1 else None
 
 
 def token_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> Change:

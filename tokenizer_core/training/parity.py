@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,18 +46,19 @@ def parity_digest(
     languages: Mapping[str, WordCounts],
     rule: ParityRule,
     development: Mapping[str, WordCounts] | None,
-    settings: str,
+    **options: Any,
 ) -> str:
     """Digest of what decides, besides the sum of all counts, which merges are learned.
 
     Args:
-        settings: `bpe.settings_digest` of the rest.
+        languages, rule, development: as for `learn_parity_merges`.
+        options: as for `bpe.settings_digest`.
     """
     measured = development or {}
     return digest_of(
         {
             "algorithm": _ALGORITHM,
-            "settings": settings,
+            "settings": bpe.settings_digest(**options),
             "rule": asdict(rule),
             "languages": [[name, counts.digest] for name, counts in languages.items()],
             "development": [[name, measured[name].digest] for name in languages if measured],
@@ -113,13 +114,18 @@ def learn_parity_merges(
     _validate(languages, rule, development, tie_break)
     pruned = {name: prune(counts, min_word_count) for name, counts in languages.items()}
     whole = combine_word_counts(list(languages.values())) if together is None else together
-    settings = bpe.settings_digest(
-        tie_break=tie_break,
-        min_count=min_count,
-        min_word_count=min_word_count,
-        max_token_bytes=max_token_bytes,
-        given=given,
-    )
+    settings = ""
+    if resume_from is not None or checkpoint is not None:
+        settings = parity_digest(
+            languages,
+            rule,
+            development,
+            tie_break=tie_break,
+            min_count=min_count,
+            min_word_count=min_word_count,
+            max_token_bytes=max_token_bytes,
+            given=given,
+        )
     words = partial(byte_words, tie_break=tie_break)
     engine = partial(
         ParityEngine,
@@ -137,7 +143,7 @@ def learn_parity_merges(
         engine,
         merges,
         whole,
-        parity_digest(languages, rule, development, settings),
+        settings,
         Course(resume_from, checkpoint, checkpoint_every, on_progress),
         given=given,
         pruned=PrunedWords(

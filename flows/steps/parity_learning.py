@@ -1,0 +1,97 @@
+"""Merges that serve the named sources of a corpus alike, continued from what a run before left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import LEARN_MERGES, progress, step
+from bpeline.flows.steps.combining import CountedWords
+from bpeline.flows.steps.merge_learning import LearnedMerges, given_merges, merges_in
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
+from bpeline.tokenizer_core.counting import WordCounts, count_words
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.merging import TrainingProgress
+from bpeline.tokenizer_core.training import learn_parity_merges, parity_digest
+
+
+@step(LEARN_MERGES)
+def learn_alike(
+    words: CountedWords, request: TrainingRequest, workspace: Workspace
+) -> LearnedMerges:
+    """Learn merges, each for the source that is worst off, with a checkpoint.
+
+    Raises:
+        EmptyCorpus: a source, or its development text, without a word.
+        CorpusError: development text that cannot be read.
+        DiskFull: no space; the checkpoint before is kept.
+    """
+    listener: Callable[[TrainingProgress], object] = progress.current().merging
+    given, base = given_merges(request, workspace)
+    store = WordCountStore(workspace)
+    languages = _own_counts(words, request, store)
+    development = _development_counts(request)
+    options: dict[str, Any] = {
+        "tie_break": request.tie_break,
+        "min_count": request.min_count,
+        "min_word_count": request.min_word_count,
+        "max_token_bytes": request.max_token_bytes,
+        "given": given,
+    }
+    settings = parity_digest(languages, request.parity_rule, development, **options)
+    checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
+    fetch(workspace, checkpoint)
+    resumed = merges_in(checkpoint)
+    learned = learn_parity_merges(
+        languages,
+        request.merges,
+        request.parity_rule,
+        development=development,
+        together=store.open_table(words.table),
+        resume_from=checkpoint if resumed else None,
+        checkpoint=checkpoint,
+        on_progress=sharing(workspace, checkpoint, listener),
+        **options,
+    )
+    share_grown(workspace, checkpoint)
+    made = len(learned)
+    return LearnedMerges(checkpoint, made, request.merges, min(resumed, made), learned.pruned, base)
+
+
+def _own_counts(
+    words: CountedWords, request: TrainingRequest, store: WordCountStore
+) -> dict[str, WordCounts]:
+    """The counts of each named source alone."""
+    keys = {one.source: one.table_key for one in words.sources}
+    found: dict[str, WordCounts] = {}
+    for source in request.named_sources:
+        handle = store.table(keys.get(source.name, ""))
+        if handle is None:
+            raise EmptyCorpus(
+                f"there is not a single word in the source {source.name}",
+                "some text of each source that is to be served alike",
+                f"leave {source.name} out, or name its files",
+            )
+        found[source.name] = store.open_table(handle)
+    return found
+
+
+def _development_counts(request: TrainingRequest) -> dict[str, WordCounts] | None:
+    """The words of the texts that say who is worst off; None where there are none."""
+    texts = request.development_sources
+    if not texts:
+        return None
+    reading = request.evaluation_reading
+    return {
+        source.name: count_words(
+            source.searched,
+            pattern=reading.pattern,
+            special_tokens=reading.special_tokens,
+            invalid_utf8=reading.invalid_utf8,
+            text_field=source.text_field or reading.text_field,
+            workers=request.workers,
+        )
+        for source in texts
+    }

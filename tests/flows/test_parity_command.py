@@ -1,0 +1,131 @@
+"""`bpeline train --parity`: sources that are served alike, by the command line and by Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core import ParityRule, count_words, train_parity_bpe
+
+SIZE = 300
+
+
+@pytest.fixture
+def languages(tmp_path: Path) -> dict[str, Path]:
+    random = Random(11)
+    made = {}
+    for name, letters, number in (("en", "abcdefg", 3_000), ("xh", "uvwxyz", 300)):
+        words = ["".join(random.choices(letters, k=random.randint(3, 7))) for _ in range(60)]
+        made[name] = tmp_path / f"{name}.txt"
+        made[name].write_text(" ".join(random.choices(words, k=number)))
+        (tmp_path / f"eval-{name}.txt").write_text(" ".join(random.choices(words, k=200)))
+    return made
+
+
+@pytest.fixture
+def train(languages: dict[str, Path], bpeline: Callable[..., Result]) -> Callable[..., Any]:
+    def run(*options: object, fails: bool = False) -> Any:
+        sources = [f"--source={name}:language={name}={path}" for name, path in languages.items()]
+        command = ["train", *sources, "--name", "two", "--vocab-size", SIZE, "--held-out", 0]
+        result = bpeline(*command, *options, *([] if fails else ["--json"]))
+        assert (result.exit_code != 0) == fails, result.output
+        return result.output if fails else json.loads(result.stdout)
+
+    return run
+
+
+def expected(
+    languages: dict[str, Path], rule: ParityRule, development: dict[str, Path] | None = None
+) -> str:
+    counts = {name: count_words([path], pattern="gpt2") for name, path in languages.items()}
+    measured = development and {
+        name: count_words([path], pattern="gpt2") for name, path in development.items()
+    }
+    return train_parity_bpe(counts, SIZE, rule, development=measured).digest
+
+
+@pytest.mark.slow
+def test_the_version_is_what_python_makes_of_the_counts_of_each_source(
+    languages: dict[str, Path],
+    train: Callable[..., Any],
+    bpeline: Callable[..., Result],
+    tmp_path: Path,
+) -> None:
+    texts = [f"--eval={name}={tmp_path / f'eval-{name}.txt'}" for name in languages]
+    made = train("--parity", "base", *texts)
+    assert made["digest"] == expected(languages, ParityRule())
+    metrics = made["metrics"]
+    assert metrics["vs_ordinary_percent/xh"] < 0 < metrics["vs_ordinary_percent/en"]
+    assert metrics["parity/gini_of_texts"] < metrics["vs_ordinary/gini_of_texts"]
+    assert load_tokenizer("two/1").vocab_size == SIZE
+    assert any("--parity-dev" in note for note in made["notes"])
+
+    again = train("--parity", "base", *texts)
+    assert (again["digest"], again["version"]) == (made["digest"], 1)
+    # The same words in other sources are other languages.
+    ordinary = train()
+    assert ordinary["digest"] != made["digest"]
+    assert "parity/gini_of_texts" not in ordinary["metrics"]
+
+    development = {name: tmp_path / f"dev-{name}.txt" for name in languages}
+    for name, path in development.items():
+        path.write_text(languages[name].read_text()[: 4_000 if name == "en" else 400])
+    options = [f"--parity-dev={name}={path}" for name, path in development.items()]
+    measured = train("--parity", "window", "--parity-window", 5, "--parity-global", 3, *options)
+    rule = ParityRule(window=5, global_merges=3)
+    assert measured["digest"] == expected(languages, rule, development)
+    assert not any("--parity-dev" in note for note in measured["notes"])
+
+    verified = bpeline("verify", "two/1")
+    assert verified.exit_code == 0, verified.output
+    assert "identical" in verified.output
+    verified = bpeline("verify", f"two/{measured['version']}")
+    assert verified.exit_code == 0, verified.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--parity-window", 5], "without --parity"),
+        (["--parity", "base", "--parity-window", 5], "a window without --parity window"),
+        (["--parity", "base", "--tie-break", "first-seen"], "the tie-break first-seen"),
+        (["--parity", "base", "--temperature", 2], "weights or a temperature"),
+        (["--parity", "base", "--forbid", "digits"], "forbidden tokens"),
+        (["--parity", "base", "--parity-global", -1], "global merges below 0"),
+        (["--parity", "base", "--algorithm", "wordpiece"], "the algorithm wordpiece"),
+        (["--parity", "base", "--parity-dev", "en=en.txt"], "development texts of other names"),
+    ],
+)
+def test_what_cannot_be_had_together_is_refused(
+    train: Callable[..., Any], options: list[object], said: str
+) -> None:
+    assert said in train(*options, fails=True)
+
+
+def test_sources_must_be_named(bpeline: Callable[..., Result], languages: dict[str, Path]) -> None:
+    refused = bpeline("train", *languages.values(), "--name", "two", "--parity", "base")
+    assert refused.exit_code == 2
+    assert "fewer than two named sources" in refused.output
+
+
+@pytest.mark.slow
+def test_a_source_without_a_word_is_refused(
+    train: Callable[..., Any], languages: dict[str, Path]
+) -> None:
+    languages["xh"].write_text("")
+    assert "not a single word in the source xh" in train("--parity", "base", fails=True)
+
+
+@pytest.mark.slow
+def test_the_plan_says_what_would_be_read(train: Callable[..., Any]) -> None:
+    planned = train("--parity", "base", "--plan")
+    assert planned
+    train("--parity", "base")
+    assert train("--parity", "base", "--plan")
