@@ -373,12 +373,12 @@ def test_small_row_groups_are_decoded_together_and_say_the_same(
     state = os.stat(path)
     opened = column_worker._Opened()
     key = [state.st_size, state.st_mtime_ns]
-    asked = "parquet", 0, state.st_size + 1, "text"
-    whole = [*opened.texts(str(path), key, *asked)]
+    asked = "parquet", 0, state.st_size + 1, "text", None
+    whole = [one[1:] for one in opened.messages(str(path), key, *asked)]
     if not dictionary:  # a batch has one dictionary, and each row group its own
         assert len(whole) == 1, "not one for each row group"
     monkeypatch.setattr(column_worker, "_MOST_ROWS", 7)
-    parted = [*opened.texts(str(path), key, *asked)]
+    parted = [one[1:] for one in opened.messages(str(path), key, *asked)]
     assert len(parted) >= len(documents) // 7
     assert b"\xff".join(bytes(text) for _, text in parted) == b"\xff".join(
         bytes(text) for _, text in whole
