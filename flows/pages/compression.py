@@ -10,7 +10,9 @@ import numpy as np
 
 from bpeline.flows.pages.charts import Chart, Series, bar_chart, line_chart
 from bpeline.flows.pages.contents import ReportContents, merged_ids, saved_by_last, training_curve
+from bpeline.flows.requests import ORDINARY
 from bpeline.registry.measured import ROBUSTNESS_COLUMNS
+from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS
 
 _CURVE = "compression/bytes_per_token"
 _SLICE = "bytes_per_token/"
@@ -133,8 +135,8 @@ def _lengths(contents: ReportContents) -> Chart:
 
 
 def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Metrics that were measured by language or domain, ``metric.slice``: a row for each slice, of
-    values and the bounds of their intervals."""
+    """Metrics that were measured by text, language or domain: a row for each slice, of values and
+    the bounds of their intervals."""
     slices: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         metric, name = _of_slice(key, metrics)
@@ -144,25 +146,19 @@ def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
     columns = [metric for metric in every if not metric.endswith(_BOUNDS)]
     bounds = ("", *_BOUNDS)
     return {
-        "titles": [_title(metric) for metric in columns],
+        "titles": [metric.replace("_", " ") for metric in columns],
         "rows": [
             (name, [[values.get(metric + bound) for bound in bounds] for metric in columns])
             for name, values in sorted(slices.items())
         ],
+        "gini": [metrics.get(name) for name in (f"vs_{ORDINARY}/gini_of_texts", GINI_OF_TEXTS)],
     }
-
-
-def _title(metric: str) -> str:
-    group, _, name = metric.rpartition("/")
-    against = f"{group}: " if group.startswith("vs_") else ""
-    return f"{against}{name}".replace("_", " ")
 
 
 def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:
     """A metric and a slice; the slice is empty for what was measured of everything."""
-    parts = key.split(".")
-    for end in range(1, len(parts)):
-        metric = ".".join(parts[:end])
-        if metric in metrics:
-            return metric, ".".join(parts[end:])
+    metric, _, name = key.partition("/")
+    for bound in ("", *_BOUNDS):
+        if f"{_SLICE}{name.removesuffix(bound)}" in metrics and name.endswith(bound):
+            return metric + bound, name.removesuffix(bound)
     return key, ""

@@ -28,6 +28,7 @@ from bpeline.registry.screening import screen
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import PromotionRefused
+from bpeline.tokenizer_core.evaluation.metric_names import of_slice
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
@@ -148,6 +149,28 @@ def test_a_pattern_that_cannot_run_there_is_said_so(
     assert "one pre-token" in page.run("document.querySelector('#try').innerText")
     uncut = tokenizer.encoder.encode_words([b"the theory"])[0].tolist()
     assert encoded(page, ["the theory"]) == [uncut]
+
+
+def test_what_was_measured_of_slices_is_a_table(tmp_path: Path, words: WordCounts) -> None:
+    """Names are those that an evaluation gives: see `metric_names.of_slice`."""
+    metrics = {
+        "compression/bytes_per_token": 4.5, "parity/gini_of_texts": 0.01,
+        "vs_ordinary/gini_of_texts": 0.09, "vs_ordinary_percent/all": 1.0,
+        **{of_slice("compression/bytes_per_token", name): 4.25 for name in ("a.b", "language:de")},
+        "vs_ordinary_percent/a.b": -3.5, "vs_ordinary_percent/a.b_low": -4.5,
+        "vs_ordinary_percent/a.b_high": -2.5,
+    }  # fmt: skip
+    contents = replace(contents_of(train_bpe(words, 300), tmp_path), metrics=metrics)
+    text = re.sub(r"\s+", " ", visible_text(report_page(contents)))
+    assert "slice bytes per token vs ordinary percent a.b 4.25 -3.5 -4.5 … -2.5" in text
+    assert "language:de 4.25" in text
+    assert "a Gini coefficient of 0.0100 instead of 0.0900" in text
+    plain = replace(contents, metrics={"compression/bytes_per_token": 4.5})
+    assert "Slices" not in visible_text(report_page(plain))
+
+
+def visible_text(page: str) -> str:
+    return re.sub(r"<[^>]*>", " ", re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL))
 
 
 def test_hostile_tokens_neither_act_nor_hide(page: Page, tmp_path: Path) -> None:
