@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.requests import ORDINARY, PLAIN, UNRESTRICTED, VARIANTS, TrainingRequest
 from bpeline.flows.steps import Trial, measured_on, nested_run, record_trials
 from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
@@ -37,16 +37,22 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
     """A row for each combination under a row of titles; every cell a text."""
     costs = [one.metrics.get(_COST) for one in sweep.combinations]
     least = min((cost for cost in costs if cost is not None), default=None)
+    varied = any(one.variant != PLAIN for one in sweep.combinations)
     rows = [
-        ("pattern", "vocab", *COLUMNS, *["MFLOPs/byte"] * (least is not None), "against champion")
-    ]
+        (
+            "pattern", *["variant"] * varied, "vocab", *COLUMNS,
+            *["MFLOPs/byte"] * (least is not None), *["against plain"] * varied, "against champion",
+        )
+    ]  # fmt: skip
     for one, cost in zip(sweep.combinations, costs, strict=True):
         against = one.against_champion
         rows.append((
             one.pattern,
+            *[one.variant] * varied,
             f"{one.vocab_size:,}",
             *(number_text(one.metrics.get(name)) for name in COLUMNS.values()),
             *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == least)}"]),
+            *[one.against_plain] * varied,
             "" if against is None else f"{against:+.2%} tokens",
         ))  # fmt: skip
     return rows
@@ -63,7 +69,8 @@ def record_sweep(
     asked = {key: value for key, value in request.as_config().items() if value not in (None, [])}
     sizes = sorted({one.vocab_size for one in sweep.combinations})
     patterns = list(dict.fromkeys(one.pattern for one in sweep.combinations))
-    lines = {pattern: tuple(_line(sweep.combinations, pattern)) for pattern in patterns}
+    titles = dict.fromkeys(one.title for one in sweep.combinations)
+    lines = {title: tuple(_line(sweep.combinations, title)) for title in titles}
     title = f"{sweep.name}: {len(sweep.combinations)} combinations, {sweep.measured_on}"
     link = record_trials(
         registry,
@@ -79,15 +86,16 @@ def record_sweep(
     return replace(sweep, link=link)
 
 
-def _line(combinations: Sequence[Combination], pattern: str) -> Iterator[tuple[int, float]]:
+def _line(combinations: Sequence[Combination], title: str) -> Iterator[tuple[int, float]]:
     for one in combinations:
-        if one.pattern == pattern:
+        if one.title == title:
             yield one.vocab_size, one.metrics[BYTES_PER_TOKEN]
 
 
 def _child(one: Combination, request: TrainingRequest) -> SweepChild:
     params = {**request.as_config(), "pattern": one.pattern, "vocab_size": one.vocab_size}
-    title = f"{_plain(one.pattern)}-{one.vocab_size}"
+    params |= VARIANTS[one.variant]
+    title = f"{_plain(one.title)}-{one.vocab_size}"
     return nested_run(title, one.vocab_size, params, one.metrics, one.curves, one.record)
 
 
@@ -99,10 +107,11 @@ def _plain(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One size of one pattern.
+    """One size of one pattern and variant.
 
     Attributes:
         pattern, vocab_size: which one; the size is smaller than asked where no pair was left.
+        variant: one of `VARIANTS`.
         metrics: as a training would log them.
         curves: name → (vocab size, value), the compression curve too.
         against_champion: change in tokens, as a share; None without a champion.
@@ -115,13 +124,30 @@ class Combination:
     curves: dict[str, tuple[tuple[int, float], ...]]
     against_champion: float | None
     record: dict[str, Any]
+    variant: str = PLAIN
+
+    @property
+    def title(self) -> str:
+        """What its line is called."""
+        return self.pattern if self.variant == PLAIN else f"{self.pattern} {self.variant}"
+
+    @property
+    def against_plain(self) -> str:
+        """Change in tokens from the same training without the variant, with its interval."""
+        for label in (ORDINARY, UNRESTRICTED):
+            name = f"vs_{label}_percent/all"
+            if name in self.metrics:
+                low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
+                sure = "" if low is None or high is None else f" ({low:+.2f} … {high:+.2f})"
+                return f"{self.metrics[name]:+.2f} %{sure}"
+        return ""
 
     @classmethod
-    def of(cls, trial: Trial) -> Combination:
+    def of(cls, trial: Trial, variant: str = PLAIN) -> Combination:
         """What was measured."""
         against = trial.against_champion([ALL]).get(ALL)
         pattern, size = trial.request.pattern, trial.vocab_size
-        return cls(pattern, size, against_champion=against, **trial.logged)
+        return cls(pattern, size, against_champion=against, variant=variant, **trial.logged)
 
     def costing(self, shape: ModelShape) -> Combination:
         """The same with what text costs a model with this vocabulary."""

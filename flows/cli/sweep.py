@@ -10,11 +10,13 @@ from typing import Any
 import click
 
 from bpeline.flows.cli.options import answer, command, model_shape_option
-from bpeline.flows.requests import BYTE_BPE, CHOICES
+from bpeline.flows.requests import BYTE_BPE, CHOICES, VARIANTS, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What is chosen of the sweep, said already, or changes no tokenizer.
-_NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "model_shape", "as_json"}
+_NOT_OF_TRAINING = {
+    "paths", "name", "sizes", "patterns", "variants", "workers", "model_shape", "as_json",
+}  # fmt: skip
 
 
 @command(
@@ -23,8 +25,10 @@ _NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "model_shap
     "bpeline sweep corpus/ --name news --sizes 32000,64000,128000 --model-shape llama-3.1-8b",
     "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
     "bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'",
+    "bpeline sweep --source 'en=en/*.txt' --source 'de=de/*.txt' --name two --sizes 32000 "
+    "--variant plain --variant whole-characters --variant parity",
 )
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option("--name", required=True, help="The tokenizer's name: the experiment in MLflow.")
 @click.option("--sizes", required=True, metavar="N,N,…", help="Vocabulary sizes.")
 @click.option(
@@ -34,6 +38,15 @@ _NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "model_shap
     help="Split pattern: a name or a regex; repeat for more.  [default: that of the algorithm, "
     "gpt2 for byte-bpe]",
 )
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    type=click.Choice(list(VARIANTS)),
+    help="Also train it so: tokens of whole characters (--characters), or languages served alike "
+    "(--parity, with --source); repeat for more.  [default: plain]",
+)
+@click.option("--source", "sources", multiple=True, metavar="NAME=FILES", help="Instead of PATHS.")
 @click.option(
     "--algorithm",
     type=click.Choice(sorted(CHOICES)),
@@ -51,9 +64,9 @@ _NOT_OF_TRAINING = {"paths", "name", "sizes", "patterns", "workers", "model_shap
 @model_shape_option
 def sweep(
     paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...],
-    model_shape: str | None, as_json: bool, **given: Any,
+    variants: tuple[str, ...], model_shape: str | None, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
-    """Measure several sizes and patterns on PATHS; register nothing.
+    """Measure several sizes, patterns and variants on PATHS; register nothing.
 
     Counting is done once for each pattern, and one training serves all its sizes (of another
     algorithm than byte-bpe, each size is learned). In MLflow the
@@ -71,10 +84,13 @@ def sweep(
     home = addresses().workspace
     named = None if model_shape is None else named_shape(model_shape)
     with progress.listening(progress.for_stream(sys.stderr)):
-        done = sweep_all(list(paths), name, _numbers(sizes), patterns, home, named, **parameters)
+        done = sweep_all(
+            list(paths), name, _numbers(sizes), patterns, home, named, variants, **parameters
+        )
     chosen = ["--name", name, "--vocab-size", "N", "--pattern", "P", *_options_given()]
     lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
     lines.append(f"register:  bpeline train {shlex.join([*paths, *chosen])}")
+    lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
     answer(as_json, asdict(done), lines)
 
 

@@ -45,5 +45,8 @@ if TYPE_CHECKING:
     from .source_spelling import is_file as is_file
     from .training_request import TrainingRequest as TrainingRequest
     from .training_request import usable_cores as usable_cores
+    from .variants import PLAIN as PLAIN
+    from .variants import VARIANTS as VARIANTS
+    from .variants import typed as typed
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
