@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -18,7 +20,7 @@ def text_of(text: str | None, file: Path | None) -> str:
     """The text that was given, or a file's; standard input for ``-`` or nothing.
 
     Raises:
-        InvalidOption: both a text and a file.
+        InvalidOption: both a text and a file; a text that is the name of a file.
         InvalidUtf8, MissingSource, UnreadableSource: it cannot be read.
     """
     if text is not None and file is not None:
@@ -30,6 +32,13 @@ def text_of(text: str | None, file: Path | None) -> str:
 
 def _typed(text: str) -> str:
     """A text from the command line, where bytes that are not UTF-8 arrive as lone surrogates."""
+    if os.path.isfile(text):
+        name = shlex.quote(text)
+        raise InvalidOption(
+            f"{text} is a file, and a text was expected",
+            "a text; or a file behind --file",
+            f"type --file {name} for what it says, or pipe its name: printf %s {name} | bpeline … -",
+        )
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -60,6 +60,19 @@ def test_offsets_are_of_bytes_and_of_characters(here: Tokenizer, bpeline: Comman
     assert lines[-1].split() == ["259", "2:7", "1:6", "Ġthen"]
 
 
+@pytest.mark.parametrize("command", ["encode", "explain"])
+def test_the_name_of_a_file_is_no_text(here: Tokenizer, bpeline: Command, command: str) -> None:
+    Path("my notes.txt").write_text(" then")
+    refused = bpeline(command, "kept", "my notes.txt")
+    assert refused.exit_code == 2
+    assert "type --file 'my notes.txt'" in refused.output
+    assert "printf %s 'my notes.txt' | bpeline" in refused.output
+    assert printed(bpeline(command, "kept", "--file", "my notes.txt"))
+    assert printed(bpeline(command, "kept", "-", input="my notes.txt"))
+    long = "a" * 5_000  # longer than any name
+    assert printed(bpeline("encode", "kept", long)).split() == ["97"] * 5_000
+
+
 def test_dropout_gives_one_of_the_encodings_of_a_text_and_of_files(
     here: Tokenizer, bpeline: Command
 ) -> None:
