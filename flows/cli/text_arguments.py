@@ -36,8 +36,8 @@ def _typed(text: str) -> str:
         name = shlex.quote(text)
         raise InvalidOption(
             f"{text} is a file, and a text was expected",
-            "a text; or a file behind --file",
-            f"type --file {name} for what it says, or pipe its name: printf %s {name} | bpeline … -",
+            "a text, - for standard input, or a file after --file",
+            f"type --file {name} instead; for the name itself: printf %s {name} | bpeline … -",
         )
     try:
         text.encode()
