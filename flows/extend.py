@@ -19,7 +19,8 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
-_CORPUS = {"sources", "temperature", "counts", "count_columns"}
+PARITY = {"parity", "parity_dev", "parity_window", "parity_alpha", "parity_global"}
+_CORPUS = {"sources", "temperature", "counts", "count_columns", *PARITY}
 _HOW = ("workers", "table_memory", "engine", "rules")
 
 
@@ -61,6 +62,12 @@ def extension_parameters(
             f"what {version} was trained on is not known, as it was not trained here",
             "a corpus to learn the new tokens from",
             f"type `bpeline extend {reference} FILES --vocab-size {vocab_size}`",
+        )
+    if paths and config.get("parity"):
+        raise InvalidOption(
+            f"each merge of {version} serves one of its named sources, and other files were named",
+            "its own corpus, whose sources are known",
+            f"type `bpeline extend {reference} --vocab-size {vocab_size}`",
         )
     others = _of_others(base, config.get("tie_break", "smallest-ids"))
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bpeline.flows.extend import on_paths, separators_of, version_to_continue
+from bpeline.flows.extend import PARITY, on_paths, separators_of, version_to_continue
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training import merges_to_continue, superword_lines
@@ -42,7 +42,7 @@ def superword_parameters(
         raise InvalidOption(
             f"{version} was not trained here",
             "superwords begin with a tokenizer of words that `bpeline train` made",
-            "type `bpeline list` to see which versions there are",
+            "type `bpeline versions` to see which versions there are",
         )
     merges_to_continue(base, config["tie_break"])  # refuses what cannot be continued
     least, words = 256 + len(base.special_tokens), transition_size or base.vocab_size
@@ -54,7 +54,7 @@ def superword_parameters(
             f"{max(least, base.vocab_size * 9 // 10)}`".replace(",", ""),
         )
     return {
-        **on_paths(config, paths),
+        **{key: value for key, value in on_paths(config, paths).items() if key not in PARITY},
         "name": name or version.name or config["name"],
         "vocab_size": vocab_size,
         "pattern": canonical_json(superword_lines().as_record()).decode(),
