@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows.requests import OF_PARITY
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
@@ -19,8 +20,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import ExtensionCertificate, merges_to_continue
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
-PARITY = {"parity", "parity_dev", "parity_window", "parity_alpha", "parity_global"}
-_CORPUS = {"sources", "temperature", "counts", "count_columns", *PARITY}
+_CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}
 _HOW = ("workers", "table_memory", "engine", "rules")
 
 

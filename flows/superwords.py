@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bpeline.flows.extend import PARITY, on_paths, separators_of, version_to_continue
+from bpeline.flows.extend import on_paths, separators_of, version_to_continue
+from bpeline.flows.requests import OF_PARITY
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training import merges_to_continue, superword_lines
@@ -54,7 +55,7 @@ def superword_parameters(
             f"{max(least, base.vocab_size * 9 // 10)}`".replace(",", ""),
         )
     return {
-        **{key: value for key, value in on_paths(config, paths).items() if key not in PARITY},
+        **{key: value for key, value in on_paths(config, paths).items() if key not in OF_PARITY},
         "name": name or version.name or config["name"],
         "vocab_size": vocab_size,
         "pattern": canonical_json(superword_lines().as_record()).decode(),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.requests import OF_PARITY, TrainingRequest
 from bpeline.flows.running import progress
 from bpeline.registry.evaluation_sets import has_set, read_documents, read_set
 from bpeline.registry.lineage import Lineage
@@ -29,7 +29,7 @@ MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out e
 _NOT_ABOUT_READING = frozenset(
     (
         *("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature"),
-        *("counts", "count_columns"),
+        *("counts", "count_columns", *OF_PARITY),
         "strict",  # `drift` says what it does not read, and has no such option
     )
 )

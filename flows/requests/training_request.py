@@ -52,7 +52,7 @@ _NOT_LEARNED = (
 
 
 # What is said of languages that are to be served alike, and nothing where it is not.
-_OF_PARITY: dict[str, Any] = {
+OF_PARITY: dict[str, Any] = {
     "parity": "off", "parity_dev": (), "parity_window": 100, "parity_alpha": 2.0,
     "parity_global": 0,
 }  # fmt: skip
@@ -300,7 +300,7 @@ class TrainingRequest(Request):
         if not self.serves_alike:
             said = [
                 f"--{name.replace('_', '-')}"
-                for name, usual in _OF_PARITY.items()
+                for name, usual in OF_PARITY.items()
                 if getattr(self, name) != usual
             ]
             if said:
@@ -452,7 +452,7 @@ class TrainingRequest(Request):
             "deduplicate": False, "continued_ids": 0, "text_form": "", "reserve": 0, "round_to": 1,
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
             "characters": "any", "forbid_from": [], "transition_size": 0,
-            "counts": [], "count_columns": "word,count", **_OF_PARITY, "parity_dev": [],
+            "counts": [], "count_columns": "word,count", **OF_PARITY, "parity_dev": [],
         }  # fmt: skip
         return {
             name: value
@@ -609,7 +609,7 @@ class TrainingRequest(Request):
     @property
     def without_parity(self) -> TrainingRequest:
         """The same, but that merges serve all text together."""
-        return self.model_copy(update=_OF_PARITY)
+        return self.model_copy(update=OF_PARITY)
 
     @property
     def over_bytes(self) -> bool:
