@@ -329,6 +329,11 @@ class TrainingRequest(Request):
             or self.parity_alpha < 1
             or self.parity_global < 0,
         }
+        judging = {
+            file for one in evaluation_sources(self.evaluation).sources for file in one.files
+        }
+        choosing = {file for one in self.development_sources for file in one.files}
+        against["development texts that it is evaluated on, too"] = bool(judging & choosing)
         wrong = [what for what, holds in against.items() if holds]
         if wrong:
             raise InvalidOption(
