@@ -22,6 +22,7 @@ KINDS = {
     "words in SQL": "tables that `bpeline sql` made, and makes again",
     "mlflow run": "runs in MLflow that never ended",
     "mlflow model": "models in MLflow without a version",
+    "standard input": "corpora from standard input that no version was made of",
 }
 
 

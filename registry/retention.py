@@ -28,7 +28,7 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 Kind = Literal[
     "table", "shard", "pack", "run", "version", "evaluation set", "words in SQL", "mlflow run",
-    "mlflow model",
+    "mlflow model", "standard input",
 ]  # fmt: skip
 _SECONDS_A_DAY = 86_400
 
@@ -43,7 +43,8 @@ class Leftover:
             checkpoint or what a run learned; ``version``: files of a tokenizer that is not
             registered; ``evaluation set``: one that no name has any more; ``words in SQL``: what
             `bpeline sql` made to read, and makes again; ``mlflow run`` and
-            ``mlflow model``: what killed processes left in MLflow.
+            ``mlflow model``: what killed processes left in MLflow; ``standard input``: a corpus
+            that came so.
         key: its name in the workspace, or MLflow's.
         paths: what there is of it, in the order of removal: first what makes it exist.
         size: bytes.
@@ -151,6 +152,7 @@ class _Reached:
     runs: frozenset[str]
     versions: frozenset[str]
     sets: frozenset[str]
+    paths: frozenset[str]
     unsure: str
 
     @classmethod
@@ -191,6 +193,9 @@ class _Reached:
                 | {one.digest for one in waiting}
             ),
             sets=_sets_in_use(registry, [*versions, *unfinished, *waiting, *tracked]),
+            paths=_paths_of(
+                registry, [*(one.run_id for one in versions), *(one.run_id for one in waiting)]
+            ),
             unsure=unsure,
         )
 
@@ -202,6 +207,13 @@ def _sets_in_use(
     names = {one.name for one in needing}
     latest = {one.name: one.digest for one in registry.catalogue.evaluation_sets()}
     return frozenset(digest for name, digest in latest.items() if name in names)
+
+
+def _paths_of(registry: Registry, run_ids: Iterable[str]) -> frozenset[str]:
+    """The paths that runs of versions, and those that may be continued, were told to read."""
+    needed = {*run_ids, *(run.id for run in registry.catalogue.unfinished_runs())}
+    runs = (run for run in registry.catalogue.runs() if run.id in needed)
+    return frozenset(path for run in runs for path in run.config.get("paths") or ())
 
 
 def _whose_counts_stay(
@@ -257,6 +269,9 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
                 one for one in (record, path) if one.exists()
             ]  # a killed writer left no record
             yield _leftover("evaluation set", path.name, record, paths)
+    for path in workspace.standard_input.glob("*"):
+        if str(path) not in reached.paths and not is_temporary(path):
+            yield _leftover("standard input", path.name, path, [path])
     database = workspace.words_database
     if database.exists():
         yield _leftover("words in SQL", database.name, database, [database])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     "bpeline train corpus/ --name news --forbid digits --forbid email --forbid-list secrets.txt",
     "bpeline train --counts words.parquet --name web --pattern gpt2 --eval text=heldout.txt",
     "bpeline train corpus.toml --temperature 3.3 --name languages",
+    "zstdcat corpus.txt.zst | bpeline train - --name news",
 )
 @click.argument("paths", nargs=-1)
 @options_of(
@@ -123,7 +125,8 @@ def train(
     searched for them, and what is not read is said (--strict: an error). URLs such as
     s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named sources, each
     with files and perhaps weight, language, domain and text_field. The same command after an
-    interruption continues where it stopped.
+    interruption continues where it stopped. "-" is standard input, text or JSON lines, which the
+    workspace keeps: a corpus is read more than once.
     """
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
@@ -146,7 +149,7 @@ def train(
     if demo:
         _add_demo(parameters, paths)
     else:
-        parameters["paths"] = list(paths)
+        parameters["paths"] = _with_standard_input(paths, parameters.get("text_field"))
     if "name" not in parameters:
         raise InvalidOption(
             "the tokenizer needs a name to be registered under",
@@ -212,6 +215,26 @@ def _show_steps(
     options = {name: parameters["options"][name] for name in asked}
     options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
     show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
+
+
+def _with_standard_input(paths: Sequence[str], text_field: str | None) -> list[str]:
+    """The paths, ``-`` replaced by a file of the workspace that says what came there."""
+    if "-" not in paths or os.path.exists("-"):
+        return list(paths)
+    from bpeline.registry.environment import addresses
+    from bpeline.registry.workspace import Workspace, keep_standard_input
+
+    if sys.stdin.isatty():
+        raise InvalidOption(
+            "- means standard input, which is a terminal",
+            "text or JSON lines in a pipe",
+            "type `zstdcat corpus.txt.zst | bpeline train - --name news`",
+        )
+    workspace = Workspace.open(addresses().home)
+    kept = keep_standard_input(workspace, sys.stdin.buffer, text_field or "text")
+    kind = "JSON lines" if kept.suffix == ".jsonl" else "text"
+    click.echo(f"note: standard input is read as {kind}, and kept as {kept}", err=True)
+    return [str(kept) if path == "-" else path for path in dict.fromkeys(paths)]
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:

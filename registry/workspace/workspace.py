@@ -231,6 +231,11 @@ class Workspace:
         return self.root / "outbox"
 
     @property
+    def standard_input(self) -> Path:
+        """Where corpora are kept that came on standard input."""
+        return self.root / "standard-input"
+
+    @property
     def tokens(self) -> Path:
         """Where datasets go that nobody named a place for: a directory for each version."""
         return self.root / "tokens"

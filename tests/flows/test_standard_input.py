@@ -1,0 +1,71 @@
+"""`bpeline train -`: a corpus from a pipe, kept by the workspace because it is read again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from bpeline.registry import load_tokenizer
+
+Command = Callable[..., Result]
+TEXT = "".join(f"line {n} of the text, {n * n} in all\n" for n in range(2_000))
+
+
+@pytest.mark.slow
+def test_a_pipe_is_the_corpus_that_a_file_would_be(tmp_path: Path, bpeline: Command) -> None:
+    (tmp_path / "same.txt").write_text(TEXT)
+    options = ["--name", "piped", "--vocab-size", 300, "--held-out", 0, "--json"]
+    trained = bpeline("train", "-", *options, input=TEXT)
+    assert trained.exit_code == 0, trained.output
+    assert "standard input is read as text, and kept as" in trained.stderr
+    (kept,) = Path(".bpeline/standard-input").iterdir()
+    assert kept.read_text() == TEXT
+    from_file = bpeline("train", tmp_path / "same.txt", *options)
+    assert json.loads(from_file.stdout)["digest"] == json.loads(trained.stdout)["digest"]
+    # The same text again is the same corpus: nothing is read, and no second file is kept.
+    again = bpeline("train", "-", *options, input=TEXT)
+    assert json.loads(again.stdout)["chunks_reused"] == json.loads(again.stdout)["chunks"] > 0
+    assert [*kept.parent.iterdir()] == [kept]
+    verified = bpeline("verify", "piped/1")
+    assert verified.exit_code == 0, verified.output
+
+    assert bpeline("gc", "--days", 0, "--remove").exit_code == 0
+    assert kept.exists(), "a version was made of it"
+    planned = bpeline("train", "-", "--name", "other", "--plan", input="never trained on")
+    assert planned.exit_code == 0, planned.output
+    removed = bpeline("gc", "--days", 0, "--remove")
+    assert "standard input" in removed.output
+    assert [*kept.parent.iterdir()] == [kept]
+
+
+@pytest.mark.slow
+def test_json_lines_are_seen(bpeline: Command) -> None:
+    lines = "".join(json.dumps({"id": n, "body": f"text {n}"}) + "\n" for n in range(300))
+    options = ["--name", "lines", "--vocab-size", 270, "--held-out", 0]
+    trained = bpeline("train", "-", *options, "--text-field", "body", input=lines)
+    assert trained.exit_code == 0, trained.output
+    assert "standard input is read as JSON lines" in trained.stderr
+    assert "id" not in "".join(map(str, load_tokenizer("lines/1").merges))
+    # Objects without that field are text as any other.
+    assert "read as text" in bpeline("train", "-", *options, "--plan", input=lines).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "nothing came on standard input"),
+        (gzip.compress(b"text"), "zcat FILE | bpeline train -"),
+        (b"PAR1....", "begins as Parquet does"),
+        (b"a\0b", "begins as binary does"),
+    ],
+)
+def test_what_is_no_text_is_refused(content: bytes, said: str, bpeline: Command) -> None:
+    refused = bpeline("train", "-", "--name", "piped", input=content)
+    assert refused.exit_code == 2
+    assert said in refused.output
+    assert not Path(".bpeline/standard-input").exists()
