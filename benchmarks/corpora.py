@@ -37,6 +37,12 @@ def documents(path: Path) -> Iterator[str]:
     yield from _pieces(pending)
 
 
+def lines(path: Path) -> Iterator[str]:
+    """Lines with their ends, which are line feeds alone, as libraries written in Rust read them."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        yield from file
+
+
 def batches(path: Path, size: int = 64) -> Iterator[list[str]]:
     """`documents`, several at a time: fewer steps between Python and a native library."""
     batch: list[str] = []

@@ -187,6 +187,28 @@ def _huggingface(folder: Path, watch: Stopwatch) -> Loaded:
     )
 
 
+def _huggingface_1(folder: Path, watch: Stopwatch) -> Loaded:
+    library: Any = import_module("tokenizers")
+    with watch.phase("loading"):
+        tokenizer = library.Tokenizer.from_file(str(folder / HF_FILE))
+
+    def encode_file(path: Path, _threads: int) -> list[Any]:
+        return [
+            tokenizer.encode_batch(batch, add_special_tokens=False)
+            for batch in batches(path, _BATCH)
+        ]
+
+    def arrays(found: list[Any]) -> Iterator[NDArray[Any]]:
+        return (encoding.ids_array for encodings in found for encoding in encodings)
+
+    return Loaded(
+        encode_file,
+        arrays,
+        lambda text: tokenizer.encode(text, add_special_tokens=False).ids,
+        lambda ids: tokenizer.decode(ids, skip_special_tokens=False),
+    )
+
+
 def _tiktoken(folder: Path, watch: Stopwatch) -> Loaded:
     from tiktoken import Encoding
     from tiktoken.load import load_tiktoken_bpe
@@ -326,7 +348,12 @@ def verdict(
 
 
 def _encoder(
-    name: str, package: str | None, load: Load, caveat: str, slow: bool = False
+    name: str,
+    package: str | None,
+    load: Load,
+    caveat: str,
+    slow: bool = False,
+    folder_variable: str = "",
 ) -> Contestant:
     def run(case: Case, watch: Stopwatch) -> Any:
         loaded = _loaded(load, case, watch)
@@ -334,16 +361,25 @@ def _encoder(
         watch.more |= figures | _of_texts(loaded, case.path)
         return found
 
-    return Contestant(name, run, package, package or "bpeline", caveat=caveat, slow=slow)
+    return Contestant(
+        name,
+        run,
+        package,
+        package or "bpeline",
+        caveat=caveat,
+        slow=slow,
+        folder_variable=folder_variable,
+    )
 
 
-def _loader(name: str, package: str | None, load: Load) -> Contestant:
+def _loader(name: str, package: str | None, load: Load, folder_variable: str = "") -> Contestant:
     def run(case: Case, watch: Stopwatch) -> None:
         _loaded(load, case, watch)
 
-    return Contestant(name, run, package, package or "bpeline")
+    return Contestant(name, run, package, package or "bpeline", folder_variable=folder_variable)
 
 
+_TOKENIZERS_1 = "BENCHMARK_TOKENIZERS_1"
 _LISTS = "makes a Python list of each document's ids, from strings that it was given"
 ENCODERS = (
     _encoder("bpeline", None, _bpeline, "leaves ids in memory"),
@@ -371,6 +407,14 @@ ENCODERS = (
     _encoder("tokie", "tokie", _tokie, "leaves ids in memory"),
     _encoder("tiktoken", "tiktoken", _tiktoken, _LISTS, slow=True),
     _encoder("HuggingFace", "tokenizers", _huggingface, _LISTS, slow=True),
+    _encoder(
+        "HuggingFace 1.0",
+        "tokenizers",
+        _huggingface_1,
+        "a release candidate, in a folder of its own that BENCHMARK_TOKENIZERS_1 names; leaves an "
+        "object for each document in memory, from strings that it was given",
+        folder_variable=_TOKENIZERS_1,
+    ),
 )
 ENCODING = Measurement(
     "encoding",
@@ -392,6 +436,7 @@ LOADING = Measurement(
         _loader("tokie", "tokie", _tokie),
         _loader("tiktoken", "tiktoken", _tiktoken),
         _loader("HuggingFace", "tokenizers", _huggingface),
+        _loader("HuggingFace 1.0", "tokenizers", _huggingface_1, _TOKENIZERS_1),
     ),
     _vocabulary,
     vocab_sizes=(100_000,),

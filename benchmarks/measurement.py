@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class Contestant:
         caveat: what a reader must know before comparing.
         slow: whether it is asked for a sample of a large file only.
         once: whether one round has to be enough, because it takes minutes.
+        folder_variable: the environment variable that names a folder with the package, where that
+            cannot be installed beside another version of it (``pip install --target FOLDER``).
     """
 
     name: str
@@ -65,9 +68,17 @@ class Contestant:
     caveat: str = ""
     slow: bool = False
     once: bool = False
+    folder_variable: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where the package is, if not among those that are installed."""
+        return os.environ.get(self.folder_variable, "") if self.folder_variable else ""
 
     @property
     def installed(self) -> bool:
+        if self.folder_variable:
+            return Path(self.folder, self.module).is_dir() if self.folder else False
         return importlib.util.find_spec(self.module) is not None
 
 

@@ -1,7 +1,7 @@
 """Writes the kept results as tables and pictures into README and docs; measures nothing.
 
-README gets the headlines, docs/benchmarks.md everything, docs/scaling.md what larger corpora would
-take; only what stands between two markers is replaced.
+README gets the headlines, docs/benchmarks.md everything that is run by `python -m benchmarks`,
+docs/scaling.md what larger corpora would take; only what stands between two markers is replaced.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write() -> None:
     panels = scaling_panels(newest("training-by-corpus"), newest("training-by-vocabulary"))
     if panels:
         curves(panels, RESULTS / "scaling.svg")
-    parts = ["# Benchmarks", "## Training", block(results, bool(panels))]
+    parts = ["## Training", block(results, bool(panels))]
     if encoding:
         parts.append(encoding_block(encoding, *newest("loading")[-1:]))
     for name, written in (
@@ -71,9 +71,7 @@ def write() -> None:
     ):
         if found := newest(name):
             parts.append(written(found))
-    (ROOT / "docs/benchmarks.md").write_text(
-        "\n\n".join([*parts, _wrapped(_REPRODUCE)]) + "\n", encoding="utf-8"
-    )
+    _replace(ROOT / "docs/benchmarks.md", "measured", "\n\n".join([*parts, _wrapped(_REPRODUCE)]))
     _replace(ROOT / "README.md", "benchmarks", headlines(results, encoding))
     if measured := forecast.measured():
         content = forecast.pictured(measured, RESULTS / "growth.svg")
@@ -121,8 +119,9 @@ def headlines(results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[s
         ]
     parts.append(
         _wrapped(
-            "Ratios are their seconds to ours, pairs of fresh processes in turn on the same two "
-            "cores, and only where merges or ids are equal; slow encoders take a sample. All "
+            "Ratios are their CPU seconds to ours, pairs of fresh processes in turn on the same "
+            "two cores, caches empty, and only where merges or ids are equal; the strongest peer "
+            "is whoever comes nearest; slow encoders take a sample. All "
             "tables, and what to know before comparing: [docs/benchmarks.md](docs/benchmarks.md). "
             "`make bench FILE=corpus.txt` measures on your machine."
         )

@@ -92,7 +92,10 @@ def main() -> None:
     case = Case(**asked["case"])
     restrict_to(case.threads)
     watch = Stopwatch()
-    found = MEASUREMENTS[asked["measurement"]].named(asked["contestant"]).run(case, watch)
+    contestant = MEASUREMENTS[asked["measurement"]].named(asked["contestant"])
+    if contestant.folder:
+        sys.path.insert(0, contestant.folder)
+    found = contestant.run(case, watch)
     result = {"figures": watch.figures(), "found": found}
     report.write_text(json.dumps(result, default=bytes.hex))
 

@@ -8,7 +8,7 @@ import platform
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,8 @@ def summary(
                 **({"sample_bytes": sample_bytes} if sample_bytes else {}),
                 "runs": figures,
             }
-    packages = [one.package for one in measurement.contestants if one.package]
+    packages = [one.package for one in measurement.contestants if one.package and not one.folder]
+    about = machine(dict.fromkeys([*packages, *measurement.packages]))
     return with_medians(
         {
             "measurement": measurement.name,
@@ -73,7 +74,10 @@ def summary(
             "threads": case.threads,
             "rounds": len(groups[0][0][measurement.baseline]),
             "load": round(load, 1),
-            "machine": machine(dict.fromkeys([*packages, *measurement.packages])),
+            "machine": {
+                **about,
+                "versions": about["versions"] | _in_folders(measurement),
+            },
             **case.prepared.get("facts", {}),
             "contestants": contestants,
             "not_installed": [one.name for one in measurement.contestants if not one.installed],
@@ -179,6 +183,16 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def _in_folders(measurement: Measurement) -> dict[str, str]:
+    """Versions of packages that lie in folders of their own, by the contestant's name."""
+    return {
+        one.name: found.version
+        for one in measurement.contestants
+        if one.folder
+        for found in distributions(name=one.package, path=[one.folder])
+    }
 
 
 def _cpuinfo(field: str) -> str:

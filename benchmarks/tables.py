@@ -220,36 +220,71 @@ def loading_markdown(loading: Result) -> str:
 
 
 def training_headlines(results: Sequence[Result]) -> str:
-    """A row for each file: our seconds, the fastest that learns the same, HuggingFace."""
+    """A row for each file: ours, the peer with the fewest CPU seconds, and the leanest."""
     rows = []
     for result in results:
         ours, others = _of(result)
-        same = {
-            name: one for name, one in others.items() if one["ratio"] is not None and one["equal"]
-        }
-        nearest = min(same, key=lambda name: float(same[name]["ratio"]))
-        size = f"{result['bytes'] / 1e6:.3g} MB"
+        same = {name: one for name, one in others.items() if one["equal"]}
+        leanest = min(same, key=lambda name: float(same[name]["peak_megabytes"]))
         rows.append((
-            f"`{result['file']}`, {size}",
-            f"{ours['seconds']:.2f} s",
-            f"{same[nearest]['ratio']:.1f}× ({nearest})",
+            f"`{result['file']}`, {result['bytes'] / 1e6:.3g} MB",
+            f"{ours['cpu_seconds']:.2f} s",
+            _strongest(same, 1),
             _ratio(others, "HuggingFace", 1),
             f"{ours['peak_megabytes']:,.0f} MB",
+            f"{same[leanest]['peak_megabytes']:,.0f} MB ({leanest})",
         ))  # fmt: skip
-    columns = ("file to merges", "bpeline", "fastest with the same merges", "HuggingFace", "memory")
-    return as_markdown(columns, rows)
+    return as_markdown(
+        (
+            *("file to merges", "bpeline, CPU", "strongest peer", "HuggingFace"),
+            *("bpeline, memory", "leanest peer"),
+        ),
+        rows,
+    )
 
 
 def encoding_headlines(results: Sequence[Result]) -> str:
     """A row for each file and number of threads: our speed, and how many times theirs it is."""
-    peers = ("gigatoken", "tiktoken", "HuggingFace")
     rows = []
     for result in results:
         ours, others = _of(result)
-        speed = f"{speed_of(ours, result):,.0f} MB/s"
-        ratios = [_ratio(others, peer, 2 if peer == "gigatoken" else 1) for peer in peers]
-        rows.append((f"`{result['file']}`, {threads_of(result)}", speed, *ratios))
-    return as_markdown(("file to ids", "bpeline", *peers), rows)
+        same = {name: one for name, one in others.items() if one["equal"] and not _is_ours(name)}
+        rows.append((
+            f"`{result['file']}`, {threads_of(result)}",
+            f"{speed_of(ours, result, 'cpu_seconds'):,.0f} MB/s",
+            _strongest(same, 2),
+            f"{speed_of(ours, result, 'again_cpu_seconds'):,.0f} MB/s",
+            _strongest_again(same, result),
+            _ratio(others, "tiktoken", 1),
+            _ratio(others, "HuggingFace", 1),
+        ))  # fmt: skip
+    return as_markdown(
+        (
+            *("file to ids, MB per CPU second", "bpeline", "strongest peer"),
+            *("bpeline, again", "strongest peer, again", "tiktoken", "HuggingFace"),
+        ),
+        rows,
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return name.split(",")[0] == OURS
+
+
+def _strongest(same: Result, digits: int) -> str:
+    """Whoever finds the same in the fewest CPU seconds, and how many times ours these are."""
+    nearest = min(same, key=lambda name: float(same[name]["cpu_ratio"]))
+    return f"{same[nearest]['cpu_ratio']:.{digits}f}× ({nearest})"
+
+
+def _strongest_again(same: Result, result: Result) -> str:
+    """The same of a second pass, whose words every cache knows; of those who got the whole file."""
+    ours = result["contestants"][OURS]["again_cpu_seconds"]
+    whole = {name: one for name, one in same.items() if "sample_bytes" not in one}
+    if not whole:
+        return "–"
+    nearest = min(whole, key=lambda name: float(whole[name]["again_cpu_seconds"]))
+    return f"{whole[nearest]['again_cpu_seconds'] / ours:.2f}× ({nearest})"
 
 
 def _of(result: Result) -> tuple[Result, dict[str, Any]]:
@@ -258,7 +293,7 @@ def _of(result: Result) -> tuple[Result, dict[str, Any]]:
 
 
 def _ratio(others: Result, name: str, digits: int) -> str:
-    ratio = others.get(name, {}).get("ratio")
+    ratio = others.get(name, {}).get("cpu_ratio")
     return "–" if ratio is None else f"{ratio:.{digits}f}×"
 
 

@@ -2,7 +2,8 @@
 
 A library is imported inside its function, so that one process measures one library. How ties
 between equally frequent pairs are broken decides what a trainer must learn: by the smallest ids,
-the bytes numbered as GPT-2 prints them (`printable`) or by value (`value`).
+the bytes numbered as GPT-2 prints them (`printable`) or by value (`value`). One that reads files
+by itself takes every line for a document and knows no separator (`lines`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import GPT2, SEPARATOR, batches, documents
+from benchmarks.corpora import GPT2, SEPARATOR, batches, documents, lines
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import WHOLE, Stopwatch, captured
 
@@ -67,6 +68,28 @@ def by_value(path: Path, vocab_size: int) -> list[Merge]:
     return [(left.translate(back), right.translate(back)) for left, right in merges]
 
 
+def by_lines(path: Path, vocab_size: int) -> list[Merge]:
+    """Our merges of a corpus whose documents are lines, with their ends; an oracle, never timed."""
+    from bpeline.tokenizer_core import count_texts, train_bpe
+
+    return list(train_bpe(count_texts(lines(path)), vocab_size, special_tokens=SPECIAL).merges)
+
+
+def gigabpe(path: Path, vocab_size: int, threads: int, watch: Stopwatch) -> list[Merge]:
+    library: Any = import_module("gigabpe")
+
+    with watch.phase():
+        _, merges = library.train_bpe(
+            [os.fspath(path)],
+            vocab_size,
+            special_tokens=[SEPARATOR],
+            pretokenizer="bytelevel",
+            min_frequency=2,
+            threads=threads,
+        )
+    return _from_printable([list(merge) for merge in merges])[: vocab_size - _BYTES - _SPECIALS]
+
+
 def gigatoken(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) -> list[Merge]:
     library: Any = import_module("gigatoken")
 
@@ -103,9 +126,18 @@ def rustbpe(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) -> lis
     return [(bytes(token),) for token, _ in ranks[_BYTES:]]
 
 
-def uni_tokenizer(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) -> list[Merge]:
-    library: Any = import_module("uni_tokenizer")
+def ffbpe(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) -> list[Merge]:
+    return _counter_and_trainer(import_module("ffbpe"), path, vocab_size, watch)
 
+
+def uni_tokenizer(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) -> list[Merge]:
+    return _counter_and_trainer(import_module("uni_tokenizer"), path, vocab_size, watch)
+
+
+def _counter_and_trainer(
+    library: Any, path: Path, vocab_size: int, watch: Stopwatch
+) -> list[Merge]:
+    """uni-tokenizer, and ffbpe that came of it."""
     with watch.phase("counting"):
         counter = library.PreTokenizer([SEPARATOR]).word_counter()
         counter.add_source(documents(path))
@@ -233,16 +265,15 @@ def verdict(
         return Verdict(True, "ours")
     if contestant.promise == "other":
         return Verdict(None, "another algorithm, by design")
-    by_our_value = contestant.promise == "value"
-    expected = _by_value(case) if by_our_value else _merges(found["bpeline"])
+    oracle = _ORACLES.get(contestant.promise)
+    expected = oracle(case) if oracle else _merges(found["bpeline"])
     theirs = _merges(theirs)
     tokens_only = bool(theirs) and len(theirs[0]) == 1
     ours = [(b"".join(merge),) if tokens_only else merge for merge in expected]
     what = "tokens" if tokens_only else "merges"
-    numbering = ", bytes numbered by value" if by_our_value else ""
     found_at = first_divergence(ours, theirs)
     if found_at is None:
-        return Verdict(True, f"all {len(ours):,} {what} equal{numbering}")
+        return Verdict(True, f"all {len(ours):,} {what} equal{_UNDER.get(contestant.promise, '')}")
     return Verdict(False, f"differ from merge {found_at[0]:,} on", found_at)
 
 
@@ -254,13 +285,12 @@ def _merges(told: Sequence[Sequence[Any]]) -> list[Merge]:
     ]
 
 
-def _by_value(case: Case) -> list[Merge]:
-    return _by_value_of(case.path, case.vocab_size)
-
-
-@cache
-def _by_value_of(path: Path, vocab_size: int) -> list[Merge]:
-    return by_value(path, vocab_size)
+_of_values, _of_lines = cache(by_value), cache(by_lines)
+_ORACLES: dict[str, Callable[[Case], list[Merge]]] = {
+    "value": lambda case: _of_values(case.path, case.vocab_size),
+    "lines": lambda case: _of_lines(case.path, case.vocab_size),
+}
+_UNDER = {"value": ", bytes numbered by value", "lines": ", lines taken for documents"}
 
 
 def first_divergence(ours: Sequence[Merge], theirs: Sequence[Merge]) -> tuple[int, str, str] | None:
@@ -308,7 +338,21 @@ TRAINERS = (
         "run with its HuggingFace tie-breaking (its two others learn other merges); "
         "maps the file into memory, so the file's pages count as memory",
     ),
+    _trainer(
+        gigabpe,
+        "lines",
+        "gigabpe",
+        "takes every line for a document and a separator for text, so its merges are compared with "
+        "ours of such documents; learns as many more as there are byte values that the text does "
+        "not hold, and these are left out",
+    ),
     _trainer(rustbpe, "value", "rustbpe", _VALUE),
+    _trainer(
+        ffbpe,
+        "printable",
+        "ffbpe",
+        "run with its byte-level alphabet and smallest-pair tie-breaking",
+    ),
     _trainer(
         uni_tokenizer,
         "printable",
@@ -321,7 +365,9 @@ TRAINERS = (
     _trainer(youtokentome, "other", "youtokentome", _CHARACTERS),
 )
 TRAINING = Measurement("training", "a file to its merges", TRAINERS, judge=verdict)
-SCALED = tuple(one for one in TRAINERS if one.name in ("bpeline", "gigatoken", "rustbpe"))
+SCALED = tuple(
+    one for one in TRAINERS if one.name in ("bpeline", "gigabpe", "gigatoken", "rustbpe")
+)
 BY_CORPUS = Measurement(
     "training-by-corpus",
     "seconds against corpus size, on beginnings of a file",

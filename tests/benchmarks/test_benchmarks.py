@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,16 @@ from typing import Any
 import pytest
 
 from benchmarks import trainers
-from benchmarks.corpora import LONGEST, SEPARATOR, beginning, documents
-from benchmarks.measurement import Case
+from benchmarks.corpora import LONGEST, SEPARATOR, beginning, documents, lines
+from benchmarks.measurement import Case, Contestant
 from benchmarks.measurements import MEASUREMENTS
 from benchmarks.pages import block, replaced
 from benchmarks.process import Stopwatch, captured
 from benchmarks.results import changes, newest, save, summary
 from benchmarks.runner import Run, compare
 from benchmarks.tables import phases_of, plain, rows
-from benchmarks.trainers import TRAINING, by_value, first_divergence, verdict
-from bpeline.tokenizer_core.reference import count_words, split
+from benchmarks.trainers import TRAINING, by_lines, by_value, first_divergence, verdict
+from bpeline.tokenizer_core.reference import count_words, split, train
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 A, B, C = (b"a", b"b"), (b"b", b"a"), (b"ab", b"c")
@@ -103,6 +104,37 @@ def test_documents_are_cut_without_losing_or_splitting_anything(tmp_path: Path) 
     ]
 
 
+def test_lines_keep_their_ends_and_are_ended_by_line_feeds_alone(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("a\r\nb\u2028c\rd\n\ne", encoding="utf-8", newline="")
+    assert list(lines(path)) == ["a\r\n", "b\u2028c\rd\n", "\n", "e"]
+
+
+def test_merges_of_lines_are_those_of_a_plain_trainer_that_gets_lines(corpus: Path) -> None:
+    assert SEPARATOR in corpus.read_text(), "which is text to those who read lines"
+    words = count_words(lines(corpus), SplitPattern.named("gpt2").regex)
+
+    expected = train(words, 300 - 257)
+    assert by_lines(corpus, 300) == expected
+
+
+def test_a_package_in_a_folder_of_its_own_is_known_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = Contestant("newer", lambda *_: None, "pack", "pack", folder_variable="NEWER_PACK")
+    assert not newer.installed
+    monkeypatch.setenv("NEWER_PACK", str(tmp_path))
+    assert not newer.installed
+    (tmp_path / "pack").mkdir()
+    assert newer.installed
+    (tmp_path / "pack-2.0rc1.dist-info").mkdir()
+    (tmp_path / "pack-2.0rc1.dist-info/METADATA").write_text("Name: pack\nVersion: 2.0rc1\n")
+    ours = TRAINING.named("bpeline")
+    measured = replace(TRAINING, contestants=(ours, newer))
+    result = summary(measured, Case((__file__,), 300), [({"bpeline": [run(1.0)]}, 0)])
+    assert result["machine"]["versions"]["newer"] == "2.0rc1"
+
+
 def test_a_beginning_ends_with_a_document(tmp_path: Path) -> None:
     path = tmp_path / "corpus.txt"
     path.write_text(f"é first{SEPARATOR}second{SEPARATOR}third")
@@ -127,6 +159,8 @@ def test_the_first_divergence_is_named() -> None:
         ("HuggingFace", [A, B], False),
         ("rustbpe", [(b"ab",), (b"abc",)], True),
         ("rustbpe", [(b"ab",), (b"ba",)], False),
+        ("gigabpe", [A, B], True),
+        ("gigabpe", [A, C], False),
         ("SentencePiece", [(b"xy",)], None),
     ],
 )
@@ -136,7 +170,8 @@ def test_equality_is_judged_by_what_a_trainer_promises(
     equal: bool | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trainers, "_by_value", lambda _case: [A, C])
+    monkeypatch.setitem(trainers._ORACLES, "value", lambda _case: [A, C])
+    monkeypatch.setitem(trainers._ORACLES, "lines", lambda _case: [A, B])
     found = {"bpeline": [A, C]}
     assert verdict(TRAINING.named(contestant), theirs, found, Case(("",))).equal is equal
 
