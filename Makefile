@@ -14,7 +14,7 @@ BY_FILE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 COMPILE = $(BIN)/python -c "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 
-.PHONY: demo test test-fast test-nightly test-mutants lint bench clean
+.PHONY: types demo test test-fast test-nightly test-mutants lint docs bench clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
@@ -36,12 +36,18 @@ test-nightly: $(VENV)/installed-tests  ## all of what is slow too, then docs/rel
 test-mutants: $(VENV)/installed-tests  ## small deliberate faults, each in a copy: the tests must see them
 	$(BIN)/python tests/mutants
 
-lint: $(VENV)/installed-tests  ## style, and types in strict mode
+lint: $(VENV)/installed-tests types  ## style, and types in strict mode
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/installed-tests types  ## the documentation as a site, in build/site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
+
+types:  # the installed package as links: where mypy and the site find it
 	mkdir -p build/types/bpeline
 	ln -sfn $(addprefix ../../../,$(wildcard bpeline/*.py*) tokenizer_core registry flows) build/types/bpeline
-	$(BIN)/mypy
 
 bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side by side; FILE=corpus.txt
 	$(BIN)/python -m benchmarks training $(FILE)

@@ -1,0 +1,191 @@
+"""Pages of the site that are made: README as home, the reference from the code; holds no text.
+
+A hook of MkDocs (`mkdocs.yml`). What the code says (commands, public names, errors, metrics) is
+asked of the code, so that the reference cannot fall behind it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).parent))  # a hook is no package
+
+from messages import messages
+
+ROOT = Path(__file__).parents[2]
+_COPIED = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
+_LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+_API = {
+    "bpeline": "What most programs need.",
+    "bpeline.registry": "Versions: listed, compared, promoted, exported.",
+}
+_METRICS = (
+    "metrics.CompressionReport",
+    "metrics.VocabFigures",
+    "token_distribution.TokenDistribution",
+    "tokens_in_use.TokenUsage",
+    "parity.Parity",
+    "serving_cost.ServingCost",
+    "robustness.Effect",
+)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made, and the files of the repository that pages link to."""
+    made = {
+        "reference/command-line.md": command_line(),
+        "reference/api.md": api(),
+        "reference/metrics.md": metrics(),
+        "reference/errors.md": errors(),
+        **{name: (ROOT / source).read_text("utf-8") for source, name in _COPIED.items()},
+    }
+    for name, text in made.items():
+        files.append(File.generated(config, name, content=text))
+    for name in sorted(_linked(files, made)):
+        files.append(File.generated(config, f"files/{name}", abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links between files of the repository into links between files of the site."""
+    home = _home(page.file.src_uri)
+
+    def turned(link: re.Match[str]) -> str:
+        target = _target(home, link[2])
+        if target is None:
+            return link[0]
+        place = _COPIED.get(target) or _of_docs(target) or f"files/{target}"
+        return link[1] + os.path.relpath(place, Path(page.file.src_uri).parent) + link[3]
+
+    return _LINK.sub(turned, markdown)
+
+
+def _home(uri: str) -> Path:
+    """The folder of the repository that links of a page start from."""
+    copied = uri in _COPIED.values()
+    return Path() if copied else Path("docs", uri).parent
+
+
+def _target(home: Path, link: str) -> str | None:
+    """The file of the repository that a link names, or None: an address, a page that is made."""
+    if "://" in link or link.startswith("mailto:"):
+        return None
+    target = os.path.normpath(home / link)
+    return target if (ROOT / target).is_file() else None
+
+
+def _of_docs(target: str) -> str | None:
+    path = Path(target)
+    return path.relative_to("docs").as_posix() if path.parts[0] == "docs" else None
+
+
+def _linked(files: Files, made: dict[str, str]) -> set[str]:
+    """Files of the repository, neither pages nor below ``docs``, that any page links to."""
+    texts = {**made, **{one.src_uri: one.content_string for one in files.documentation_pages()}}
+    return {
+        target
+        for uri, text in texts.items()
+        for link in _LINK.finditer(text)
+        if (target := _target(_home(uri), link[2]))
+        and target not in _COPIED
+        and not target.startswith("docs/")
+    }
+
+
+def command_line() -> str:
+    """Every command with its help, as ``--help`` prints it, and the exit codes."""
+    main = import_module("bpeline.flows.cli.main")
+    context = click.Context(main.cli, info_name="bpeline")
+    parts = ["# Command line", "`bpeline COMMAND --help` prints what stands here.", "## Exit codes"]
+    parts.append(
+        inspect.cleandoc(main.__doc__).split("\n\n")[1].removeprefix("Exit codes: ") + "\n"
+    )
+    for name in main.cli.list_commands(context):
+        command = main.cli.get_command(context, name)
+        inner = click.Context(command, info_name=name, parent=context, max_content_width=96)
+        parts += [f"## {name}", f"```text\n{command.get_help(inner)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def api() -> str:
+    """Every public name, by the package it is imported from."""
+    parts = ["# Python API"]
+    seen: set[str] = set()
+    for package, said in _API.items():
+        parts += [f"## `{package}`", said]
+        for name in import_module(package).__all__:
+            value = getattr(import_module(package), name)
+            place = f"{value.__module__}.{value.__qualname__}"
+            if place not in seen:
+                seen.add(place)
+                parts.append(f"::: {place}")
+    return "\n\n".join(parts) + "\n"
+
+
+def metrics() -> str:
+    """The names of figures, and the values whose attributes say their formulas."""
+    names = import_module("bpeline.tokenizer_core.evaluation.metric_names").NAMES
+    rows = [f"| `{metric}` | `{attribute}` |" for attribute, metric in names.items()]
+    parts = [
+        "# Metrics",
+        "Figures are called the same in MLflow, in rules and in `evaluation.json`. A figure of a "
+        "slice is the part behind the `/` with the slice's name behind it: "
+        "`compression/bytes_per_token` of `german` is `bytes_per_token/german`. Which texts are "
+        "measured is in [Evaluation](../evaluation.md).",
+        "## Names",
+        "\n".join(["| metric | attribute of `CompressionReport` |", "|---|---|", *rows]),
+        "## Formulas",
+    ]
+    home = "bpeline.tokenizer_core.evaluation"
+    parts += [f"::: {home}.{name}" for name in _METRICS]
+    return "\n\n".join(parts) + "\n"
+
+
+def errors() -> str:
+    """Every error that is raised on purpose: what it means, its exit code, its messages."""
+    module = import_module("bpeline.tokenizer_core.errors")
+    classes = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, module.BpelineError)
+    ]
+    found = messages(ROOT, {error.__name__ for error in classes})
+    parts = [
+        "# Errors",
+        "Every message has three parts: what happened, what is accepted, what to type next; here "
+        "`…` stands for what is known only when it happens. All are classes of "
+        "`bpeline.tokenizer_core.errors`, and `BpelineError` catches every one of them. Search "
+        "this page for words of a message. What people meet most is in "
+        "[Troubleshooting](../troubleshooting.md).",
+    ]
+    for error in classes:
+        parts += [
+            f"## {error.__name__}",
+            f"{_first_paragraph(error)} Exit code {error.exit_code}; a case of "
+            f"`{error.__mro__[1].__name__}`.",
+        ]
+        parts += [
+            f"```text\n{one.happened}\n  accepted: {one.accepted}\n  next: {one.next_step}\n```"
+            for one in found
+            if one.error == error.__name__
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _first_paragraph(value: Any) -> str:
+    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())

@@ -1,0 +1,140 @@
+"""The documentation as a site: it builds without warnings, needs no network, is true."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bpeline.tokenizer_core import errors
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md"))
+CLASSES = {
+    name
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, errors.BpelineError)
+}
+
+
+def blocks(path: Path, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w+)\n(.*?)^```", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [body for language, body in found if language in languages]
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words of every `$ bpeline …`; one that is quoted over several lines is taken whole."""
+    found = []
+    for body in blocks(path, "console"):
+        for said in re.findall(r"^\$ (bpeline .*(?:\n(?!\$ ).*)*)", body, re.MULTILINE):
+            lines = said.replace("\\\n", " ").splitlines()
+            words = next(
+                words
+                for end in range(1, len(lines) + 1)
+                if (words := _words("\n".join(lines[:end]))) is not None
+            )
+            shell = [place for place, word in enumerate(words) if set(word) <= set(";<>|&")]
+            found.append(words[1 : min(shell, default=len(words))])
+    return found
+
+
+def _words(said: str) -> list[str] | None:
+    words = shlex.shlex(said, posix=True, punctuation_chars=";<>|&")
+    words.whitespace_split = True
+    try:
+        return list(words)
+    except ValueError:  # a quotation that goes on in the next line
+        return None
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocstrings")
+    pytest.importorskip("material")
+    folder = tmp_path_factory.mktemp("site")
+    types = ROOT / "build/types/bpeline"
+    if not types.exists():
+        subprocess.run(["make", "types"], cwd=ROOT, check=True, capture_output=True)
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_page_is_there_and_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+    expected = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in PAGES}
+    assert expected <= {*pages}
+    for name, html in pages.items():
+        loaded = re.findall(
+            r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="([^"]*)"', html
+        )
+        assert loaded, name
+        assert not [address for address in loaded if "//" in address], name
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_command_public_name_and_message(site: Path) -> None:
+    import bpeline
+    from bpeline.flows.cli.main import FILE_OF
+
+    listed = (site / "reference/command-line.html").read_text()
+    assert all(f'id="{name}"' in listed for name in FILE_OF)
+    api = (site / "reference/api.html").read_text()
+    assert all(re.search(rf'id="bpeline\.[\w.]*{name}"', api) for name in bpeline.__all__)
+    said = (site / "reference/errors.html").read_text()
+    assert all(f'id="{name.lower()}"' in said for name in CLASSES)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT / "docs").as_posix())
+def test_commands_of_the_pages_exist_with_these_options(path: Path) -> None:
+    from bpeline.flows.cli.main import cli
+
+    for words in commands(path):
+        command = cli.get_command(click.Context(cli), words[0])
+        assert command is not None, words
+        try:
+            command.make_context(words[0], words[1:], resilient_parsing=False)
+        except click.UsageError as error:
+            pytest.fail(f"{shlex.join(words)}: {error.format_message()}")
+
+
+def test_messages_that_troubleshooting_quotes_are_those_of_the_code() -> None:
+    module: Any = _site_module("messages")
+    known = {message.happened for message in module.messages(ROOT, CLASSES)}
+    quoted = re.findall(r"^> (.*)$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    assert len(quoted) >= 10
+    assert [message for message in quoted if message not in known] == []
+
+
+def test_messages_are_read_from_every_way_of_writing_them() -> None:
+    module: Any = _site_module("messages")
+    found = module.messages(ROOT, CLASSES)
+    assert len(found) > 400, "there were 532"
+    assert len({message.error for message in found}) > 15
+
+
+def _site_module(name: str) -> Any:
+    spec = spec_from_file_location(f"site_{name}", ROOT / f"docs/_site/{name}.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
