@@ -77,7 +77,8 @@ if TYPE_CHECKING:
 @click.option(
     "--encoding",
     type=click.Choice(list(ENCODINGS)),
-    help="With char-bpe: merges in their order, or the longest token first.  [default: merges]",
+    help="With char-bpe: merges in their order, or the longest token first; with greedy-trained "
+    "words of the corpus keep the splits of training.  [default: merges]",
 )
 @click.option(
     "--score", type=click.Choice(["ratio", "gain"]), help="With wordpiece.  [default: ratio]"

@@ -10,7 +10,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 BYTE_BPE: Final = "byte-bpe"
 CHARACTER_BPE = "char-bpe"
-ENCODINGS = ("merges", "greedy")
+ENCODINGS = ("merges", "greedy", "greedy-trained")
 
 
 @dataclass(frozen=True, slots=True)

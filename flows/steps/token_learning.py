@@ -42,7 +42,13 @@ _VERSION = 1  # raised whenever the same counts and settings make another tokeni
 
 @dataclass(frozen=True, slots=True)
 class LearnedTokens(LearnedPart):
-    """A tokenizer of another algorithm."""
+    """A tokenizer of another algorithm.
+
+    Attributes:
+        holding_mark: distinct words that hold the mark of the end of a word.
+    """
+
+    holding_mark: int = 0
 
     @property
     def outcome(self) -> str:
@@ -50,6 +56,8 @@ class LearnedTokens(LearnedPart):
         if self.resumed:
             share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
             said += f", {share} by an earlier run"
+        if self.holding_mark:
+            said += f"; {self.holding_mark:,} words hold the mark of the end of a word"
         return said + self.what_was_left
 
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
@@ -81,7 +89,8 @@ def learn_tokens(
     found = found_in(directory)
     if found is not None:
         merges, wanted, pruned = found["merges"], found["wanted"], PrunedWords(**found["pruned"])
-        return LearnedTokens(directory, merges, wanted, merges, pruned)
+        holding = found.get("holding_mark", 0)
+        return LearnedTokens(directory, merges, wanted, merges, pruned, holding)
     counts = WordCountStore(workspace).open_table(words.table)
     pruned = prune(counts, request.min_word_count)[1]
     training = _TRAININGS[request.algorithm](counts, request)
@@ -99,9 +108,12 @@ def learn_tokens(
     # Merges of other parts that make the same text are one token.
     merges = len(made.merges) or made.vocab_size - training.base
     made = training.encoding(made)
-    bpeline.save(made, directory, {"merges": merges, "wanted": wanted, "pruned": asdict(pruned)})
+    mark = getattr(made.algorithm, "end_of_word", "").encode()
+    holding = sum(mark in word for word in counts.words()) if mark else 0
+    said = {"merges": merges, "wanted": wanted, "pruned": asdict(pruned), "holding_mark": holding}
+    bpeline.save(made, directory, said)
     share_directory(workspace, directory, MANIFEST)
-    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned)
+    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned, holding)
 
 
 def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:
@@ -158,7 +170,7 @@ def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     least, rarest = request.min_count, request.min_word_count
     specials = request.special_tokens
     marking = options.get("end_of_word", END_OF_WORD), options.get("joined", False)
-    greedy = options.pop("encoding", "merges") == "greedy"
+    encoding = options.pop("encoding", "merges")
     unknown = options.get("unknown", "</u>")
 
     train = partial(
@@ -173,9 +185,14 @@ def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     base = character_base(counts, rarest, special_tokens=specials, **options)
     settings = CharacterSettings(*marking, request.tie_break, least, rarest)
     training = _Training(len(base), settings.digest, train)
-    if not greedy:
+    if encoding == "merges":
         return training
-    return replace(training, encoding=lambda made: greedy_longest(made, counts, unknown))
+
+    def greedy(made: Tokenizer) -> Tokenizer:
+        frequent = prune(counts, rarest)[0]
+        return greedy_longest(made, frequent, unknown, as_trained=encoding == "greedy-trained")
+
+    return replace(training, encoding=greedy)
 
 
 def _frequency_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:

@@ -192,8 +192,6 @@ def reference_segmentation(words: dict[str, int], learned: oracle.Learned) -> li
 
 
 def test_what_cannot_be_trained_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="holds '_'"):
-        train_char_bpe(counted({"a_b": 3}), 5, end_of_word="_")
     with pytest.raises(InvalidOption, match="no room"):
         train_wordpiece(counted(TOY), 5)
     with pytest.raises(InvalidOption, match="score"):

@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.algorithms.greedy import reference as greedy_referen
 from bpeline.tokenizer_core.algorithms.greedy.codec import GreedyLongest
 from bpeline.tokenizer_core.algorithms.greedy.trainer import greedy_longest
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
 
@@ -118,3 +118,64 @@ def test_special_tokens_and_marks_stay(tmp_path: Path) -> None:
     assert isinstance(made.algorithm, CharacterBpe)
     with pytest.raises(InvalidOption, match="byte-bpe"):
         greedy_longest(train_bpe(WordCounts.from_mapping({b"ab": 3}), 257), counts)
+
+
+def as_the_program(words: dict[str, int], merges: int) -> tuple[list[str], dict[str, list[str]]]:
+    """Tokens of a program that does not separate training from encoding, the longest first, and
+    its splits of the words it knows."""
+    learned = oracle.train_characters(words, merges, END)
+    pairs = [(left, right) for left, right, _ in learned]
+    splits = {word: oracle.merge_characters(word, pairs, END) for word in words}
+    frequencies: dict[str, int] = {}
+    for word, split in splits.items():
+        for token in split:
+            frequencies[token] = frequencies.get(token, 0) + words[word]
+    ordered = sorted(
+        frequencies.items(),
+        key=lambda one: (len(one[0].removesuffix(END)) + one[0].endswith(END), one[1]),
+        reverse=True,  # which leaves equal ones as they were
+    )
+    return [token for token, _ in ordered], splits
+
+
+def test_as_trained_goes_as_programs_that_do_not_separate_training(book: Path) -> None:
+    text = book.read_text(encoding="utf-8")
+    words = dict(Counter(re.findall(r"\S+", text)[:20_000]))
+    counts = WordCounts.from_mapping({w.encode(): n for w, n in words.items()}, "whitespace")
+    ordered, splits = as_the_program(words, 300)
+    made = greedy_longest(train_char_bpe(counts, 300), counts, as_trained=True)
+    plain = greedy_longest(train_char_bpe(counts, 300), counts)
+    assert longest_first(made) == ordered
+    assert longest_first(plain) != ordered
+    for word, split in splits.items():
+        assert tokens_of(made, word) == split
+    assert sum(tokens_of(plain, word) != split for word, split in splits.items()) > 20
+    for word in ("mountains", "Ilikeeatingapples!", "unstated", "x" * 9):
+        assert word not in words
+        expected = greedy_reference.longest_anywhere(word, ordered, END, "</u>")
+        assert tokens_of(made, word) == expected
+    both = " ".join(["statement", "unstated", *list(splits)[:50]])
+    assert tokens_of(made, both) == [t for word in both.split() for t in tokens_of(made, word)]
+    assert made.decode(made.encode(both)) == both
+
+
+def by_merges_ids(by_merges: Tokenizer, made: Tokenizer, text: str) -> list[int]:
+    return [made.token_to_id(by_merges.vocab[id_]) for id_ in by_merges.encode(text)]
+
+
+def test_known_words_are_kept_with_the_tokenizer(
+    trained: tuple[WordCounts, Tokenizer, Tokenizer], tmp_path: Path
+) -> None:
+    counts, by_merges, _ = trained
+    made = greedy_longest(by_merges, counts, as_trained=True)
+    algorithm = made.algorithm
+    assert isinstance(algorithm, GreedyLongest)
+    assert algorithm.known
+    made.save(tmp_path / "kept")
+    again = Tokenizer.load(tmp_path / "kept")
+    assert again.digest == made.digest
+    text = " ".join(word for word, _ in algorithm.known)
+    assert again.encode(text) == made.encode(text) == by_merges_ids(by_merges, made, text)
+    for known in ((("at", ("a",)),), (("at", ("zz", "at" + END)),)):
+        with pytest.raises(InvalidTokenizer, match="has the tokens"):
+            Tokenizer(made.vocab, [], algorithm=GreedyLongest(known=known))

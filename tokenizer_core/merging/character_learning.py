@@ -60,6 +60,7 @@ def learn_characters(
         tie_break=settings.tie_break,
         min_count=settings.min_count,
         free_application=settings.joined,
+        allows=words.allows,
     )
     goal = merges + (0 if given is None else len(given))
     return learn_with(engine, goal, counts, settings.digest, course, given=given)

@@ -1,8 +1,12 @@
-"""Word counts as rows of characters, the ends or the insides of words marked; learns nothing."""
+"""Word counts as rows of characters, the ends or the insides of words marked; learns nothing.
+
+The mark of the end of a word may occur in words, see `words_with_ends`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +16,7 @@ from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging.merge_engine import SymbolWords
 
 _INSIDE = 1 << 21  # above every character: this one goes on inside a word
+_MARK = b"\xff"  # how a mark that is no character of the text is told apart: no UTF-8 holds it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,27 +27,40 @@ class CharacterWords:
         words: what a `MergeEngine` takes.
         tokens: the base tokens as text, by id.
         ends: (character, mark) ids of the characters that end words, where the end is marked.
+        allows: whether merges may make a token, given as the bytes of its base tokens; None where
+            they may make any.
     """
 
     words: SymbolWords
     tokens: tuple[str, ...]
     ends: NDArray[np.int64]
+    allows: Callable[[bytes], bool] | None = None
 
 
-def words_with_ends(counts: WordCounts, end_of_word: str) -> CharacterWords:
+def words_with_ends(counts: WordCounts, end_of_word: str, joined: bool = False) -> CharacterWords:
     """Each word as its characters and one symbol for its end.
 
     Base tokens are numbered by code point, the mark where its first character stands: so they are
     in the order of their text.
 
+    Words may hold the text of the mark. Inside of a word that is ordinary characters. Where the
+    mark is a character, and a symbol of its own, it is that character, as in the papers' programs:
+    only its place at the end of a word tells it. Otherwise no merge makes a token of
+    characters alone that ends in the mark's text, so a token that ends in it ends a word.
+
+    Args:
+        joined: whether the mark is to become part of the last characters.
+
     Raises:
-        InvalidOption: an empty mark, or one that a word holds.
+        InvalidOption: an empty mark.
         EmptyCorpus: no words.
     """
-    _refuse_mark(counts, end_of_word)
+    if not end_of_word:
+        raise InvalidOption("the mark of the end of a word is empty", "any other text", "'</w>'")
     points, offsets = _characters(counts)
     last = points[offsets[1:] - 1]
-    place = (ord(end_of_word[0]) << 1) | 1  # behind the character it begins with
+    is_character = len(end_of_word) == 1 and not joined
+    place = ord(end_of_word[0]) << 1 if is_character else (ord(end_of_word[0]) << 1) | 1
     offsets = offsets + np.arange(len(offsets))
     content = np.empty(offsets[-1], np.int32)
     is_end = np.zeros(len(content), np.bool_)
@@ -54,9 +72,16 @@ def words_with_ends(counts: WordCounts, end_of_word: str) -> CharacterWords:
         end_of_word if number == place else chr(number >> 1) for number in distinct.tolist()
     )
     lasts = np.searchsorted(distinct, _numbered(last << 1)[0])
-    mark = np.full(len(lasts), tokens.index(end_of_word))
+    mark = np.full(len(lasts), int(np.searchsorted(distinct, place)))
     ends = np.stack((lasts, mark), axis=1).astype(np.int64)
-    return _character_words(counts, rows, offsets, tokens, ends)
+    made = _character_words(counts, rows, offsets, tokens, ends)
+    if is_character or next(counts.words_with([end_of_word])) is None:
+        return made
+    spelled = list(made.words.base_tokens)
+    spelled[mark[0]] = _MARK
+    told_apart = replace(made.words, base_tokens=tuple(spelled))
+    written = end_of_word.encode()
+    return replace(made, words=told_apart, allows=lambda token: not token.endswith(written))
 
 
 def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
@@ -129,18 +154,3 @@ def _character_words(
     spelled = tuple(token.encode() for token in tokens)
     counted = counts.counts, counts.first_positions
     return CharacterWords(SymbolWords(rows, offsets, *counted, ids, spelled), tokens, ends)
-
-
-def _refuse_mark(counts: WordCounts, mark: str) -> None:
-    if not mark:
-        raise InvalidOption(
-            "the mark of the end of a word is empty", "any text that no word holds", "'</w>'"
-        )
-    word = next(counts.words_with([mark]))
-    if word is not None:
-        shown = word.decode(errors="replace")[:40]
-        raise InvalidOption(
-            f"the word {shown!r} holds {mark!r}, the mark of the end of a word",
-            "a text that no word holds",
-            "choose another mark, such as '</w>' or '·'",
-        )

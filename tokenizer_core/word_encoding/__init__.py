@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from .spelling import SpelledTokens as SpelledTokens
     from .spelling import spelled_tokens as spelled_tokens
     from .word_algorithm import LEFTMOST as LEFTMOST
+    from .word_algorithm import Pieces as Pieces
     from .word_algorithm import WordAlgorithm as WordAlgorithm
     from .word_algorithm import alphabet_rows as alphabet_rows
     from .word_algorithm import by_rank as by_rank
-    from .word_algorithm import characters_of as characters_of
     from .word_algorithm import merged_rows as merged_rows
+    from .word_algorithm import spellings_of as spellings_of
     from .word_algorithm import symbol_table as symbol_table
     from .word_algorithm import trie_rows as trie_rows
     from .word_decoder import WordDecoder as WordDecoder

@@ -126,6 +126,14 @@ def symbol_table(rows: list[Row]) -> tuple[NDArray[np.uint64], NDArray[np.uint64
     return slots, HASH_KEY
 
 
+def spellings_of(token: str, end_of_word: str) -> list[list[int]]:
+    """A token's characters as `characters_of`; where the mark is a character, also as that one."""
+    spelled = [characters_of(token, end_of_word)]
+    if len(end_of_word) == 1 and token.endswith(end_of_word):
+        spelled.append(list(map(ord, token)))
+    return spelled
+
+
 def characters_of(token: str, end_of_word: str) -> list[int]:
     """A token's characters as numbers; the mark of the end of a word, at its end, is one."""
     if end_of_word and token.endswith(end_of_word):
@@ -134,10 +142,15 @@ def characters_of(token: str, end_of_word: str) -> list[int]:
 
 
 def alphabet_rows(ids: Mapping[str, int], end_of_word: str, joined: bool) -> list[Row]:
-    """Rows from characters to their tokens; with ``joined`` also from those that end words."""
+    """Rows from characters to their tokens; with ``joined`` also from those that end words.
+
+    A mark that is a character is one inside of words, too.
+    """
     rows = []
     for token, id_ in ids.items():
         characters = characters_of(token, end_of_word)
+        if token == end_of_word and len(token) == 1:
+            rows.append((INSIDE, ord(token), 0, id_))
         if len(characters) == 1:
             rows.append((INSIDE, characters[0], 0, id_))
         elif joined and len(characters) == 2 and characters[1] == END:

@@ -84,16 +84,23 @@ def _one_gap(content: bytes) -> bytes:
 
 
 def without_ends(
-    vocab: Mapping[int, bytes], end_of_word: str, whole: frozenset[int], gap: bytes
+    vocab: Mapping[int, bytes],
+    end_of_word: str,
+    whole: frozenset[int],
+    gap: bytes,
+    joined: bool = False,
 ) -> dict[int, bytes]:
     """What each token looks like in text where some end in the mark of the end of a word.
 
     Args:
         whole: ids of special tokens and marks, which are words of their own.
         gap: what stands between words: a space, or nothing where words hold their own spaces.
+        joined: whether the mark is part of last characters, so that by itself it is text.
     """
     end = end_of_word.encode()
     return {
-        id_: token[: -len(end)] + gap if token.endswith(end) and id_ not in whole else token
+        id_: token[: -len(end)] + gap
+        if token.endswith(end) and id_ not in whole and not (joined and token == end)
+        else token
         for id_, token in vocab.items()
     }

@@ -57,7 +57,8 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, WordDecoder]:
     tokens = spelled_tokens(spec)
     marking = algorithm.end_of_word, algorithm.joined
     words = by_rank(tokens.ids, tokens.merges, tokens.marks["unknown"], *marking)
-    seen = without_ends(spec.vocab, algorithm.end_of_word, tokens.whole, tokens.gap)
+    marking_of_text = algorithm.end_of_word, tokens.whole, tokens.gap, algorithm.joined
+    seen = without_ends(spec.vocab, *marking_of_text)
     return WordEncoder(words, spec.pattern), WordDecoder(seen, spaced=spec.pattern.drops_gaps)
 
 

@@ -47,7 +47,8 @@ def train_char_bpe(
     Args:
         counts: word counts, by white space or another pattern.
         merges: how many at most; fewer when no pair occurs ``min_count`` times.
-        end_of_word: the mark of the end of a word; no word may hold it.
+        end_of_word: the mark of the end of a word; words may hold it, see
+            `merging.words_with_ends`.
         joined: whether it is part of the last character (``subword-nmt`` 0.2).
         tie_break: ``first-seen`` (the paper's program) or ``greatest-bytes`` (``subword-nmt``: the
             greatest pair of texts); see `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
@@ -57,13 +58,12 @@ def train_char_bpe(
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, a mark that a word holds, or a checkpoint of other
-            counts or settings.
+        InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
     specials = validate_special_tokens(special_tokens)
-    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word, joined)
     settings = CharacterSettings(end_of_word, joined, tie_break, min_count, min_word_count)
     course = Course(resume_from, checkpoint, on_progress=on_progress)
     learned = learn_characters(counts, words, merges, settings, course)
@@ -92,7 +92,7 @@ def character_base(
     Raises:
         InvalidOption, EmptyCorpus: as `train_char_bpe`.
     """
-    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word)
+    words = words_with_ends(prune(counts, min_word_count)[0], end_of_word, joined)
     return _first_of_characters(words, end_of_word, joined, unknown, special_tokens)
 
 

@@ -50,13 +50,14 @@ def train_frequency_bpe(
     Args:
         counts: word counts, by ``wordpunct`` as a rule.
         merges: how many at most.
-        end_of_word: the symbol behind the last character of a word; no word may hold it.
+        end_of_word: the symbol behind the last character of a word; words may hold it, see
+            `merging.words_with_ends`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
         sentences: how the tokenizer finds sentences; see `FrequencyBpe`.
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, a mark that a word holds, sentences by a library
+        InvalidOption: a parameter out of range, sentences by a library
             that is not installed, or a checkpoint of other counts or settings.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.

@@ -18,7 +18,12 @@ def explained(spec: TokenizerSpec) -> Decide:
     spelled = [_spelled(token, end) for token in tokens if token != algorithm.unknown]
     spelled.sort(key=len, reverse=True)  # of equally long ones smaller ids stay first
 
+    known = dict(algorithm.known)
+
     def decide(word: str) -> Iterator[Decision]:
+        if word in known:
+            yield Decision("as training left it", known[word], known[word])
+            return
         symbols: list[str | tuple[str, ...]] = [*word, end]
         for token in spelled:
             place = 0
