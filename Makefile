@@ -14,7 +14,7 @@ BY_FILE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 COMPILE = $(BIN)/python -c "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 
-.PHONY: types demo test test-fast test-nightly test-mutants lint docs bench clean
+.PHONY: types demo test test-fast test-nightly test-mutants lint docs release-check bench clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
@@ -44,6 +44,9 @@ lint: $(VENV)/installed-tests types  ## style, and types in strict mode
 docs: $(VENV)/installed-tests types  ## the documentation as a site, in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
+
+release-check: $(VENV)/installed-tests  ## wheel, demo, tutorial and fast tests on every Python found; an hour
+	$(BIN)/python tests/support/release_check.py build/release
 
 types:  # the installed package as links: where mypy and the site find it
 	mkdir -p build/types/bpeline

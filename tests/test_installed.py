@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -110,3 +112,9 @@ def test_it_works_beside_a_project_with_packages_of_the_same_names(
     assert said["deployments"] == 5
     assert said["rules"]
     assert said["ids"]
+
+
+def test_the_version_stands_in_one_place_and_the_others_follow() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
