@@ -26,6 +26,8 @@ from bpeline.tokenizer_core.evaluation import (
     DivergingMerge,
     DocumentComparison,
     EvaluationText,
+    Passage,
+    PassageSample,
     VocabDifference,
     compare_measured,
     compare_vocabs,
@@ -73,6 +75,8 @@ class VersionComparison:
         patterns: names or regexes of the split patterns.
         normalizers: what is done to texts before they are cut, for people.
         remarks: what people should know of how either was read from a file.
+        passages: pieces of the documents that both cut, those that cost most more and most fewer
+            tokens; none where the documents were measured earlier.
         skipped: files that a search for texts to compare on did not read; None where none was made.
         metrics: every metric either has, sorted by name; those that depend on text are of the same
             documents.
@@ -96,6 +100,7 @@ class VersionComparison:
     measured_on: str = ""
     normalizers: tuple[str, str] = ("none", "none")
     remarks: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    passages: tuple[Passage, ...] = ()
     skipped: SkippedFiles | None = None
 
     def called(self, second: str) -> VersionComparison:
@@ -203,6 +208,8 @@ def _compared(
     if not texts:
         pairs = _pairs(one.metrics, other.metrics)
         return _side_by_side((one.title, one.tokenizer), (other.title, other.tokenizer), pairs)
+    sample = PassageSample()
+    texts = [replace(text, documents=sample.watching(text.documents)) for text in texts]
     evaluation, measured = evaluate_texts(other.tokenizer, {_FIRST: one.tokenizer}, texts, parallel)
     compared = compare_evaluated(
         (one.title, one.tokenizer, measured[_FIRST]),
@@ -213,7 +220,11 @@ def _compared(
         shown,
     )
     metrics = (*compared.metrics, *_pairs(one.metrics, other.metrics))
-    return replace(compared, metrics=tuple(sorted(metrics, key=lambda pair: pair.key)))
+    return replace(
+        compared,
+        metrics=tuple(sorted(metrics, key=lambda pair: pair.key)),
+        passages=tuple(sample.compared(one.tokenizer, other.tokenizer)),
+    )
 
 
 def _pairs(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[MetricPair, ...]:

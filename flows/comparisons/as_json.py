@@ -7,7 +7,7 @@ from typing import Any
 
 from bpeline.registry.comparison import MetricPair, VersionComparison
 from bpeline.tokenizer_core.corpus import SkippedFiles
-from bpeline.tokenizer_core.evaluation import WordChange
+from bpeline.tokenizer_core.evaluation import Passage, WordChange
 from bpeline.tokenizer_core.formats import printable_tokens
 
 
@@ -26,7 +26,7 @@ def _spelt(value: Any) -> Any:
         shown = {one.name: _spelt(getattr(value, one.name)) for one in fields(value)}
         if isinstance(value, MetricPair):
             shown["difference"] = value.difference
-        elif isinstance(value, WordChange):
+        elif isinstance(value, (Passage, WordChange)):
             shown["cost"] = value.cost
         return shown
     if isinstance(value, dict):

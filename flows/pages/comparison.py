@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from bpeline.flows.comparisons import SLICE_TITLES, compared_metrics, facts, slice_rows, word_lists
@@ -11,7 +12,15 @@ from bpeline.registry.comparison import VersionComparison
 
 def comparison_page(compared: VersionComparison) -> str:
     """The whole page."""
-    return render("comparison.html", {"difference": difference(compared)})
+    vocab = {"came": compared.vocab.added, "went": compared.vocab.removed}
+    spelt = {kind: [base64.b64encode(one).decode() for one in some] for kind, some in vocab.items()}
+    values = {
+        "difference": difference(compared),
+        "passages": compared.passages,
+        "vocab": spelt,
+        "newline": b"\n",
+    }
+    return render("comparison.html", values)
 
 
 def difference(compared: VersionComparison, words: int | None = None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from bpeline.flows.pages.packed import leb128
 from bpeline.flows.pages.report import LARGEST, report_page
 from bpeline.flows.pages.visible import visible
 from bpeline.flows.versions.report import version_contents
+from bpeline.registry import load_tokenizer
 from bpeline.registry.screening import screen
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
@@ -279,7 +280,7 @@ def test_the_comparison_looks_like_a_report(page: Page, here: Path, bpeline: Com
     assert page.requests == [(here / "both.html").absolute().as_uri()]
     assert page.run("document.querySelector('h1').textContent") == "news/1 → news/2"
     titles = page.run("Array.from(document.querySelectorAll('h2'), one => one.textContent)")
-    assert titles == ["Summary", "Tokens", "Words", "Metrics"]
+    assert titles == ["Summary", "Side by side", "Tokens", "Words", "Metrics"]
     page.resize(380, 800)
     assert page.run("document.documentElement.scrollWidth") <= 380
     bpeline("report", "news/2", "-o", "report.html")
@@ -435,6 +436,24 @@ def test_a_page_without_scripts_still_reads(page: Page, here: Path, bpeline: Com
     text = page.run("document.body.innerText")
     assert "Carry the most text" in text
     assert "needs JavaScript" in page.run("document.querySelector('noscript').outerHTML")
+
+
+@pytest.mark.slow
+def test_tokens_that_came_are_searched(page: Page, here: Path, bpeline: Command) -> None:
+    bpeline("compare", "news/1", "news/2", "--on", "new.txt", "--html", "search.html")
+    page.open(here / "search.html")
+    assert page.complaints == []
+    before, after = (set(load_tokenizer(f"news/{number}").vocab.values()) for number in (1, 2))
+    came = sorted(after - before)
+    wanted = next(token.decode()[:2] for token in came if token.isalpha() and len(token) > 2)
+    matching = sum(wanted.encode() in token for token in came)
+    assert 0 < matching < len(came)
+    said = page.run(
+        f"byId('query-came').value = {json.dumps(wanted)};"
+        "byId('query-came').dispatchEvent(new Event('input')); byId('said-came').textContent"
+    )
+    assert said == f"{matching:,} of {len(came):,} tokens"
+    assert page.run("byId('found-came').querySelectorAll('.t').length") == min(matching, 400)
 
 
 class Outline(HTMLParser):

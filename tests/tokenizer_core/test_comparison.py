@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate, pairwise
 
 import pytest
 import regex
@@ -14,6 +15,12 @@ from bpeline.tokenizer_core.evaluation.comparison import (
     compare_vocabs,
     compare_words,
     first_diverging_merge,
+)
+from bpeline.tokenizer_core.evaluation.passages import (
+    LONGEST,
+    PassageSample,
+    PassageToken,
+    middle_of,
 )
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
@@ -142,3 +149,59 @@ def test_documents_without_text_or_not_utf8_are_refused(first: Tokenizer) -> Non
         compare_on(first, first, [b"", b""])
     with pytest.raises(InvalidUtf8):
         compare_on(first, first, [b"fine", b"\xff"])
+
+
+def test_passages_that_cost_most_are_cut_by_both_and_say_where_they_differ(
+    first: Tokenizer, second: Tokenizer, documents: list[bytes]
+) -> None:
+    sample = PassageSample()
+    assert list(sample.watching(documents)) == documents
+    passages = sample.compared(first, second, shown=4)
+    costs = {
+        len(second.encode(text)) - len(first.encode(text))
+        for text in (middle_of(document).decode() for document in documents if document)
+    }
+    dearer = [one.cost for one in passages if one.cost > 0]
+    cheaper = [one.cost for one in passages if one.cost < 0]
+    assert dearer == sorted(dearer, reverse=True)
+    assert cheaper == sorted(cheaper)
+    assert len(cheaper) == 4
+    assert min(costs) == min(cheaper)
+    assert not dearer or max(costs) == max(dearer)
+    for one in passages:
+        for tokenizer, side, other in (
+            (first, one.first, one.second), (second, one.second, one.first),
+        ):  # fmt: skip
+            assert [part.token for part in side] == [
+                tokenizer.vocab[id_] for id_ in tokenizer.encode(one.text)
+            ]
+            assert [part.changed for part in side] == [
+                place not in places(other) for place in places(side)
+            ]
+
+
+def places(side: tuple[PassageToken, ...]) -> list[tuple[int, int]]:
+    ends = list(accumulate(len(one.token) for one in side))
+    return list(pairwise([0, *ends]))
+
+
+def test_a_passage_is_the_middle_of_a_document_and_whole_characters() -> None:
+    assert middle_of(b"short") == b"short"
+    assert middle_of("é".encode() * 3000).decode() == "é" * (
+        len(middle_of("é".encode() * 3000)) // 2
+    )
+    words = b"".join(b" %d" % number for number in range(5000))
+    piece = middle_of(words)
+    assert len(piece) <= LONGEST
+    assert piece in words
+    assert set(piece.split()) <= set(words.split())
+
+
+def test_of_many_documents_passages_are_kept_from_all_over() -> None:
+    sample = PassageSample()
+    for _ in sample.watching(b"%d" % number for number in range(100_000)):
+        pass
+    kept = [int(one) for one in sample._kept]
+    assert 256 < len(kept) < 1024
+    assert max(kept) > 99_000
+    assert len({*map(int.__sub__, kept[1:], kept)}) == 1, "evenly"

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from .metrics import CompressionReport as CompressionReport
     from .morphology import boundary_scores as boundary_scores
     from .morphology import read_gold as read_gold
+    from .passages import Passage as Passage
+    from .passages import PassageSample as PassageSample
     from .perturbations import PERTURBATIONS as PERTURBATIONS
     from .perturbations import Perturbation as Perturbation
     from .robustness import Robustness as Robustness
