@@ -91,6 +91,13 @@ if TYPE_CHECKING:
     help="With frequency-bpe: what is put between marks.  [default: punkt]",
 )
 @click.option(
+    "--min-sentence-characters",
+    type=int,
+    metavar="N",
+    help="With frequency-bpe: shorter sentences are left out of encoded texts; with 2, those of "
+    "one character.  [default: 1]",
+)
+@click.option(
     "--joint",
     multiple=True,
     metavar="LANGUAGE=PATH",

@@ -46,7 +46,10 @@ CHOICES = {
         {"score": str, "continuation": str, "unknown": str, "max_word_characters": int},
     ),
     "frequency-bpe": Choices(
-        ("first-seen",), 1, False, {"merges": int, "end_of_word": str, "sentences": str}
+        ("first-seen",),
+        1,
+        False,
+        {"merges": int, "end_of_word": str, "sentences": str, "min_sentence_characters": int},
     ),
 }
 OPTIONS = sorted({name for choices in CHOICES.values() for name in choices.options})

@@ -159,17 +159,18 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_merged_symbol_has_an_id(files: Path) -> None:
+def test_what_the_files_have_no_id_for_is_unknown(files: Path) -> None:
     tokenizer = Tokenizer.load(files, sentences="lines")
-    assert [tokenizer.vocab[id_].decode() for id_ in range(len(IDS))] == IDS
+    assert [tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab)] == IDS
     tokens = [tokenizer.vocab[id_].decode() for id_ in tokenizer.encode("Hello World , Hey Wow")]
     expected = [
-        piece if piece.encode() in tokenizer.vocab.values() else "<unk>"
+        piece if piece in IDS else "<unk>"
         for word in ("Hello", "World", ",", "Hey", "Wow")
         for piece in merge_by_frequency(word, FREQUENCIES, "</w>")
     ]
     assert tokens == ["<line/>", *expected, "</line>"]
-    assert {"Wo", "He", "<unk>"} < set(tokens)  # neither Wo nor He had an id in the files
+    assert "Hel" in tokens  # of He, which has no id
+    assert tokens.count("<unk>") > 2
 
 
 def test_the_three_files_come_back(files: Path, tmp_path: Path) -> None:

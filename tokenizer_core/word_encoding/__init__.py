@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .word_algorithm import WordAlgorithm as WordAlgorithm
     from .word_algorithm import alphabet_rows as alphabet_rows
     from .word_algorithm import by_rank as by_rank
+    from .word_algorithm import characters_of as characters_of
     from .word_algorithm import merged_rows as merged_rows
     from .word_algorithm import spellings_of as spellings_of
     from .word_algorithm import symbol_table as symbol_table

@@ -10,6 +10,7 @@ from bpeline.tokenizer_core.algorithms.frequency_bpe.sentence_marks import Sente
 from bpeline.tokenizer_core.corpus import refuse_missing_library
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.kernels.encoding.character_merges import OWN_SYMBOL
+from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, UNKNOWN
 from bpeline.tokenizer_core.vocabulary import Algorithm, Sentences, TokenizerSpec, shown
 from bpeline.tokenizer_core.word_encoding import (
     LEFTMOST,
@@ -18,10 +19,13 @@ from bpeline.tokenizer_core.word_encoding import (
     WordDecoder,
     WordEncoder,
     alphabet_rows,
+    characters_of,
     merged_rows,
     spelled_tokens,
     without_ends,
 )
+
+PADDING = "<pad>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,10 @@ class FrequencyBpe(Algorithm):
         unknown, line_begin, line_end: tokens of the vocab.
         sentences: ``none``: no marks; ``lines``: each line that has a word is a sentence;
             ``punkt``: sentences as NLTK's untrained Punkt tokenizer finds them.
-        frequencies: (token, frequency) of every token that can be joined, most frequent first.
+        frequencies: (text, frequency) as in freqs.json. Whatever text neighbours join to is a merge
+            if it stands here, be it a token of the vocab or, like the parts of longer ones in some
+            files, none, which is unknown where it remains. The marks are never joined to.
+        min_sentence_characters: shorter sentences are left out.
     """
 
     name: ClassVar[str] = "frequency-bpe"
@@ -48,6 +55,7 @@ class FrequencyBpe(Algorithm):
     line_end: str = "</line>"
     sentences: Sentences = "punkt"
     frequencies: tuple[tuple[str, int], ...] = ()
+    min_sentence_characters: int = 1
 
     @property
     def sentence_kind(self) -> Sentences:
@@ -55,7 +63,21 @@ class FrequencyBpe(Algorithm):
 
     def described(self) -> dict[str, Any]:
         listed = [list(entry) for entry in self.frequencies]
-        return {"name": self.name, **asdict(self), "frequencies": listed}
+        said = {"name": self.name, **asdict(self), "frequencies": listed}
+        if self.min_sentence_characters == 1:
+            del said["min_sentence_characters"]  # files of before do not say it
+        return said
+
+    @property
+    def merged_frequencies(self) -> dict[str, int]:
+        """The frequencies of texts that neighbours may be joined to."""
+        marks = self.unknown, self.line_begin, self.line_end, PADDING
+        end = self.end_of_word
+        return {
+            text: frequency
+            for text, frequency in self.frequencies
+            if text not in marks and len(characters_of(text, end)) > 1
+        }
 
     @classmethod
     def of_description(cls, given: Mapping[str, Any]) -> Self | None:
@@ -67,7 +89,11 @@ class FrequencyBpe(Algorithm):
             return None
         # By its full name: a dataclass with slots is another class than the one `super` sees.
         return super(FrequencyBpe, cls).of_description(
-            {**given, "frequencies": tuple((token, frequency) for token, frequency in listed)}
+            {
+                "min_sentence_characters": 1,
+                **given,
+                "frequencies": tuple((token, frequency) for token, frequency in listed),
+            }
         )
 
 
@@ -92,7 +118,8 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, WordDecoder]:
     around = None
     if algorithm.sentences != "none":
         refuse_missing_library(algorithm.sentences)
-        around = SentenceMarks(algorithm.sentences, marks["line_begin"], marks["line_end"])
+        ids = marks["line_begin"], marks["line_end"]
+        around = SentenceMarks(algorithm.sentences, *ids, algorithm.min_sentence_characters)
     return (
         WordEncoder(words, spec.pattern, around),
         WordDecoder(seen, spaced=spec.pattern.drops_gaps),
@@ -100,28 +127,41 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, WordDecoder]:
 
 
 def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) -> WordAlgorithm:
-    """Whatever two tokens join to a token with a frequency is a merge, most frequent first.
+    """Whatever two symbols join to a text with a frequency is a merge, most frequent first.
 
     Raises:
-        InvalidTokenizer: a frequency of what is no token, or out of range.
+        InvalidTokenizer: a frequency out of range.
     """
     for token, frequency in algorithm.frequencies:
-        if token not in ids or not 0 < frequency < 1 << 63:
+        if not 0 < frequency < 1 << 63:
             raise InvalidTokenizer(
                 f"the token {shown(token)} has the frequency {frequency}",
-                "tokens of the vocab have frequencies from 1 to 2⁶³ − 1",
+                "frequencies are from 1 to 2⁶³ − 1",
                 RETRAIN,
             )
-    distinct = sorted({frequency for _, frequency in algorithm.frequencies}, reverse=True)
+    end, merged = algorithm.end_of_word, algorithm.merged_frequencies
+    distinct = sorted(set(merged.values()), reverse=True)
     rank_of = {frequency: rank for rank, frequency in enumerate(distinct)}
-    end = algorithm.end_of_word
+    unnamed: dict[str, int] = {}  # texts that neighbours are joined to, but no tokens
+
+    def symbol_of(text: str) -> int | None:
+        """The number of a symbol; None for a text that nothing is joined to."""
+        if (id_ := ids.get(text)) is not None:
+            return id_
+        characters = characters_of(text, end)
+        if len(characters) == 1:
+            return UNKNOWN + characters[0]
+        return (
+            UNKNOWN + END + 1 + unnamed.setdefault(text, len(unnamed)) if text in merged else None
+        )
+
     rows = []
-    for token, frequency in algorithm.frequencies:
-        inner = token.removesuffix(end)
-        symbols = len(inner) + (inner != token)  # the mark of the end is one
-        for cut in range(1, symbols):
-            left, right = ids.get(token[:cut]), ids.get(token[cut:])
+    for token, frequency in merged.items():
+        made = symbol_of(token)
+        assert made is not None  # it has a frequency
+        for cut in range(1, len(characters_of(token, end))):  # the mark of the end is one
+            left, right = symbol_of(token[:cut]), symbol_of(token[cut:])
             if left is not None and right is not None:
-                rows.append((left, right, rank_of[frequency], ids[token]))
+                rows.append((left, right, rank_of[frequency], made))
     alphabet = alphabet_rows(ids, end, joined=False)
     return merged_rows(alphabet + rows, OWN_SYMBOL, LEFTMOST, unknown)

@@ -14,7 +14,7 @@ def explained(spec: TokenizerSpec) -> Decide:
     """Explains words of a tokenizer."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, FrequencyBpe)
-    frequencies, end = dict(algorithm.frequencies), algorithm.end_of_word
+    frequencies, end = algorithm.merged_frequencies, algorithm.end_of_word
 
     def decide(word: str) -> Iterator[Decision]:
         symbols = [*word, end]

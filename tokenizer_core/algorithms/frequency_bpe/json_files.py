@@ -1,8 +1,8 @@
 """Frequency BPE's three files: freqs.json, vocab_to_idx.json and idx_to_vocab.json.
 
-Programs that write them with ids for the tokens of their last segmentation alone lose the rest:
-characters and merges that only ever became parts of longer tokens. Loading numbers those behind
-all others, so that every token that can come about has an id.
+Programs that write them with ids for the tokens of their last segmentation alone have none for
+characters and merges that only ever became parts of longer tokens. Loaded, those files give the ids
+that they hold and no others: what has none is unknown, as in those programs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import Sentences, TokenizerSpec, shown
 
 FREQUENCIES, IDS, TOKENS = "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"
-PADDING = "<pad>"
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
@@ -82,34 +81,19 @@ def load(
     if listed != {str(id_): token.decode() for id_, token in vocab.items()}:
         refuse(path / TOKENS, f"contradicts {IDS}", "id → token, the inverse of the other file")
     given = json_of(read_bounded(path / FREQUENCIES), path / FREQUENCIES)
-    reserved = {marks.unknown, marks.line_begin, marks.line_end, PADDING}
-    frequencies = _frequencies(given, marks.end_of_word, reserved, path / FREQUENCIES)
-    parts: dict[str, None] = {}
-    for token in frequencies:
-        inner = token.removesuffix(marks.end_of_word)
-        parts |= dict.fromkeys([*inner, *([marks.end_of_word] if inner != token else []), token])
-    known = set(vocab.values())
-    missing = [part.encode() for part in parts if part.encode() not in known]
-    first = max(vocab, default=-1) + 1
-    vocab |= dict(enumerate(missing, first))
-    in_order = sorted(frequencies.items(), key=lambda entry: -entry[1])
+    frequencies = _frequencies(given, path / FREQUENCIES)
     return TokenizerSpec.checked(
         vocab,
         [],
         pattern=pattern,
-        algorithm=replace(marks, frequencies=tuple(in_order)),
+        algorithm=replace(marks, frequencies=tuple(frequencies.items())),
     )
 
 
-def _frequencies(given: Any, end: str, reserved: set[str], path: Path) -> dict[str, int]:
-    """Frequencies of what can be joined: two symbols or more, and no mark."""
+def _frequencies(given: Any, path: Path) -> dict[str, int]:
     if not isinstance(given, dict):
         refuse(path, "holds no frequencies", "an object of token → frequency")
     for token, frequency in given.items():
         if type(frequency) is not int or frequency < 1:
             refuse(path, f"gives {shown(token)} the frequency {shown(frequency)}")
-    return {
-        token: frequency
-        for token, frequency in given.items()
-        if token not in reserved and len(token.removesuffix(end)) + token.endswith(end) > 1
-    }
+    return given

@@ -21,11 +21,13 @@ class SentenceMarks:
     Attributes:
         kind: of `sentence_spans`.
         line_begin, line_end: the ids.
+        least: sentences of fewer characters are left out.
     """
 
     kind: str
     line_begin: int
     line_end: int
+    least: int = 1
 
     def mark(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
         """The sentences of each span, and behind them an empty one that carries its id."""
@@ -35,6 +37,10 @@ class SentenceMarks:
             if text.bytes(begin, begin + len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK:
                 begin = min(begin + len(_BYTE_ORDER_MARK), end)
             found = sentence_spans(text, begin, end, self.kind)
+            if self.least > 1:
+                is_lead = (text.data[begin:end] & 0xC0) != 0x80
+                leads = np.concatenate(([0], np.cumsum(is_lead)))
+                found = found[np.diff(leads[found - begin], axis=1)[:, 0] >= self.least]
             around = np.tile(np.array([self.line_begin, self.line_end]), (len(found), 1))
             parts += [found, np.array([[end, end]])]
             marks += [around, np.array([[-1, id_]])]

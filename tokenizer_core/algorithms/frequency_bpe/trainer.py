@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import PADDING, FrequencyBpe
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.merging import (
     END_OF_WORD,
     CharacterSettings,
@@ -26,8 +27,6 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import Sentences
 from bpeline.tokenizer_core.word_encoding import by_rank
 
-PADDING = "<pad>"
-
 
 def train_frequency_bpe(
     counts: WordCounts,
@@ -37,6 +36,7 @@ def train_frequency_bpe(
     min_count: int = 1,
     min_word_count: int = 1,
     sentences: Sentences = "punkt",
+    min_sentence_characters: int = 1,
     resume_from: Path | Checkpoint | None = None,
     checkpoint: Path | None = None,
     on_progress: OnProgress | None = None,
@@ -45,7 +45,8 @@ def train_frequency_bpe(
 
     Ids: tokens by how often they stand in the distinct words once all merges are applied, each
     word counted once, and the four marks as if they stood there once, ties in order of sight; then
-    what is only part of longer tokens, the most frequent merge first.
+    what is only part of longer tokens, the most frequent merge first. Frequencies: those numbers,
+    and of each text that was merged how often it was, all its merges together.
 
     Args:
         counts: word counts, by ``wordpunct`` as a rule.
@@ -54,6 +55,7 @@ def train_frequency_bpe(
             `merging.words_with_ends`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
         sentences: how the tokenizer finds sentences; see `FrequencyBpe`.
+        min_sentence_characters: it leaves shorter ones out; 2 leaves out those of one character.
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
@@ -62,6 +64,12 @@ def train_frequency_bpe(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
+    if min_sentence_characters < 1 or (min_sentence_characters > 1 and sentences == "none"):
+        raise InvalidOption(
+            f"min_sentence_characters is {min_sentence_characters}, sentences are {sentences}",
+            "a number from 1 on, and other sentences than 'none' where it is above 1",
+            "leave it out to encode all sentences",
+        )
     frequent = prune(counts, min_word_count)[0].in_order_of_sight()
     words = words_with_ends(frequent, end_of_word)
     settings = CharacterSettings(end_of_word, False, "first-seen", min_count, min_word_count)
@@ -84,12 +92,17 @@ def train_frequency_bpe(
     standing |= dict.fromkeys(_marks_of_frequency_bpe(), 1)
     first = sorted(standing, key=lambda token: -standing[token])
     rest = sorted(tokens, key=lambda token: -frequencies[token])
-    by_frequency = tuple(frequencies.most_common())
+    by_frequency = tuple({**standing, **frequencies}.items())
     return Tokenizer(
         numbered(first, rest),
         [],
         pattern=counts.pattern,
-        algorithm=FrequencyBpe(end_of_word, sentences=sentences, frequencies=by_frequency),
+        algorithm=FrequencyBpe(
+            end_of_word,
+            sentences=sentences,
+            frequencies=by_frequency,
+            min_sentence_characters=min_sentence_characters,
+        ),
     )
 
 

@@ -1,0 +1,173 @@
+"""Frequency BPE beside the program that writes its three files, transcribed here independently."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bpeline.tokenizer_core import Tokenizer, count_words, train_frequency_bpe
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.word_encoding import explain_words
+
+punkt = pytest.importorskip("nltk.tokenize.punkt")
+wordpunct_tokenize = pytest.importorskip("nltk.tokenize").wordpunct_tokenize
+
+MARKS = ["<line/>", "</line>", "<pad>", "<unk>"]
+FILES = ["freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"]
+
+
+class Program:
+    """Learns from files, writes three files, encodes a file."""
+
+    def __init__(self, paths: list[Path], least: int, merges: int) -> None:
+        self._sentences = punkt.PunktSentenceTokenizer().tokenize
+        words: Counter[str] = Counter()
+        for path in paths:
+            for sentence in self._sentences(path.read_text(encoding="utf-8-sig")):
+                words.update(wordpunct_tokenize(sentence))
+        cut = {" ".join([*w, "</w>"]): n for w, n in words.items() if n >= least}
+        merged: Counter[str] = Counter()
+        for _ in range(merges):
+            pairs: Counter[tuple[str, str]] = Counter()
+            for word, count in cut.items():
+                symbols = word.split()
+                for place in range(len(symbols) - 1):
+                    pairs[symbols[place], symbols[place + 1]] += count
+            if not pairs:
+                break
+            best, times = max(pairs.items(), key=lambda one: one[1])
+            merged["".join(best)] += times
+            cut = {self._merged(word.split(), best): count for word, count in cut.items()}
+        self.freqs: dict[str, int] = {}
+        for word in cut:
+            for symbol in word.split(" "):
+                self.freqs[symbol] = self.freqs.get(symbol, 0) + 1
+        for mark in MARKS:
+            self.freqs[mark] = self.freqs.get(mark, 0) + 1
+        ordered = sorted(self.freqs, key=lambda symbol: self.freqs[symbol], reverse=True)
+        self.ids = {symbol: id_ for id_, symbol in enumerate(ordered)}
+        self.freqs.update(merged)
+
+    @staticmethod
+    def _merged(symbols: list[str], pair: tuple[str, str]) -> str:
+        place = 0
+        while place < len(symbols) - 1:
+            if (symbols[place], symbols[place + 1]) == pair:
+                symbols[place : place + 2] = ["".join(pair)]
+            place += 1
+        return " ".join(symbols)
+
+    def save(self, directory: Path) -> None:
+        listed = {id_: symbol for symbol, id_ in self.ids.items()}
+        for name, value in zip(FILES, (self.freqs, self.ids, listed), strict=True):
+            content = json.dumps(value, indent=4, ensure_ascii=False)
+            (directory / name).write_text(content, encoding="utf-8")
+
+    def symbols(self, word: str) -> list[str]:
+        symbols = [*word, "</w>"]
+        while True:
+            found = {
+                place: self.freqs[joined]
+                for place in range(len(symbols) - 1)
+                if (joined := symbols[place] + symbols[place + 1]) in self.freqs
+            }
+            if not found:
+                return symbols
+            place = max(found, key=found.__getitem__)
+            symbols[place : place + 2] = ["".join(symbols[place : place + 2])]
+
+    def encode(self, path: Path) -> list[int]:
+        ids = []
+        for sentence in self._sentences(path.read_text(encoding="utf-8-sig")):
+            if len(sentence) > 1:
+                cut = [s for word in wordpunct_tokenize(sentence) for s in self.symbols(word)]
+                cut = [MARKS[0], *cut, MARKS[1]]
+                ids += [self.ids.get(symbol, self.ids[MARKS[3]]) for symbol in cut]
+        return ids
+
+
+def text_of(random: Random) -> str:
+    words = ["".join(random.choices("abcdeéж中", k=random.randint(1, 6))) for _ in range(40)]
+    ends = [" ", " ", " ", ", ", ". ", "! ", ".\n", "? x ", "\n\n"]
+    parts = [random.choice(words) + random.choice(ends) for _ in range(random.randint(5, 250))]
+    return random.choice(["", "\ufeff"]) + "".join(parts) + random.choice(["", " ?", " . x"])
+
+
+@pytest.fixture
+def cases(seed: int, tmp_path: Path) -> list[tuple[Path, int, int]]:
+    random, made = Random(seed), []
+    for number in range(30):
+        path = tmp_path / f"{number}.txt"
+        path.write_text(text_of(random), encoding="utf-8")
+        made.append((path, random.choice([1, 1, 2]), random.randint(0, 40)))
+    path = tmp_path / "hello.txt"
+    path.write_text("\ufeffHello World , Hey Wow", encoding="utf-8")
+    return [*made, (path, 1, 5)]
+
+
+def test_files_and_ids_are_those_of_the_program(
+    cases: list[tuple[Path, int, int]], tmp_path: Path
+) -> None:
+    dropped = unnamed = 0
+    for number, (path, least, merges) in enumerate(cases):
+        program = Program([path], least, merges)
+        trained = train_frequency_bpe(
+            count_words(path, "wordpunct"),
+            merges,
+            min_word_count=least,
+            min_sentence_characters=2,
+        )
+        here, there = tmp_path / f"here{number}", tmp_path / f"there{number}"
+        there.mkdir()
+        trained.save(here, "frequency-bpe")
+        program.save(there)
+        ours, theirs = ([json.loads((d / f).read_text()) for f in FILES] for d in (here, there))
+        assert list(ours[0].items()) == list(theirs[0].items())
+        # The first ids are the program's; what it has none for comes after them.
+        assert list(ours[1].items())[: len(theirs[1])] == list(theirs[1].items())
+        assert {*ours[1]} - {*theirs[1]} <= {*theirs[0], *path.read_text(), "</w>"}
+        others, _, _ = cases[(number + 1) % len(cases)]
+        loaded = Tokenizer.load(
+            there, "frequency-bpe", algorithm=trained.algorithm, pattern="wordpunct"
+        )
+        assert {t.decode(): id_ for id_, t in loaded.vocab.items()} == program.ids
+        for source in (path, others):
+            text = source.read_text(encoding="utf-8")
+            expected = program.encode(source)
+            assert loaded.encode(text) == expected
+            # Trained here, nothing but what the corpus lacks is unknown.
+            names = {id_: token.decode() for id_, token in trained.vocab.items()}
+            ids = [id_ if names[id_] in program.ids else program.ids["<unk>"]
+                   for id_ in trained.encode(text)]  # fmt: skip
+            assert ids == expected
+            unnamed += ids != trained.encode(text)
+            plain = train_frequency_bpe(count_words(path, "wordpunct"), 0)
+            dropped += plain.encode(text).count(plain.token_to_id("<line/>")) != expected.count(
+                program.ids["<line/>"]
+            )
+        words = "".join(c for c in path.read_text() if c.isalnum() or c == " ").split()[:9]
+        for word in explain_words(loaded, " ".join(words)):
+            steps = word.steps[-1].symbols if word.steps else (*word.word, "</w>")
+            assert list(steps) == program.symbols(word.word)
+    assert dropped > 3
+    assert unnamed > 3
+
+
+def test_lines_of_one_character_are_left_out_and_nonsense_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("ab ab\nж\n\nab", encoding="utf-8")
+    counts = count_words(path, "wordpunct")
+    made = train_frequency_bpe(counts, 3, sentences="lines", min_sentence_characters=2)
+    assert made.decode(made.encode(path.read_text())) == "ab ab\nab"
+    made.save(tmp_path / "kept")
+    again = Tokenizer.load(tmp_path / "kept")
+    assert again.digest == made.digest
+    assert again.encode("ж\nab") == made.encode("ab")
+    assert made.digest != train_frequency_bpe(counts, 3, sentences="lines").digest
+    for kind, least in (("none", 2), ("lines", 0)):
+        with pytest.raises(InvalidOption, match="min_sentence_characters"):
+            train_frequency_bpe(counts, 3, sentences=kind, min_sentence_characters=least)  # type: ignore[arg-type]
