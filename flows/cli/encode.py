@@ -83,10 +83,10 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format",
-    type=click.Choice(["bin", "npy", "megatron", "parquet"]),
+    type=click.Choice(["bin", "npy", "megatron", "olmo", "parquet"]),
     default="bin",
-    help="With -o: raw numbers, NumPy arrays, what Megatron-LM and NeMo read, or a Parquet row "
-    "for each document.",
+    help="With -o: raw numbers, NumPy arrays, what Megatron-LM and NeMo read, what OLMo reads, or "
+    "a Parquet row for each document.",
 )
 @click.option(
     "--id-field",

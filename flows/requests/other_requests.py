@@ -60,10 +60,10 @@ class DatasetRequest(Request):
         description='the directory in which the version gets its own: news-3; "tokens" in the '
         "workspace when empty",
     )
-    format: Literal["bin", "npy", "megatron", "parquet"] = Field(
+    format: Literal["bin", "npy", "megatron", "olmo", "parquet"] = Field(
         "bin",
         description="bin: raw numbers; npy: NumPy arrays; megatron: what Megatron-LM and NeMo "
-        "read; parquet: a row for each document",
+        "read; olmo: what OLMo reads; parquet: a row for each document",
     )
     separator: str | None = Field(
         None,

@@ -217,7 +217,7 @@ def test_text_has_no_columns(tokenizer: Tokenizer, tmp_path: Path) -> None:
         encoded(tokenizer, tmp_path / "a.txt", tmp_path / "out")
 
 
-@pytest.mark.parametrize("format", ["bin", "npy", "megatron"])
+@pytest.mark.parametrize("format", ["bin", "npy", "megatron", "olmo"])
 def test_other_formats_have_no_columns(tokenizer: Tokenizer, format: str, tmp_path: Path) -> None:
     as_jsonl(tmp_path / "rows.jsonl", [{"text": "a", "url": "u"}])
     with pytest.raises(InvalidOption, match="--format parquet"):

@@ -160,4 +160,11 @@ def _read(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], ND
     return np.concatenate([np.empty(0, dtype), *ids]), edges
 
 
-PARQUET = ShardFormat("parquet", (".parquet",), _ParquetWriter, _read, write_rows=_ParquetRowWriter)
+PARQUET = ShardFormat(
+    "parquet",
+    (".parquet",),
+    _ParquetWriter,
+    _read,
+    write_rows=_ParquetRowWriter,
+    has_columns=True,
+)

@@ -96,8 +96,9 @@ class ShardFormat:
         dtype: of the ids, from how many there are (one more than the greatest): ``uint16``,
             ``uint32`` or ``int32``.
         kept: how many shards that were read a reader may hold on to: what is mapped costs little.
-        write_rows: gives a writer that keeps the rows' ids and columns as well; None where the
-            format has no room for them.
+        write_rows: gives a writer that keeps the rows' ids, and columns if it has room for them;
+            None where the format has room for neither.
+        has_columns: whether it has room for columns.
     """
 
     name: str
@@ -107,6 +108,7 @@ class ShardFormat:
     dtype: Callable[[int], str] = smallest_dtype
     kept: int = 1
     write_rows: Callable[[Sequence[Path], str, Sequence[CarriedColumn]], RowWriter] | None = None
+    has_columns: bool = False
 
 
 class _TwoFiles(ShardWriter):

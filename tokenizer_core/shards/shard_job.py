@@ -80,7 +80,7 @@ class ShardJob:
         if self.encoding.id_count:
             chosen = self.format.dtype(self.encoding.id_count)
             object.__setattr__(self, "encoding", replace(self.encoding, dtype=chosen))
-        if self.encoding.columns and self.format.write_rows is None:
+        if self.encoding.columns and not self.format.has_columns:
             raise InvalidOption(
                 f"columns are to be carried over, and the format {self.format.name} has none",
                 "the format parquet, where columns are carried over",
