@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import PATH, answer, command
-from bpeline.flows.requests import BYTE_BPE, CHOICES
+from bpeline.flows.requests import BYTE_BPE, CHOICES, SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +29,7 @@ _MERGES = 10  # shown when nothing is said
 @click.option("--min-count", type=int, help="Rarer pairs are not merged.")
 @click.option("--end-of-word", default="</w>", help="With char-bpe.")
 @click.option("--joined", is_flag=True, help="With char-bpe: the mark joins the last character.")
-@click.option(
-    "--score", type=click.Choice(["ratio", "gain"]), default="ratio", help="With wordpiece."
-)
+@click.option("--score", type=click.Choice(list(SCORES)), default="ratio", help="With wordpiece.")
 def steps(
     files: tuple[Path, ...],
     algorithm: str,

@@ -12,7 +12,14 @@ import click
 
 from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
-from bpeline.flows.requests import BYTE_BPE, ENCODINGS, OPTIONS, TrainingRequest, check_options
+from bpeline.flows.requests import (
+    BYTE_BPE,
+    ENCODINGS,
+    OPTIONS,
+    SCORES,
+    TrainingRequest,
+    check_options,
+)
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 
 if TYPE_CHECKING:
@@ -81,7 +88,9 @@ if TYPE_CHECKING:
     "words of the corpus keep the splits of training.  [default: merges]",
 )
 @click.option(
-    "--score", type=click.Choice(["ratio", "gain"]), help="With wordpiece.  [default: ratio]"
+    "--score",
+    type=click.Choice(list(SCORES)),
+    help="With wordpiece; likelihood is exact, for small corpora.  [default: ratio]",
 )
 @click.option("--continuation", help="With wordpiece: what tokens inside words begin with.  [##]")
 @click.option("--max-word-characters", type=int, help="With wordpiece: longer ones are unknown.")

@@ -10,6 +10,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 BYTE_BPE: Final = "byte-bpe"
 CHARACTER_BPE = "char-bpe"
+SCORES = ("ratio", "gain", "likelihood")  # of WordPiece; its own list would import kernels
 ENCODINGS = ("merges", "greedy", "greedy-trained")
 
 

@@ -10,6 +10,7 @@ from click.testing import Result
 
 from bpeline.flows.cli.steps import steps
 from bpeline.tokenizer_core.algorithms.visible_training import ALGORITHMS
+from bpeline.tokenizer_core.algorithms.wordpiece import SCORE_NAMES
 
 
 def test_steps_of_a_file(bpeline: Callable[..., Result], tmp_path: Path) -> None:
@@ -29,3 +30,5 @@ def test_steps_of_a_file(bpeline: Callable[..., Result], tmp_path: Path) -> None
 def test_the_algorithms_are_those_of_the_library() -> None:
     choices = next(option for option in steps.params if option.name == "algorithm")
     assert tuple(choices.type.choices) == ALGORITHMS  # type: ignore[attr-defined]
+    scores = next(option for option in steps.params if option.name == "score")
+    assert tuple(scores.type.choices) == SCORE_NAMES  # type: ignore[attr-defined]

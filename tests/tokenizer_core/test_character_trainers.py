@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import random
 import warnings
 from collections.abc import Callable
@@ -20,7 +21,11 @@ from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
 from bpeline.tokenizer_core.algorithms.wordpiece import reference as wordpiece_reference
 from bpeline.tokenizer_core.algorithms.wordpiece import scoring_engine
-from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import Score, ScoringEngine
+from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import (
+    LikelihoodEngine,
+    Score,
+    ScoringEngine,
+)
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece, wordpiece_base
 from bpeline.tokenizer_core.counting import WordCounts, count_words
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
@@ -120,12 +125,12 @@ def test_words_are_those_of_str_split() -> None:
     assert pre_tokens(text, "whitespace") != text.split()
 
 
-@pytest.mark.parametrize("score", ["ratio", "gain"])
+@pytest.mark.parametrize("score", ["ratio", "gain", "likelihood"])
 def test_wordpiece_equals_the_reference_on_text(score: str, english_and_code: str) -> None:
     words: dict[str, int] = {}
     for word in english_and_code[:12_000].split():
         words[word] = words.get(word, 0) + 1
-    learned = wordpiece_reference.train_wordpiece(words, 60, "##", SCORES[score], min_count=3)
+    learned = wordpiece_reference.train_wordpiece(words, 60, "##", score, min_count=3)
     alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
     tokenizer = train_wordpiece(
         counted(words),
@@ -141,9 +146,9 @@ def test_wordpiece_equals_the_reference_on_text(score: str, english_and_code: st
 
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
-@given(WORDS, st.sampled_from(["ratio", "gain"]), st.integers(1, 3))
+@given(WORDS, st.sampled_from(["ratio", "gain", "likelihood"]), st.integers(1, 3))
 def test_wordpiece_equals_the_reference(words: dict[str, int], score: str, min_count: int) -> None:
-    learned = wordpiece_reference.train_wordpiece(words, 10, "##", SCORES[score], min_count)
+    learned = wordpiece_reference.train_wordpiece(words, 10, "##", score, min_count)
     alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
     tokenizer = train_wordpiece(
         counted(words),
@@ -193,7 +198,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(InvalidOption, match="no room"):
         train_wordpiece(counted(TOY), 5)
     with pytest.raises(InvalidOption, match="score"):
-        train_wordpiece(counted(TOY), 50, score="likelihood")  # type: ignore[arg-type]
+        train_wordpiece(counted(TOY), 50, score="unigram")  # type: ignore[arg-type]
     with pytest.raises(InvalidOption):
         train_char_bpe(counted(TOY), -1)
     for train in (train_char_bpe, train_wordpiece, train_frequency_bpe):
@@ -202,18 +207,18 @@ def test_what_cannot_be_trained_is_refused() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(WORDS, st.sampled_from(["ratio", "gain"]), st.integers(1, 2))
+@given(WORDS, st.sampled_from(["ratio", "gain", "likelihood"]), st.integers(1, 2))
 def test_wordpiece_equals_the_reference_until_no_pair_is_left(
     words: dict[str, int], score: str, min_count: int
 ) -> None:
-    learned = wordpiece_reference.train_wordpiece(words, 99, "##", SCORES[score], min_count)
+    learned = wordpiece_reference.train_wordpiece(words, 99, "##", score, min_count)
     tokenizer = train_wordpiece(counted(words), 999, score=score, min_count=min_count)  # type: ignore[arg-type]
     alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
     tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
     assert tokens[1 + len(alphabet) :] == list(dict.fromkeys(learned))
 
 
-@pytest.mark.parametrize("score", ["ratio", "gain"])
+@pytest.mark.parametrize("score", ["ratio", "gain", "likelihood"])
 @pytest.mark.parametrize("min_count", [1, 4])
 def test_growing_and_grouping_anew_change_nothing(
     score: Score, min_count: int, english_and_code: str, monkeypatch: pytest.MonkeyPatch
@@ -224,7 +229,11 @@ def test_growing_and_grouping_anew_change_nothing(
     rows = words_that_go_on(counted(words), "##").words
 
     def learned(at_once: int) -> list[list[int]]:
-        engine = ScoringEngine(rows, score=score, min_count=min_count)
+        engine: LikelihoodEngine | ScoringEngine
+        if score == "likelihood":
+            engine = LikelihoodEngine(rows, min_count=min_count)
+        else:
+            engine = ScoringEngine(rows, score=score, min_count=min_count)
         goal = 0
         while engine.learn(goal):
             goal += at_once
@@ -236,6 +245,47 @@ def test_growing_and_grouping_anew_change_nothing(
         monkeypatch.setattr(merge_engine, name, small)
     monkeypatch.setattr(scoring_engine, "_MORE_GROUPS", 8)
     assert learned(97) == whole
+
+
+def log_likelihood(words: list[tuple[list[str], int]]) -> float:
+    """Of words under a unigram model of their tokens, estimated from these words."""
+    counts: dict[str, int] = {}
+    for symbols, count in words:
+        for symbol in symbols:
+            counts[symbol] = counts.get(symbol, 0) + count
+    total = sum(counts.values())
+    return sum(count * math.log(count / total) for count in counts.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(WORDS)
+def test_each_merge_leaves_the_likeliest_words_of_all_merges(words: dict[str, int]) -> None:
+    """Against a model that is estimated anew for every candidate, after really merging it."""
+    alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
+    tokenizer = train_wordpiece(counted(words), 999, score="likelihood", min_count=1)
+    tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
+    learned = tokens[1 + len(alphabet) :]
+    standing = [([w[0], *("##" + c for c in w[1:])], n) for w, n in words.items()]
+    for made in learned:
+        pairs = {pair for symbols, _ in standing for pair in itertools.pairwise(symbols)}
+        after = {
+            pair: [(_merged_text(symbols, pair), count) for symbols, count in standing]
+            for pair in pairs
+        }
+        chosen = next(pair for pair in pairs if pair[0] + pair[1][2:] == made)
+        best = max(map(log_likelihood, after.values()))
+        assert log_likelihood(after[chosen]) == pytest.approx(best, rel=1e-12, abs=1e-9)
+        standing = after[chosen]
+
+
+def _merged_text(symbols: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
+    for symbol in symbols:
+        if merged and (merged[-1], symbol) == pair and not merged[-1].startswith("\0"):
+            merged[-1] = "\0" + pair[0] + pair[1][2:]  # not to be merged on at once
+        else:
+            merged.append(symbol)
+    return [symbol.removeprefix("\0") for symbol in merged]
 
 
 @pytest.mark.parametrize("score", ["ratio", "gain"])
@@ -293,6 +343,7 @@ TRAINERS: dict[str, Callable[..., Tokenizer]] = {
     "frequency-bpe": partial(train_frequency_bpe, sentences="none"),
     "wordpiece by ratio": train_wordpiece,
     "wordpiece by gain": partial(train_wordpiece, score="gain"),
+    "wordpiece by likelihood": partial(train_wordpiece, score="likelihood"),
 }
 
 

@@ -12,6 +12,7 @@ from bpeline.tokenizer_core.algorithms.visible_training import (
     lines_of,
     steps_of,
 )
+from bpeline.tokenizer_core.algorithms.wordpiece import SCORE_NAMES, Score
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -72,6 +73,16 @@ def test_wordpiece_and_joined_ends_look_as_their_tokens_do() -> None:
     assert any("(score " in line for line in lines_of(pieces[0]))
     joined = list(steps_of("char-bpe", toy(), 1, joined=True, tie_break="greatest-bytes"))
     assert joined[1].merge == ("s", "t</w>", "st</w>")
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+def test_the_best_score_is_merged_next(score: Score) -> None:
+    words = WordCounts.from_mapping({b"aaaab": 5, b"baa": 2, b"abab": 4, b"aab": 3}, "wordpunct")
+    shown = list(steps_of("wordpiece", words, 9, score=score, min_count=1))
+    assert len(shown) > 5
+    for before, after in pairwise(shown):
+        assert after.merge is not None
+        assert before.scores[after.merge[:2]] == max(before.scores.values())
 
 
 def test_large_inputs_and_other_algorithms_are_refused() -> None:

@@ -179,11 +179,11 @@ def _step(
             pairs[pair] = pairs.get(pair, 0) + count
     scores: dict[tuple[str, str], float] = dict(pairs)
     if score is not None:
-        from bpeline.tokenizer_core.algorithms.wordpiece import SCORES
+        from bpeline.tokenizer_core.algorithms.wordpiece import score_of
 
-        value, total = SCORES[score], sum(tokens.values())
+        total = sum(tokens.values())
         for pair, together in pairs.items():
-            scores[pair] = value(together, tokens[pair[0]], tokens[pair[1]], total)
+            scores[pair] = score_of(score, present, pair, together, tokens, total)
     words = tuple((tuple(symbols), count) for symbols, count in present)
     return VisibleStep(number, merge, found, tokens, words, pairs, scores)
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from .codec import KIND as KIND
     from .codec import WordPiece as WordPiece
     from .codec import coders as coders
-    from .reference import SCORES as SCORES
+    from .reference import score_of as score_of
+    from .scoring_engine import SCORE_NAMES as SCORE_NAMES
     from .scoring_engine import Score as Score
     from .trainer import WordPieceSettings as WordPieceSettings
     from .trainer import learn_wordpiece as learn_wordpiece

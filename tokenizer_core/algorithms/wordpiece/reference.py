@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bpeline.tokenizer_core.reference_characters import count_pairs, join_everywhere
 
@@ -40,11 +40,50 @@ def gain(together: int, left: int, right: int, total: int) -> float:
 SCORES: dict[str, Callable[[int, int, int, int], float]] = {"ratio": ratio, "gain": gain}
 
 
+def likelihood_gained(made: int, left: int, right: int, total: int, double: bool) -> float:
+    """What the log-likelihood of a unigram model, estimated anew, gains by a merge.
+
+    It is Σ n · log n − N · log N over the counts of all tokens.
+
+    Args:
+        made: occurrences that become one token. double: whether both parts are the same token.
+    """
+
+    def part(count: int) -> float:
+        return float(count) * math.log(float(count)) if count > 0 else 0.0
+
+    gained = part(made)
+    gained += part(left - (2 if double else 1) * made) - part(left)
+    if not double:
+        gained += part(right - made) - part(right)
+    return gained - (part(total - made) - part(total))
+
+
+def score_of(
+    name: str,
+    words: Sequence[tuple[Sequence[str], int]],
+    pair: tuple[str, str],
+    together: int,
+    counts: Mapping[str, int],
+    total: int,
+) -> float:
+    """A pair's score by name, in words as they are segmented."""
+    left, right = counts[pair[0]], counts[pair[1]]
+    if name != "likelihood":
+        return SCORES[name](together, left, right, total)
+    double = pair[0] == pair[1]
+    if double:  # those that overlap cannot both be merged
+        together = sum(
+            count * (len(symbols) - len(join_everywhere(symbols, pair))) for symbols, count in words
+        )
+    return likelihood_gained(together, left, right, total, double)
+
+
 def train_wordpiece(
     word_counts: Mapping[str, int],
     merges: int,
     continuation: str,
-    score: Callable[[int, int, int, int], float],
+    score: str,
     min_count: int = 2,
 ) -> list[str]:
     """The tokens learned: the pair of the greatest score, then count, then of the rarest parts
@@ -72,7 +111,7 @@ def train_wordpiece(
         best = max(
             pairs,
             key=lambda pair: (
-                score(pairs[pair], counts[pair[0]], counts[pair[1]], total),
+                score_of(score, words, pair, pairs[pair], counts, total),
                 pairs[pair],
                 -float(counts[pair[0]]) * float(counts[pair[1]]),
                 -ids.index(pair[0]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.wordpiece.kernels import merge_score
+from bpeline.tokenizer_core.algorithms.wordpiece.kernels import likelihood, merge_score
 from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import Groups, Ordered
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.merging import merge_state, merge_step
@@ -15,8 +15,9 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import Integer
 from bpeline.tokenizer_core.kernels.tables.pair_tables import EMPTY
 from bpeline.tokenizer_core.merging import MergeEngine, SymbolWords, grown
 
-Score = Literal["ratio", "gain"]
-SCORES = {"ratio": merge_score.RATIO, "gain": merge_score.GAIN}
+Score = Literal["ratio", "gain", "likelihood"]
+SCORE_NAMES: tuple[str, ...] = get_args(Score)
+_KINDS = {"ratio": merge_score.RATIO, "gain": merge_score.GAIN}
 
 _MORE_GROUPS = 1 << 16  # than there are pairs and tokens
 
@@ -27,13 +28,56 @@ def validate_score(score: str) -> None:
     Raises:
         InvalidOption: naming those there are.
     """
-    if score not in SCORES:
+    if score not in SCORE_NAMES:
         raise InvalidOption(
-            f"there is no score {score!r}", f"accepted: {', '.join(SCORES)}", "use 'gain'"
+            f"there is no score {score!r}", f"accepted: {', '.join(SCORE_NAMES)}", "use 'gain'"
         )
 
 
-class ScoringEngine(MergeEngine):
+class TokenCountingEngine(MergeEngine):
+    """Knows how often each token occurs, which scores ask for beside the counts of pairs.
+
+    Args:
+        words: what to merge in.
+        min_count: pairs whose count is smaller are not learned; at least 1.
+
+    Raises:
+        CorpusError: see `check_bounds` of the engine.
+    """
+
+    def __init__(self, words: SymbolWords, *, min_count: int) -> None:
+        super().__init__(words, tie_break="smallest-ids", min_count=min_count)
+        self._alone = _standing_alone(words)
+        self._counts = np.zeros(0, np.int64)  # of all tokens, from the first merge by score on
+
+    def _count_tokens(self) -> None:
+        """Count the tokens as they stand, behind all merges that were applied."""
+        self._counts = np.zeros(len(self._state.token_lengths), np.int64)
+        self._counts[: self.base] = self._alone
+        merge_score.count_tokens(self._state, self._counts)
+        self._total = np.array([self._counts.sum()], np.int64)
+
+
+class LikelihoodEngine(TokenCountingEngine):
+    """Merges the pair after which a unigram model, estimated anew, finds the words likeliest."""
+
+    def learn(self, goal: int) -> bool:
+        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        if not len(self._counts):
+            self._count_tokens()
+        while True:
+            tokens = len(self._state.token_lengths)
+            self._counts = grown(self._counts, min(len(self._counts), tokens), tokens)
+            counted = self._counts, np.empty(tokens, np.int64), self._total
+            status = likelihood.learn_by_likelihood(
+                self._state, self._limits, *counted, self.base + goal
+            )
+            if status in (merge_step.DONE, merge_step.EXHAUSTED):
+                return bool(status == merge_step.DONE)
+            self._grow(status)
+
+
+class ScoringEngine(TokenCountingEngine):
     """Merges the pair of the best score, again and again.
 
     Args:
@@ -46,10 +90,8 @@ class ScoringEngine(MergeEngine):
     """
 
     def __init__(self, words: SymbolWords, *, score: Score, min_count: int) -> None:
-        super().__init__(words, tie_break="smallest-ids", min_count=min_count)
-        self._kind = SCORES[score]
-        self._alone = _standing_alone(words)
-        self._counts = np.zeros(0, np.int64)  # of all tokens, from the first merge by score on
+        super().__init__(words, min_count=min_count)
+        self._kind = _KINDS[score]
         self._groups: Groups | None = None
 
     def learn(self, goal: int) -> bool:
@@ -71,13 +113,6 @@ class ScoringEngine(MergeEngine):
                 self._groups = None  # most have become empty: begin anew with those that have not
             else:
                 self._grow(status)
-
-    def _count_tokens(self) -> None:
-        """Count the tokens as they stand, behind all merges that were applied."""
-        self._counts = np.zeros(len(self._state.token_lengths), np.int64)
-        self._counts[: self.base] = self._alone
-        merge_score.count_tokens(self._state, self._counts)
-        self._total = np.array([self._counts.sum()], np.int64)
 
     def _grouped(self) -> Groups:
         """All pairs, waiting in levels."""

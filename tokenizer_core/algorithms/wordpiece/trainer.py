@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
 from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import (
+    LikelihoodEngine,
     Score,
     ScoringEngine,
     validate_score,
@@ -68,14 +69,17 @@ def train_wordpiece(
     """Train WordPiece: the pair of the best score becomes one token, again and again.
 
     ``ratio`` is n_ab / (n_a · n_b), ``gain`` n_ab · log(n_ab · N / (n_a · n_b)), with the counts of
-    the present segmentation, N tokens in all. Ties go to the more frequent pair, then to the one
-    of the rarest parts, then of the smallest ids. Ids: the unknown token, the special tokens, the
-    characters, the merges.
+    the present segmentation, N tokens in all. ``likelihood`` is exact: what the log-likelihood of
+    the words gains by the merge under a unigram model of tokens that is estimated anew; ``gain``
+    is that gain while n_a, n_b and N are taken to stay as they are. Ties go to the more frequent
+    pair, then to the one of the rarest parts, then of the smallest ids. Ids: the unknown token,
+    the special tokens, the characters, the merges.
 
     Args:
         counts: word counts.
         vocab_size: all tokens together; fewer when no pair occurs ``min_count`` times.
-        score: ``ratio`` loves rare pairs, so it wants a ``min_count`` above 2 on large corpora.
+        score: ``ratio`` loves rare pairs, so it wants a ``min_count`` above 2 on large corpora;
+            ``likelihood`` looks at every pair before every merge, which takes long on large ones.
         min_count, min_word_count: rarer pairs and rarer words are left out.
         continuation, unknown, max_word_characters: see `WordPiece`. Training sees all words.
         special_tokens: further tokens.
@@ -139,6 +143,11 @@ def learn_wordpiece(
     """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
     validate_options(merges, "smallest-ids", settings.min_count, settings.min_word_count)
     validate_score(settings.score)
-    engine = partial(ScoringEngine, words.words, score=settings.score, min_count=settings.min_count)
+    least, score = settings.min_count, settings.score
+    engine = (
+        partial(LikelihoodEngine, words.words, min_count=least)
+        if score == "likelihood"
+        else partial(ScoringEngine, words.words, score=score, min_count=least)
+    )
     learned = learn_with(engine, merges, counts, settings.digest, course)
     return pairs_of_texts(words, learned, continuation)
