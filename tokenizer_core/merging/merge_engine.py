@@ -310,7 +310,7 @@ class MergeEngine:
             learned=np.zeros((tokens, 3), np.int64),
             changes=_no_changes(tokens),
             touched=np.empty((2, tokens + 1), np.int32),
-            noted=np.empty((3, 0), np.int32),
+            noted=np.empty((4, 0), np.int32),
             sizes=sizes,
         )
         merge_layout.lay_out_words(
@@ -353,7 +353,7 @@ class MergeEngine:
         pairs = grown(rows, len(rows), capacity)
         self._state = state = state._replace(
             arena=np.empty(int(lengths.sum()) + 2 * occurrences, np.int32),
-            noted=np.empty((3, int(lengths.max(initial=0))), np.int32),
+            noted=np.empty((4, int(lengths.max(initial=0))), np.int32),
             pairs=pairs,
             slots=_slots_for(pairs, len(rows), state.hash_key),
             heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),

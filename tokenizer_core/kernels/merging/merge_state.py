@@ -3,8 +3,9 @@
 Everything about a pair is made at one step: its occurrences arise when the younger of its two
 tokens is made, all at once, and afterwards only disappear. Hence:
 
-- ``arena`` is append-only: each pair has one segment of positions, ascending, complete when made.
-  A position is stale once the symbols there are no longer the pair.
+- each pair has one segment of positions in ``arena``, ascending, complete when made. A position is
+  stale once the symbols there are no longer the pair. New pairs take the place of the segment of
+  the pair that was merged, which nobody needs any more, and only what does not fit is appended.
 - counts only fall, so the queue may promise too much, never too little (see `merge_queue`).
 - a pair that is born too rare or too long to be merged is never entered at all.
 
@@ -40,7 +41,8 @@ SYMBOL, WEIGHT = 0, 1
 # many neighbours the last merge met.
 TOKENS, PAIRS, QUEUED, ARENA, MET_LEFT, MET_RIGHT, CLASS = 0, 1, 2, 3, 4, 5, 6
 LATELY_MET_LEFT, LATELY_MET_RIGHT = 7, 8
-SIZES = 9
+FREE, FREE_END = 9, 10
+SIZES = 11
 
 # Columns of ``changes``, whose first axis, as that of ``touched``, is the side of the neighbour.
 LEFT_SIDE, RIGHT_SIDE = 0, 1
@@ -48,7 +50,7 @@ GAINED, OCCURRENCES = 0, 1
 PLACE = OCCURRENCES  # the same cell, once the occurrences have been given their place
 
 # Rows of ``noted``.
-BEFORE, AFTER, NOTED_WEIGHT = 0, 1, 2
+BEFORE, AFTER, NOTED_WEIGHT, POSITION = 0, 1, 2, 3
 
 # Columns of ``learned``.
 LEFT, RIGHT, MERGED_COUNT = 0, 1, 2
@@ -80,10 +82,11 @@ class MergeState(NamedTuple):
             id + 1: the count and the occurrences its new pair gains. Zero between merges, except
             for row 0, where separators are noted for nobody.
         touched: int32 [2, T + 1] neighbours met in this merge, or in the last one.
-        noted: int32 [3, M] of each merged occurrence the symbols before and behind it (negative
-            where no pair arises) and its weight.
-        sizes: int64 [9] how many tokens, pairs, heap rows, places of the arena and neighbours
-            (left, right) are in use; the class of the queue; the neighbours of the last merge.
+        noted: int32 [4, M] of each merged occurrence the symbols before and behind it (negative
+            where no pair arises), its weight and its position.
+        sizes: int64 [11] how many tokens, pairs, heap rows, places of the arena and neighbours
+            (left, right) are in use; the class of the queue; the neighbours of the last merge;
+            which places of the merged pair's segment new pairs may take, from and up to.
     """
 
     cells: I32Rows

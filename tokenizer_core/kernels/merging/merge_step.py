@@ -20,6 +20,8 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     AFTER,
     ARENA,
     BEFORE,
+    FREE,
+    FREE_END,
     GAINED,
     INSIDE,
     LATELY_MET_LEFT,
@@ -31,6 +33,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     OCCURRENCES,
     PAIRS,
     PLACE,
+    POSITION,
     QUEUED,
     RIGHT,
     RIGHT_SIDE,
@@ -84,9 +87,9 @@ def ask_for_first(state: MergeState, pair: I64) -> None:
 def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: Int) -> I64:
     """Keep those of the places ``begin`` … ``end - 1`` of the pair's segment that are not stale.
 
-    Their positions go to the segment's places from ``found`` on, what stands around them to
-    ``noted``. No branch depends on what is read, so many reads are under way at once. Occurrences
-    that overlap in a run of one token are all kept. Returns the next ``found``.
+    They and what stands around them go to ``noted``, from its column ``found`` on. No branch
+    depends on what is read, so many reads are under way at once. Occurrences that overlap in a run
+    of one token are all kept. Returns the next ``found``.
     """
     cells, arena, noted = state.cells, state.arena, state.noted
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
@@ -97,7 +100,7 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
         ask_for(state, min(start + index + AHEAD, last))
         position = np.int64(arena[start + index])
         middle = position + left_length
-        arena[start + found] = position
+        noted[POSITION, found] = position
         noted[BEFORE, found] = cells[position - 1, SYMBOL]
         noted[AFTER, found] = cells[middle + right_length, SYMBOL]
         noted[NOTED_WEIGHT, found] = cells[position, WEIGHT]
@@ -120,21 +123,21 @@ def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) ->
 def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
     """Write ``token`` over every occurrence of ``pair``, left to right; returns how many.
 
-    The positions are gathered at the front of the pair's segment, which is not needed any more;
-    their neighbours stay in ``noted``, and what the neighbours' new pairs gain in ``changes``.
+    Positions and neighbours stay in ``noted``, and what the neighbours' new pairs gain in
+    ``changes``; the pair's segment is not needed any more.
     Two occurrences side by side lose the pair (right, left) between them and gain (token, token).
     """
-    cells, arena, noted, pairs = state.cells, state.arena, state.noted, state.pairs
+    cells, noted, pairs = state.cells, state.noted, state.pairs
     sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
     left_length, right_length = state.token_lengths[left], state.token_lengths[right]
-    start, length = pairs[pair, START], pairs[pair, LENGTH]
+    length = pairs[pair, LENGTH]
     ask_for_first(state, pair)
     merged, end, lost_between = 0, np.int64(0), np.int64(0)
     for begin in range(0, length, BLOCK):
         found = find_occurrences(state, pair, begin, min(begin + BLOCK, length), merged)
         for index in range(merged, found):
-            position = np.int64(arena[start + index])
+            position = np.int64(noted[POSITION, index])
             if position < end:  # in a run of one token: its beginning has just been merged
                 continue
             before, after = np.int64(noted[BEFORE, index]), np.int64(noted[AFTER, index])
@@ -153,7 +156,7 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             else:
                 note_neighbour(state, sides[1], after, weight)
             note_neighbour(state, sides[0], before, weight)
-            arena[start + merged] = position
+            noted[POSITION, merged] = position
             noted[BEFORE, merged] = before
             noted[AFTER, merged] = after
             merged += 1
@@ -202,22 +205,25 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
         place = np.int64(-1)
         if gained >= limits.kept_count and length <= limits.kept_length:
             new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
-            row, place = sizes[PAIRS], sizes[ARENA]
+            row = sizes[PAIRS]
+            # In the segment of the merged pair while that has room, else behind all others.
+            space = FREE if occurrences <= sizes[FREE_END] - sizes[FREE] else ARENA
+            place = sizes[space]
+            sizes[space] = place + occurrences
             pairs[row, KEY] = new
             pairs[row, COUNT] = gained
             pairs[row, START] = place
             pairs[row, LENGTH] = occurrences
             slots[slot_of(pairs, slots, state.hash_key, new)] = row
-            sizes[ARENA] = place + occurrences
             sizes[PAIRS] = row + 1
         changes[side, neighbour + 1, PLACE] = place
 
 
 @kernel
-def place_occurrences(state: MergeState, side: I64, start: I64, merged: I64) -> None:
+def place_occurrences(state: MergeState, side: I64, merged: I64) -> None:
     """Write the positions of the new pairs on one side into their segments; forget the changes.
 
-    ``arena[start:start + merged]`` and ``noted`` hold what `replace_occurrences` left there.
+    The first ``merged`` columns of ``noted`` hold what `replace_occurrences` left there.
     """
     arena, changes, sizes = state.arena, state.changes, state.sizes
     for index in range(merged):
@@ -227,7 +233,7 @@ def place_occurrences(state: MergeState, side: I64, start: I64, merged: I64) -> 
         place = changes[side, neighbour + 1, PLACE]
         if place < 0:
             continue
-        position = arena[start + index]
+        position = state.noted[POSITION, index]
         arena[place] = position - (state.token_lengths[neighbour] if side == LEFT_SIDE else 0)
         changes[side, neighbour + 1, PLACE] = place + 1
     for index in range(sizes[MET_LEFT + side]):
@@ -254,15 +260,16 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
 
     All counts of pairs are right afterwards; the new pairs are the last rows and wait nowhere.
-    Returns how many occurrences were merged; their positions lead the pair's segment.
+    Returns how many occurrences were merged; their positions lead ``noted``.
     """
     pairs = state.pairs
     key = pairs[pair, KEY]
     token = add_token(state, key >> 32, key & _LOW, pairs[pair, COUNT])
-    start = pairs[pair, START]
     merged = replace_occurrences(state, pair, token)
+    state.sizes[FREE] = pairs[pair, START]
+    state.sizes[FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
     if limits.order == GREATEST_BYTES and merged > 0:
-        first, width = np.int64(state.arena[start]), state.width
+        first, width = np.int64(state.noted[POSITION, 0]), state.width
         state.token_starts[token] = first
         state.token_ties[token] = prefix_tie(
             state.text, first * width, state.token_lengths[token] * width
@@ -272,7 +279,7 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     pairs[pair, COUNT] = 0
     pairs[pair, LENGTH] = 0
     for side in range(2):
-        place_occurrences(state, side, start, merged)
+        place_occurrences(state, side, merged)
     return merged
 
 
@@ -413,14 +420,14 @@ def merge_given(state: MergeState, limits: Limits, given: I64Rows, goal: I64, re
     if pair == EMPTY:
         add_token(state, left, right, np.int64(0))
         return DONE
-    count, start = state.pairs[pair, COUNT], state.pairs[pair, START]
+    count = state.pairs[pair, COUNT]
     removed[1] = count
     first_new = state.sizes[PAIRS]
     merged = merge_everywhere(state, limits, pair)
     if left == right:  # a run of three holds the pair twice, and one of them is merged
         count = np.int64(0)
         for index in range(merged):
-            position = np.int64(state.arena[start + index])
+            position = np.int64(state.noted[POSITION, index])
             count += weight_of(state.cells[position, WEIGHT], state.large_counts)
     removed[0] = count
     queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
