@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.errors import CorpusError
+from bpeline.tokenizer_core.errors import CorpusError, InvalidOption
 from bpeline.tokenizer_core.kernels.merging import (
     merge_layout,
     merge_queue,
@@ -37,7 +37,6 @@ from bpeline.tokenizer_core.vocabulary import byte_order
 NO_LIMIT = 2**31 - 1  # base tokens of a token
 _POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32
 _COUNTS = 2**63 - 1
-_LARGE_COUNT = 2**31  # counts below lie beside the symbols
 _DENSE_ALPHABET = 256  # base tokens whose pairs are counted in a square table
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
@@ -284,16 +283,17 @@ class MergeEngine:
         compares_text = self._limits.order == merge_queue.GREATEST_BYTES
         width = max(1, ((self.base - 1).bit_length() + 7) // 8)
         counts = words.counts[chosen]
-        large = np.flatnonzero(counts >= _LARGE_COUNT)
-        word_weights = counts.astype(np.int32)
-        word_weights[large] = ~np.arange(len(large), dtype=np.int32)
+        word_weights = np.minimum(counts, merge_state.MANY).astype(np.int32)
+        large = np.flatnonzero(counts >= merge_state.MANY)
+        ends = np.cumsum(lengths[chosen] + 1)
         sizes = np.zeros(merge_state.SIZES, np.int64)
         sizes[merge_state.TOKENS] = self.base
         sizes[merge_state.CLASS] = merge_queue.CLASSES
         tokens = max(_FIRST_TOKENS, self.base)
         nothing = np.zeros(0, np.int32)
         state = MergeState(
-            cells=np.empty((size, 2), np.int32),
+            cells=np.empty(size, np.int32),
+            large_starts=ends[large] - lengths[chosen[large]],
             large_counts=counts[large],
             arena=nothing,
             pairs=np.zeros((0, pair_tables.COLUMNS), np.int64),
@@ -377,7 +377,9 @@ class MergeEngine:
         """Rows for all pairs of base tokens, without `START`, by means of a square table."""
         state, square = self._state, (self.base, self.base)
         counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
-        merge_layout.count_dense_pairs(state.cells, state.large_counts, counts, occurrences)
+        merge_layout.count_dense_pairs(
+            state.cells, state.large_starts, state.large_counts, counts, occurrences
+        )
         left, right = np.nonzero(occurrences)
         rows = np.empty((len(left), pair_tables.COLUMNS), np.int64)
         rows[:, pair_tables.KEY] = (left << 32) | right
@@ -394,7 +396,14 @@ class MergeEngine:
         while True:
             slots = _slots_for(rows, size, state.hash_key)
             position, size = merge_layout.count_sparse_pairs(
-                state.cells, state.large_counts, position, size, rows, slots, state.hash_key
+                state.cells,
+                state.large_starts,
+                state.large_counts,
+                position,
+                size,
+                rows,
+                slots,
+                state.hash_key,
             )
             if position == len(state.cells):
                 return rows[:size]
@@ -404,13 +413,20 @@ class MergeEngine:
         state = self._state
         if status == merge_step.NEEDS_TOKENS:
             tokens = len(state.token_lengths)
+            more = min(2 * tokens, merge_state.MOST_TOKENS)
+            if more == tokens:
+                raise InvalidOption(
+                    f"more than {tokens:,} base tokens and merges were asked for",
+                    f"at most {tokens:,}",
+                    "ask for fewer: --vocab-size, --merges",
+                )
             self._state = state._replace(
-                token_starts=grown(state.token_starts, tokens, 2 * tokens),
-                token_lengths=grown(state.token_lengths, tokens, 2 * tokens),
-                token_ties=grown(state.token_ties, tokens, 2 * tokens),
-                learned=grown(state.learned, tokens, 2 * tokens),
-                changes=_no_changes(2 * tokens),
-                touched=np.empty((2, 2 * tokens + 1), np.int32),
+                token_starts=grown(state.token_starts, tokens, more),
+                token_lengths=grown(state.token_lengths, tokens, more),
+                token_ties=grown(state.token_ties, tokens, more),
+                learned=grown(state.learned, tokens, more),
+                changes=_no_changes(more),
+                touched=np.empty((2, more + 1), np.int32),
             )
         else:
             sizes, capacity = state.sizes.tolist(), 2 * len(state.pairs)

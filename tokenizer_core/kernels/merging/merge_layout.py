@@ -10,8 +10,8 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32
-from bpeline.tokenizer_core.kernels.memory.types import I64, I32Rows, I32s, I64Rows, I64s, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_state import SEPARATOR, SYMBOL, WEIGHT
+from bpeline.tokenizer_core.kernels.memory.types import I64, I32s, I64Rows, I64s, Int, U8s
+from bpeline.tokenizer_core.kernels.merging.merge_state import MANY, SEPARATOR, SYMBOL_SHIFT
 from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     COUNT,
@@ -31,7 +31,7 @@ def lay_out_words(
     chosen: I64s,
     ids: I32s,
     word_weights: I32s,
-    cells: I32Rows,
+    cells: I32s,
     text: U8s,
     width: I64,
 ) -> None:
@@ -42,63 +42,78 @@ def lay_out_words(
             each value is a byte, or, if wide, four bytes.
         chosen: indices of words.
         ids: the symbol of each value in ``content``.
-        word_weights: [chosen] the weight of each chosen word.
-        cells: [1 + Σ(length + 1), 2] ids or separators, each with the weight of its word.
+        word_weights: [chosen] how often each chosen word occurs, `MANY` at most.
+        cells: [1 + Σ(length + 1)] ids, each with the weight of its word, or separators.
         text: [cells · width, or more, or 0] the symbols as big-endian numbers of ``width`` bytes,
             where tokens will be compared.
     """
     position = 1
     values = np.int64(content.ctypes.data)
-    cells[0, SYMBOL] = SEPARATOR
+    cells[0] = SEPARATOR << SYMBOL_SHIFT
     for index in range(chosen.size):
         word = chosen[index]
         weight = word_weights[index]
         for source in range(offsets[word], offsets[word + 1]):
             value = np.int64(load_u32(values + 4 * source)) if wide else np.int64(content[source])
             symbol = ids[value]
-            cells[position, SYMBOL] = symbol
-            cells[position, WEIGHT] = weight
+            cells[position] = (symbol << SYMBOL_SHIFT) | weight
             if text.size > 0:
                 for byte in range(width):
                     text[position * width + byte] = (symbol >> (8 * (width - 1 - byte))) & 0xFF
             position += 1
-        cells[position, SYMBOL] = SEPARATOR
+        cells[position] = SEPARATOR << SYMBOL_SHIFT
         position += 1
 
 
 @kernel
-def weight_of(weight: Int, large_counts: I64s) -> I64:
-    """How often a word occurs, from the weight in its cells."""
-    return np.int64(weight) if weight >= 0 else large_counts[~np.int64(weight)]
+def symbol_of(cell: Int) -> I64:
+    """The symbol of a cell: an id, or a negative number."""
+    return np.int64(cell) >> SYMBOL_SHIFT
+
+
+@kernel
+def weight_of(cell: Int, position: Int, large_starts: I64s, large_counts: I64s) -> I64:
+    """How often a word occurs, from the cell where one of its tokens begins, or its low bits."""
+    weight = np.int64(cell) & MANY
+    if weight < MANY:
+        return weight
+    first, behind = np.int64(0), np.int64(large_starts.size)
+    while behind - first > 1:  # the last word that begins there or before
+        middle = (first + behind) >> 1
+        if large_starts[middle] <= position:
+            first = middle
+        else:
+            behind = middle
+    return large_counts[first]
 
 
 @entry_kernel
 def count_dense_pairs(
-    cells: I32Rows, large_counts: I64s, counts: I64Rows, occurrences: I64Rows
+    cells: I32s, large_starts: I64s, large_counts: I64s, counts: I64Rows, occurrences: I64Rows
 ) -> None:
     """Add up, for each pair of base tokens at ``[left, right]``, its count and occurrences.
 
     ``counts`` weighs each occurrence by the count of its word; both arrays are [base, base].
     """
-    left = cells[0, SYMBOL]
-    for position in range(1, cells.shape[0]):
-        right = cells[position, SYMBOL]
+    left = symbol_of(cells[0])
+    for position in range(1, cells.size):
+        right = symbol_of(cells[position])
         if left >= 0 and right >= 0:
-            counts[left, right] += weight_of(cells[position, WEIGHT], large_counts)
+            counts[left, right] += weight_of(cells[position], position, large_starts, large_counts)
             occurrences[left, right] += 1
         left = right
 
 
 @entry_kernel
-def collect_dense_pairs(cells: I32Rows, next_place: I64Rows, arena: I32s) -> None:
+def collect_dense_pairs(cells: I32s, next_place: I64Rows, arena: I32s) -> None:
     """Write the positions of each pair, ascending, into its segment of the arena.
 
     ``next_place`` is [base, base]: where the pair's segment begins, or −1 for a pair that is not
     wanted; afterwards where it ends.
     """
-    left = cells[0, SYMBOL]
-    for position in range(1, cells.shape[0]):
-        right = cells[position, SYMBOL]
+    left = symbol_of(cells[0])
+    for position in range(1, cells.size):
+        right = symbol_of(cells[position])
         if left >= 0 and right >= 0:
             place = next_place[left, right]
             if place >= 0:
@@ -109,7 +124,8 @@ def collect_dense_pairs(cells: I32Rows, next_place: I64Rows, arena: I32s) -> Non
 
 @entry_kernel
 def count_sparse_pairs(
-    cells: I32Rows,
+    cells: I32s,
+    large_starts: I64s,
     large_counts: I64s,
     begin: I64,
     size: I64,
@@ -122,8 +138,8 @@ def count_sparse_pairs(
     ``size`` rows are in use. Returns the position to go on from, which lies before the end of
     ``cells`` when the table is full, and the rows in use.
     """
-    for position in range(begin, cells.shape[0]):
-        left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
+    for position in range(begin, cells.size):
+        left, right = symbol_of(cells[position - 1]), symbol_of(cells[position])
         if left < 0 or right < 0:
             continue
         key = pair_key(left, right)
@@ -138,14 +154,14 @@ def count_sparse_pairs(
             pairs[row, LENGTH] = 0
             slots[slot] = row
             size += 1
-        pairs[row, COUNT] += weight_of(cells[position, WEIGHT], large_counts)
+        pairs[row, COUNT] += weight_of(cells[position], position, large_starts, large_counts)
         pairs[row, LENGTH] += 1
-    return cells.shape[0], size
+    return cells.size, size
 
 
 @entry_kernel
 def collect_sparse_pairs(
-    cells: I32Rows,
+    cells: I32s,
     pairs: I64Rows,
     slots: I32s,
     hash_key: HashKey,
@@ -153,8 +169,8 @@ def collect_sparse_pairs(
     arena: I32s,
 ) -> None:
     """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
-    for position in range(1, cells.shape[0]):
-        left, right = cells[position - 1, SYMBOL], cells[position, SYMBOL]
+    for position in range(1, cells.size):
+        left, right = symbol_of(cells[position - 1]), symbol_of(cells[position])
         if left < 0 or right < 0:
             continue
         row = slots[slot_of(pairs, slots, hash_key, pair_key(left, right))]

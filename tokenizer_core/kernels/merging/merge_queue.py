@@ -27,7 +27,7 @@ from bpeline.tokenizer_core.kernels.memory.types import I64, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     CLASS,
     QUEUED,
-    SYMBOL,
+    SYMBOL_SHIFT,
     Limits,
     MergeState,
 )
@@ -109,11 +109,10 @@ def occurs_at(state: MergeState, pair: I64, position: Int) -> bool:
     two boundary tags are the same two tokens.
     """
     left = state.pairs[pair, KEY] >> 32
-    if state.cells[position, SYMBOL] != left:
+    if np.int64(state.cells[position]) >> SYMBOL_SHIFT != left:
         return False
-    return (
-        state.cells[position + state.token_lengths[left], SYMBOL] == state.pairs[pair, KEY] & _LOW
-    )
+    behind = np.int64(state.cells[position + state.token_lengths[left]])
+    return behind >> SYMBOL_SHIFT == state.pairs[pair, KEY] & _LOW
 
 
 @kernel

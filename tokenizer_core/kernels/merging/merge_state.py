@@ -34,8 +34,10 @@ Integer = int | np.integer[Any]  # outside kernels: what they give, and what Pyt
 SEPARATOR = -1  # a symbol between words
 INSIDE = -2  # a symbol inside a token of more than two base tokens: neither its first nor its last
 
-# Columns of ``cells``: one cache line tells both.
-SYMBOL, WEIGHT = 0, 1
+# A cell is a symbol above how often its word occurs, if that is less than `MANY`: one load tells
+# both. The words that occur as often or more are few, and looked up where they begin.
+SYMBOL_SHIFT, MANY = 8, 255
+MOST_TOKENS = 1 << 23  # symbols have 24 bits, one of them for the sign
 
 # Entries of ``sizes``: how much of each array is in use; the class the queue has come to; and how
 # many neighbours the last merge met.
@@ -60,10 +62,11 @@ class MergeState(NamedTuple):
     """Arrays by name; shapes in brackets, T, P, H, M: capacities.
 
     Attributes:
-        cells: int32 [N, 2] at each position the symbol, an id at boundaries or `SEPARATOR` or
-            `INSIDE`; and the weight, how often the word there occurs, or ``~i`` where that is
-            ``large_counts[i]``.
-        large_counts: int64, the counts of words that occur 2³¹ times or more.
+        cells: int32 [N] at each position the symbol, an id at boundaries or `SEPARATOR` or
+            `INSIDE`, above 8 bits: how often the word occurs, or `MANY`. These are kept where a
+            token begins, and 0 at its other positions.
+        large_starts: int64, where words begin that occur `MANY` times or more, ascending.
+        large_counts: int64, how often each of them occurs.
         arena: int32 [A] positions of occurrences, one segment per pair.
         pairs: int64 [P, 4] rows of the pair table.
         slots: int32 [power of two] its hash slots.
@@ -83,13 +86,14 @@ class MergeState(NamedTuple):
             for row 0, where separators are noted for nobody.
         touched: int32 [2, T + 1] neighbours met in this merge, or in the last one.
         noted: int32 [4, M] of each merged occurrence the symbols before and behind it (negative
-            where no pair arises), its weight and its position.
+            where no pair arises), its word's count or `MANY`, and its position.
         sizes: int64 [11] how many tokens, pairs, heap rows, places of the arena and neighbours
             (left, right) are in use; the class of the queue; the neighbours of the last merge;
             which places of the merged pair's segment new pairs may take, from and up to.
     """
 
-    cells: I32Rows
+    cells: I32s
+    large_starts: I64s
     large_counts: I64s
     arena: I32s
     pairs: I64Rows

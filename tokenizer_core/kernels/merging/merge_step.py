@@ -7,7 +7,7 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     GREATEST_BYTES,
     HEAP_PAIR,
@@ -27,6 +27,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LATELY_MET_LEFT,
     LEFT,
     LEFT_SIDE,
+    MANY,
     MERGED_COUNT,
     MET_LEFT,
     NOTED_WEIGHT,
@@ -37,9 +38,8 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     QUEUED,
     RIGHT,
     RIGHT_SIDE,
-    SYMBOL,
+    SYMBOL_SHIFT,
     TOKENS,
-    WEIGHT,
     Limits,
     MergeState,
 )
@@ -72,7 +72,7 @@ _LOW = np.int64(0xFFFFFFFF)
 def ask_for(state: MergeState, place: I64) -> None:
     """Start loading what is known about an occurrence."""
     position = np.int64(state.arena[place])
-    prefetch(np.int64(state.cells.ctypes.data) + position * 8)
+    prefetch(np.int64(state.cells.ctypes.data) + position * 4)
 
 
 @kernel
@@ -101,10 +101,11 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
         position = np.int64(arena[start + index])
         middle = position + left_length
         noted[POSITION, found] = position
-        noted[BEFORE, found] = cells[position - 1, SYMBOL]
-        noted[AFTER, found] = cells[middle + right_length, SYMBOL]
-        noted[NOTED_WEIGHT, found] = cells[position, WEIGHT]
-        found += np.int64((cells[position, SYMBOL] == left) & (cells[middle, SYMBOL] == right))
+        first, second = np.int64(cells[position]), symbol_of(cells[middle])
+        noted[BEFORE, found] = symbol_of(cells[position - 1])
+        noted[AFTER, found] = symbol_of(cells[middle + right_length])
+        noted[NOTED_WEIGHT, found] = first & MANY
+        found += np.int64((symbol_of(first) == left) & (second == right))
     return found
 
 
@@ -141,16 +142,18 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             if position < end:  # in a run of one token: its beginning has just been merged
                 continue
             before, after = np.int64(noted[BEFORE, index]), np.int64(noted[AFTER, index])
-            weight = weight_of(noted[NOTED_WEIGHT, index], state.large_counts)
+            noted_weight = np.int64(noted[NOTED_WEIGHT, index])
+            weight = weight_of(noted_weight, position, state.large_starts, state.large_counts)
             if position == end:
                 before = np.int64(token)
             middle = position + left_length
             end = middle + right_length
-            cells[middle - 1, SYMBOL] = INSIDE
-            cells[middle, SYMBOL] = INSIDE
-            cells[position, SYMBOL] = token
-            cells[end - 1, SYMBOL] = token
-            if after == left and cells[end + left_length, SYMBOL] == right:  # the next to be merged
+            cells[middle - 1] = INSIDE << SYMBOL_SHIFT
+            cells[middle] = INSIDE << SYMBOL_SHIFT
+            cells[position] = (token << SYMBOL_SHIFT) | noted_weight
+            cells[end - 1] = token << SYMBOL_SHIFT
+            # What is to be merged next begins right behind.
+            if after == left and symbol_of(cells[end + left_length]) == right:
                 after = np.int64(INSIDE)
                 lost_between += weight
             else:
@@ -159,6 +162,7 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             noted[POSITION, merged] = position
             noted[BEFORE, merged] = before
             noted[AFTER, merged] = after
+            noted[NOTED_WEIGHT, merged] = noted_weight
             merged += 1
     lose(state, find_row(pairs, state.slots, state.hash_key, pair_key(right, left)), lost_between)
     return merged
@@ -281,6 +285,19 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     for side in range(2):
         place_occurrences(state, side, merged)
     return merged
+
+
+@kernel
+def merged_count(state: MergeState, merged: I64) -> I64:
+    """How often the occurrences that lead ``noted`` were merged, each as often as its word occurs.
+
+    Less than the pair's count where occurrences overlapped in a run of one token.
+    """
+    count = np.int64(0)
+    for index in range(merged):
+        position, weight = state.noted[POSITION, index], state.noted[NOTED_WEIGHT, index]
+        count += weight_of(weight, position, state.large_starts, state.large_counts)
+    return count
 
 
 @kernel
@@ -425,10 +442,7 @@ def merge_given(state: MergeState, limits: Limits, given: I64Rows, goal: I64, re
     first_new = state.sizes[PAIRS]
     merged = merge_everywhere(state, limits, pair)
     if left == right:  # a run of three holds the pair twice, and one of them is merged
-        count = np.int64(0)
-        for index in range(merged):
-            position = np.int64(state.noted[POSITION, index])
-            count += weight_of(state.cells[position, WEIGHT], state.large_counts)
+        count = merged_count(state, merged)
     removed[0] = count
     queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
     return DONE

@@ -31,13 +31,11 @@ from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import (
 )
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.types import F64, I64, I64s, Int
-from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LATELY_MET_LEFT,
     PAIRS,
-    SYMBOL,
     TOKENS,
-    WEIGHT,
     Limits,
     MergeState,
 )
@@ -45,6 +43,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_step import (
     DONE,
     EXHAUSTED,
     merge_everywhere,
+    merged_count,
     missing_room,
 )
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
@@ -52,7 +51,6 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     EMPTY,
     KEY,
     LENGTH,
-    START,
     find_row,
     pair_key,
 )
@@ -95,12 +93,13 @@ def most_for(kind: I64, count: I64, total: I64) -> F64:
 def count_tokens(state: MergeState, counts: I64s) -> None:
     """Add to ``counts`` how often each token stands in the words."""
     position = 0
-    while position < state.cells.shape[0]:
-        token = np.int64(state.cells[position, SYMBOL])
+    while position < state.cells.size:
+        cell = state.cells[position]
+        token = symbol_of(cell)
         if token < 0:
             position += 1
         else:
-            counts[token] += weight_of(state.cells[position, WEIGHT], state.large_counts)
+            counts[token] += weight_of(cell, position, state.large_starts, state.large_counts)
             position += state.token_lengths[token]
 
 
@@ -293,12 +292,9 @@ def learn_by_score(
         if groups.sizes[0] + 8 * min(length, token + 1) + 4 > groups.counts.size:
             return NEEDS_GROUPS
         left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
-        start, first_new = pairs[pair, START], sizes[PAIRS]
+        first_new = sizes[PAIRS]
         group = leave(groups, pair)
-        made = np.int64(0)
-        for index in range(merge_everywhere(state, limits, pair)):
-            position = state.arena[start + index]
-            made += weight_of(state.cells[position, WEIGHT], state.large_counts)
+        made = merged_count(state, merge_everywhere(state, limits, pair))
         counts[left] -= made
         counts[right] -= made
         counts[token] = made
