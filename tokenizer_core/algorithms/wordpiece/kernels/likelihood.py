@@ -12,12 +12,10 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.types import F64, I64, I64s
-from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     PAIRS,
-    SYMBOL,
     TOKENS,
-    WEIGHT,
     Limits,
     MergeState,
 )
@@ -25,9 +23,10 @@ from bpeline.tokenizer_core.kernels.merging.merge_step import (
     DONE,
     EXHAUSTED,
     merge_everywhere,
+    merged_count,
     missing_room,
 )
-from bpeline.tokenizer_core.kernels.tables.pair_tables import COUNT, EMPTY, KEY, LENGTH, START
+from bpeline.tokenizer_core.kernels.tables.pair_tables import COUNT, EMPTY, KEY, LENGTH
 
 _LOW = np.int64(0xFFFFFFFF)
 
@@ -60,17 +59,18 @@ def count_doubles(state: MergeState, doubles: I64s) -> None:
     """How often each token can be joined with itself: ``aaa`` gives one (a, a)."""
     doubles[:] = 0
     position, before, run = np.int64(0), np.int64(-1), 0
-    while position < state.cells.shape[0]:
-        token = np.int64(state.cells[position, SYMBOL])
+    while position < state.cells.size:
+        cell = state.cells[position]
+        token = symbol_of(cell)
         run = run + 1 if token >= 0 and token == before else 1
         before = token
         if token < 0:
             position += 1
             continue
         if run == 2:
-            doubles[token] += weight_of(state.cells[position, WEIGHT], state.large_counts)
+            doubles[token] += weight_of(cell, position, state.large_starts, state.large_counts)
             before = np.int64(-1)
-        position += state.token_lengths[token]
+        position += np.int64(state.token_lengths[token])
 
 
 @kernel
@@ -123,11 +123,8 @@ def learn_by_likelihood(
         missing = missing_room(state, pairs[pair, LENGTH])
         if missing != DONE:
             return missing
-        token, key, start = sizes[TOKENS], pairs[pair, KEY], pairs[pair, START]
-        made = np.int64(0)
-        for index in range(merge_everywhere(state, limits, pair)):
-            position = state.arena[start + index]
-            made += weight_of(state.cells[position, WEIGHT], state.large_counts)
+        token, key = sizes[TOKENS], pairs[pair, KEY]
+        made = merged_count(state, merge_everywhere(state, limits, pair))
         counts[key >> 32] -= made
         counts[key & _LOW] -= made
         counts[token] = made

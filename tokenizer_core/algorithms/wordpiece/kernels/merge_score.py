@@ -92,7 +92,7 @@ def most_for(kind: I64, count: I64, total: I64) -> F64:
 @entry_kernel
 def count_tokens(state: MergeState, counts: I64s) -> None:
     """Add to ``counts`` how often each token stands in the words."""
-    position = 0
+    position = np.int64(0)
     while position < state.cells.size:
         cell = state.cells[position]
         token = symbol_of(cell)
@@ -100,7 +100,7 @@ def count_tokens(state: MergeState, counts: I64s) -> None:
             position += 1
         else:
             counts[token] += weight_of(cell, position, state.large_starts, state.large_counts)
-            position += state.token_lengths[token]
+            position += np.int64(state.token_lengths[token])
 
 
 @kernel
