@@ -2,7 +2,8 @@
 
 A folder of `tokenizer_core.algorithms` holds everything of its algorithm. Its face offers `KIND`,
 the algorithm's value (a subclass of `Algorithm`), and `coders`, the encoder and the decoder of a
-`TokenizerSpec`. Without its folder and its line here all others work as before.
+`TokenizerSpec`; its module ``explained`` says how words came to their tokens. Without its folder
+and its line here all others work as before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ class Companion:
         huggingface_model: the type of model that its format ``huggingface`` reads and writes.
         gguf_model: the type of tokenizer in GGUF files that its module ``gguf_model`` reads.
         sentencepiece_writer: the module that writes its tokenizers as a .model.
-        explains: whether its module ``explained`` says how words came to their tokens.
     """
 
     folder: str
@@ -36,7 +36,6 @@ class Companion:
     huggingface_model: str = ""
     gguf_model: str = ""
     sentencepiece_writer: str = ""
-    explains: bool = False
 
     def part(self, module: str = "") -> Any:
         """The folder's face, or one of its modules."""
@@ -48,13 +47,10 @@ COMPANIONS: dict[str, Companion] = {
         "character_bpe",
         {"subword-nmt": "codes_file"},
         sentencepiece_writer="sentencepiece_file",
-        explains=True,
     ),
-    "greedy-longest": Companion("greedy", explains=True),
-    "wordpiece": Companion(
-        "wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece", explains=True
-    ),
-    "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}, explains=True),
+    "greedy-longest": Companion("greedy"),
+    "wordpiece": Companion("wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece"),
+    "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}),
     "sentencepiece-bpe": Companion(
         "sentencepiece_bpe",
         {"sentencepiece": "model_file"},

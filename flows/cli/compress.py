@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, PATH, answer, command
+from bpeline.flows.cli.options import FILE, HTML, PATH, answer, command, write_page
 from bpeline.flows.cli.text_arguments import content_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -21,6 +22,7 @@ _output = click.option("-o", "--output", type=FILE, help="The file to write.")
 @command(
     "bpeline compress book.txt",
     "bpeline compress book.txt -o book.small --block-bytes 20000 --threshold 2 --json",
+    "bpeline compress toy.txt --threshold 2 --show-steps --new-bytes HG",
     workspace=False,
 )
 @click.argument("file", type=PATH)
@@ -32,15 +34,49 @@ _output = click.option("-o", "--output", type=FILE, help="The file to write.")
     default=_THRESHOLD,
     help="How often a pair of bytes must occur to be replaced.",
 )
+@click.option("--show-steps", is_flag=True, help="Print each replacement and write nothing.")
+@click.option(
+    "--new-bytes",
+    metavar="LETTERS",
+    default="",
+    show_default=False,
+    help="With --show-steps: letters for the bytes that stand for pairs, such as HG.",
+)
+@HTML
 def compress(
-    file: Path, output: Path | None, block_bytes: int, threshold: int, as_json: bool
+    file: Path,
+    output: Path | None,
+    block_bytes: int,
+    threshold: int,
+    show_steps: bool,
+    new_bytes: str,
+    html: Path | None,
+    as_json: bool,
 ) -> None:
     """Compress FILE by replacing its most frequent pairs of bytes, block by block (Gage 1994).
 
     The file written is FILE.bpec unless -o names another. `bpeline expand` gives FILE back.
+
+    With --show-steps: each pair that is replaced, the block after it, and the pairs there are then.
+    Bytes are shown in GPT-2's printable form: a space is Ġ.
     """
     from bpeline.tokenizer_core import algorithms
 
+    if show_steps or html is not None:
+        if output is not None:
+            raise InvalidOption(
+                f"the steps are shown, and {output} was to be written",
+                "one of both",
+                "leave -o out, or --show-steps and --html",
+            )
+        _show_steps(file, block_bytes, threshold, new_bytes, html, as_json)
+        return
+    if new_bytes:
+        raise InvalidOption(
+            "--new-bytes says how steps are printed, and none are",
+            "with --show-steps or --html",
+            f"bpeline compress {file} --show-steps --new-bytes {new_bytes}",
+        )
     target = _free(output or file.with_name(file.name + SUFFIX))
     content = content_of(file, "file")
     packed = algorithms.compress(content, block_bytes, threshold)
@@ -74,6 +110,26 @@ def expand(file: Path, output: Path | None, as_json: bool) -> None:
     DURABLE.write(target, content)
     line = f"{target}: {len(packed):,} bytes → {len(content):,}"
     answer(as_json, _sizes(target, content, packed), [line])
+
+
+def _show_steps(
+    file: Path, block_bytes: int, threshold: int, new_bytes: str, html: Path | None, as_json: bool
+) -> None:
+    from bpeline.tokenizer_core.algorithms import compression_lines, compression_steps
+
+    content = content_of(file, "file")
+    steps = list(compression_steps(content, block_bytes, threshold, new_bytes))
+    if html is not None:
+        from bpeline.flows.pages import compression_frames
+
+        write_page(html, f"Byte pair compression of {file.name}", compression_frames(steps))
+        if not as_json:
+            return
+    answer(
+        as_json,
+        [asdict(step) for step in steps],
+        (line for step in steps for line in compression_lines(step)),
+    )
 
 
 def _sizes(target: Path, content: bytes, packed: bytes) -> dict[str, Any]:

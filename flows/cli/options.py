@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from bpeline.flows.pages import Frame
     from bpeline.tokenizer_core.corpus import FoundFiles
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -72,6 +73,20 @@ def model_shape_option(function: Function) -> Function:
         "config.json of a dense model.",
     )
     return option(function)
+
+
+HTML = click.option(
+    "--html", type=FILE, help="Write a page that steps through it with the keyboard."
+)
+
+
+def write_page(page: Path, title: str, frames: Sequence[Frame]) -> None:
+    """Write a page for `HTML`, and say so to people."""
+    from bpeline.flows.pages import stepping_page
+    from bpeline.tokenizer_core.durable_files import DURABLE
+
+    DURABLE.write(page, stepping_page(title, frames).encode(errors="backslashreplace"))
+    click.echo(f"wrote {page}: {len(frames):,} steps, → and ← go on and back", err=True)
 
 
 def bulk_options(function: Function) -> Function:

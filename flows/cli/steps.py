@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import PATH, answer, command
+from bpeline.flows.cli.options import HTML, PATH, answer, command, write_page
 from bpeline.flows.requests import BYTE_BPE, CHOICES, SCORES
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _MERGES = 10  # shown when nothing is said
 @command(
     "bpeline steps lines.txt --algorithm char-bpe --end-of-word _ --merges 10",
     "bpeline steps lines.txt --algorithm wordpiece --score gain --json",
+    "bpeline steps lines.txt --algorithm char-bpe --html steps.html",
     workspace=False,
 )
 @click.argument("files", nargs=-1, required=True, type=PATH)
@@ -30,11 +31,13 @@ _MERGES = 10  # shown when nothing is said
 @click.option("--end-of-word", default="</w>", help="With char-bpe.")
 @click.option("--joined", is_flag=True, help="With char-bpe: the mark joins the last character.")
 @click.option("--score", type=click.Choice(list(SCORES)), default="ratio", help="With wordpiece.")
+@HTML
 def steps(
     files: tuple[Path, ...],
     algorithm: str,
     merges: int,
     pattern: str | None,
+    html: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -45,7 +48,7 @@ def steps(
 
     Nothing is stored. Large files are refused: nobody reads so many lines.
     """
-    show_steps(files, algorithm, merges, pattern, as_json, **options)
+    show_steps(files, algorithm, merges, pattern, as_json, html, **options)
 
 
 def show_steps(
@@ -54,6 +57,7 @@ def show_steps(
     merges: int | None,
     pattern: str | None,
     as_json: bool,
+    html: Path | None = None,
     **options: Any,
 ) -> None:
     """Print what training on small files does; see `steps_of` for the options and errors."""
@@ -65,6 +69,12 @@ def show_steps(
         [str(file) for file in files], pattern or kind_of(algorithm).default_pattern
     )
     shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
+    if html is not None:
+        from bpeline.flows.pages import training_frames
+
+        write_page(html, f"{algorithm}, step by step", training_frames(shown))
+        if not as_json:
+            return
     told = [
         {
             "merge": step.merge and [step.merge.left, step.merge.right],

@@ -1,4 +1,4 @@
-"""Pages of HTML about versions, which need nothing else: no network, no other file."""
+"""Pages of HTML, which need nothing else: no network, no other file."""
 
 from __future__ import annotations
 
@@ -10,5 +10,10 @@ if TYPE_CHECKING:
     from .comparison import comparison_page as comparison_page
     from .contents import ReportContents as ReportContents
     from .report import report_page as report_page
+    from .stepping import Frame as Frame
+    from .stepping import compression_frames as compression_frames
+    from .stepping import stepping_page as stepping_page
+    from .stepping import training_frames as training_frames
+    from .stepping import word_frames as word_frames
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

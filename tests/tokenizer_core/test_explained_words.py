@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,7 +16,8 @@ from bpeline.tokenizer_core import (
     train_frequency_bpe,
     train_wordpiece,
 )
-from bpeline.tokenizer_core.algorithms import greedy_longest
+from bpeline.tokenizer_core.algorithms import WHOLE_TEXT, SentencePieceBpe, greedy_longest
+from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.word_encoding import explain_words
 
@@ -62,3 +65,98 @@ def test_each_decision_says_why() -> None:
 def test_bytes_are_explained_elsewhere() -> None:
     with pytest.raises(InvalidOption, match="byte-bpe"):
         explain_words(train_bpe(WordCounts.from_mapping(WORDS, "gpt2"), 260), "low")
+
+
+def characters_bpe(
+    random: Random, *, by_bytes: bool, **properties: object
+) -> tuple[Tokenizer, list[str]]:
+    """BPE over characters of random merges, and its alphabet."""
+    letters = [*"abcd▁é"]
+    tokens, merges = list(letters), []
+    for _ in range(25):
+        left, right = random.choices(tokens, k=2)
+        if len(left + right) < 6 and (left, right) not in merges:
+            merges.append((left, right))
+            tokens.append(left + right)
+    tokens = list(dict.fromkeys(["<unk>", *tokens, "d▁d"]))
+    tokens += [f"<0x{byte:02X}>" for byte in range(256)] if by_bytes else []
+    algorithm = SentencePieceBpe(by_bytes, **properties)  # type: ignore[arg-type]
+    tokenizer = Tokenizer(
+        {id_: token.encode() for id_, token in enumerate(tokens)},
+        [(left.encode(), right.encode()) for left, right in merges],
+        algorithm=algorithm,
+        pattern=WHOLE_TEXT,
+    )
+    return tokenizer, letters
+
+
+@pytest.mark.parametrize("by_bytes", [True, False])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"fuse_unknown": False},
+        {"unknown": None},
+        {"by_piece": True},
+        {"by_piece": True, "ties": (2, 5, 6)},
+        {"user_defined": ("d▁d", "<unk>")},
+    ],
+)
+def test_merges_over_characters_end_with_what_the_encoder_gives(
+    properties: dict[str, object], by_bytes: bool, seed: int
+) -> None:
+    random = Random(seed)
+    strange = 0
+    for _ in range(12):
+        tokenizer, letters = characters_bpe(random, by_bytes=by_bytes, **properties)
+        for _ in range(20):
+            text = "".join(random.choices([*letters, "☃", "d▁d"], k=random.randint(1, 14)))
+            (word,) = explain_words(tokenizer, text)
+            assert list(word.ids) == tokenizer.encode(text)
+            last = word.steps[-1].symbols if word.steps else tuple(text)
+            assert last == word.tokens
+            strange += "☃" in text
+    assert strange
+
+
+def test_an_imported_text_is_explained_as_it_is_prepared(tmp_path: Path) -> None:
+    described = {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [
+            {"id": 0, "content": "<s>", "special": True, "normalized": False, "lstrip": False,
+             "rstrip": False, "single_word": False}
+        ],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "pre_tokenizer": None, "post_processor": None, "decoder": None,
+        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>",
+                  "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": True, "byte_fallback": False, "ignore_merges": False,
+                  "vocab": {"<s>": 0, "<unk>": 1, "▁": 2, "a": 3, "b": 4, "▁a": 5, "▁ab": 6},
+                  "merges": [["▁", "a"], ["▁a", "b"]]},
+    }  # fmt: skip
+    (tmp_path / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    text = "ab a<s>b?"
+    words = explain_words(tokenizer, text)
+    assert [id_ for word in words for id_ in word.ids] == tokenizer.encode(text)
+    assert [word.word for word in words] == ["▁ab▁a", "<s>", "▁b?"]
+    assert words[0].steps[0].takes == ("▁", "a")
+    assert "added" in words[1].steps[0].why
+
+
+def test_a_library_of_somebody_else_says_what_comes_out_not_how(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.Unigram([("a", -1.0), ("ab", -1.5), ("b", -2.0)]))
+    made.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    (text,) = explain_words(tokenizer, "abba")
+    assert text.steps[-1].symbols == text.tokens == ("ab", "b", "a")
+    assert "does not say how" in text.steps[0].why
+    assert explain_words(tokenizer, "") == []
+
+
+def test_every_companion_explains_itself() -> None:
+    for name, companion in COMPANIONS.items():
+        assert callable(companion.part("explained").explained), name

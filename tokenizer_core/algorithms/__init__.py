@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .byte_pair_compression import CompressionStep as CompressionStep
     from .byte_pair_compression import compress as compress
+    from .byte_pair_compression import compression_lines as compression_lines
+    from .byte_pair_compression import compression_steps as compression_steps
     from .byte_pair_compression import expand as expand
     from .character_bpe import CharacterBpe as CharacterBpe
     from .character_bpe import SubwordText as SubwordText
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from .greedy import greedy_longest as greedy_longest
     from .sentencepiece_bpe import WHOLE_TEXT as WHOLE_TEXT
     from .sentencepiece_bpe import SentencePieceBpe as SentencePieceBpe
+    from .visible_training import VisibleStep as VisibleStep
     from .visible_training import lines_of as lines_of
     from .visible_training import steps_of as steps_of
     from .wordpiece import WordPiece as WordPiece

@@ -60,6 +60,14 @@ class PreparedEncoder(Encoder):
         spans = spans_of_lengths(words)
         return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
 
+    def prepared(self, text: str) -> list[tuple[str, int]]:
+        """The texts that are encoded, and the id of the added token behind each, or −1."""
+        whole = Text.of(text.encode())
+        spans = np.array([[0, whole.size]], np.int64), np.full(1, -1, np.int64)
+        made, pieces, behind, _ = self._preparation.prepare_spans(whole, *spans, self._unsought)
+        places = zip(pieces.tolist(), behind.tolist(), strict=True)
+        return [(made.bytes(begin, end).decode(), id_) for (begin, end), id_ in places]
+
     def encode_short(self, content: bytes) -> list[int]:
         prepared = None if self._unsought else self._preparation.whole(content)
         if prepared is None or len(prepared) > SHORT_TEXT:

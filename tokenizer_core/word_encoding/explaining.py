@@ -1,18 +1,24 @@
 """How the words of a text came to their tokens, decision by decision; knows no algorithm's rules.
 
-For people. An algorithm that explains itself has a module with ``explained``, see `Decide`.
+For people. The folder of each companion algorithm has a module with ``explained``, see `Decide`,
+and with ``words_of`` where its words are not those of the pattern.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+
+import numpy as np
 
 from bpeline.tokenizer_core.companions import COMPANIONS
-from bpeline.tokenizer_core.encoding import TokenizerParts
+from bpeline.tokenizer_core.encoding import Encoder, PreparedEncoder, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting import pre_tokens
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.word_encoding.word_encoder import WordEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +57,53 @@ class ExplainedWord:
 
 
 def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
-    """Each word of a text, as the tokenizer's pattern cuts it; special tokens are ordinary.
+    """Each word of a text, as the tokenizer prepares the text and its pattern cuts it.
+
+    Special tokens are ordinary, but for the added tokens of an imported tokenizer, which it finds.
 
     Raises:
-        InvalidOption: its algorithm does not explain itself.
+        InvalidOption: its algorithm does not explain itself here.
     """
     spec = tokenizer.spec
     companion = COMPANIONS.get(spec.algorithm.name)
-    if companion is None or not companion.explains:
-        known = ", ".join(name for name, one in COMPANIONS.items() if one.explains)
+    if companion is None:
+        known = ", ".join(COMPANIONS)
         raise InvalidOption(
-            f"how {spec.algorithm.name} encodes words is not explained",
-            f"explained are byte-bpe, {known}",
-            "type `bpeline encode REF TEXT --offsets`, which says where each token stands",
+            f"{spec.algorithm.name} joins bytes, not characters",
+            f"explained here are {known}",
+            "type `bpeline explain REF TEXT`, or tokenizer.explain(text), which shows its merges",
         )
-    decide: Decide = companion.part("explained").explained(spec)
-    words = pre_tokens(text, spec.pattern)
-    found, ends = tokenizer.encoder.encode_words([word.encode() for word in words])
-    ids, edges = found.tolist(), pairwise([0, *ends.tolist()])
-    return [
-        ExplainedWord(
-            word,
-            tuple(decide(word)),
-            tuple(ids[begin:end]),
-            tuple(spec.vocab[id_].decode(errors="replace") for id_ in ids[begin:end]),
-        )
-        for word, (begin, end) in zip(words, edges, strict=True)
-    ]
+    module = companion.part("explained")
+    decide: Decide = module.explained(spec)
+    words_of = getattr(module, "words_of", partial(pre_tokens, pattern=spec.pattern))
+    encoder, parts = tokenizer.encoder, [(text, -1)]
+    if isinstance(encoder, PreparedEncoder):
+        parts = encoder.prepared(text)
+        encoder = encoder.inner
+    explained: list[ExplainedWord] = []
+    for content, behind in parts:
+        for word in words_of(content):
+            ids = _ids_of(encoder, word)
+            explained.append(ExplainedWord(word, tuple(decide(word)), ids, _named(spec, ids)))
+        if behind >= 0:
+            found = _named(spec, (behind,))
+            step = Decision("an added token, found in the text", found, found)
+            explained.append(ExplainedWord(found[0], (step,), (behind,), found))
+    return explained
+
+
+def _ids_of(encoder: Encoder, word: str) -> tuple[int, ...]:
+    """A word's ids, and none of what is put around sentences."""
+    content = word.encode()
+    if isinstance(encoder, WordEncoder):
+        return tuple(encoder.encode_words([content])[0].tolist())
+    whole = np.array([[0, len(content)]], np.int64), np.full(1, -1, np.int64)
+    return tuple(encoder.encode(Text.of(content), *whole)[0].tolist())
+
+
+def _named(spec: TokenizerSpec, ids: tuple[int, ...]) -> tuple[str, ...]:
+    specials = {id_: token for token, id_ in spec.special_tokens.items()}
+    return tuple(
+        specials[id_] if id_ in specials else spec.vocab[id_].decode(errors="replace")
+        for id_ in ids
+    )

@@ -11,5 +11,8 @@ if TYPE_CHECKING:
     from .block_compression import THRESHOLD as THRESHOLD
     from .block_compression import compress as compress
     from .block_compression import expand as expand
+    from .visible_compression import CompressionStep as CompressionStep
+    from .visible_compression import compression_lines as compression_lines
+    from .visible_compression import compression_steps as compression_steps
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
