@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bpeline.tokenizer_core.companions import coders_of
-from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import AnyPath, PunktBreaks, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import (
     DEFAULT_CACHE_WORDS,
@@ -518,9 +518,9 @@ class Tokenizer:
 
         Pieces may end anywhere, even inside a word or a special token. Text is held back until a
         place where no pre-token crosses: two characters that the pattern always parts, the end of
-        a line where lines are sentences, or the start of an allowed special token. Where there is
-        none the whole text is held: with some regexes of your own, and where sentences are found
-        by Punkt, for which what follows may decide where one ends.
+        a line or of a sentence where these are encoded by themselves, or the start of an allowed
+        special token. Where there is none the whole text is held: with some regexes of your own,
+        and with imported tokenizers that take texts whole.
 
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
@@ -906,10 +906,12 @@ class Tokenizer:
         return SpecialPolicies(self.spec.special_tokens)
 
     @property
-    def _parted(self) -> CutPairs | None:
+    def _parted(self) -> CutPairs | PunktBreaks | None:
         """Between which characters ids are independent of each other; None where nobody knows."""
         if self.algorithm.sentence_kind == "lines":
             return behind_lines()
+        if self.algorithm.sentence_kind == "punkt":
+            return PunktBreaks()
         return None if self._cutting is None else self._cutting.cut_pairs
 
     @property

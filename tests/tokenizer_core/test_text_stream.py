@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 import regex
@@ -16,9 +17,11 @@ from bpeline.tokenizer_core import (
     train_frequency_bpe,
     train_wordpiece,
 )
+from bpeline.tokenizer_core.corpus import PunktBreaks, sentence_spans
 from bpeline.tokenizer_core.encoding import text_stream
 from bpeline.tokenizer_core.encoding.text_stream import cut_stream
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
+from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialPolicy
 
@@ -106,6 +109,7 @@ OVER_CHARACTERS: dict[str, Tokenizer] = {
     "char-bpe": train_char_bpe(COUNTS, 6),
     "wordpiece": train_wordpiece(COUNTS, 30),
     "frequency-bpe, lines": train_frequency_bpe(COUNTS, 6, sentences="lines"),
+    "frequency-bpe, punkt": train_frequency_bpe(COUNTS, 6, min_sentence_characters=2),
     "frequency-bpe, none": train_frequency_bpe(COUNTS, 6, sentences="none"),
 }
 
@@ -113,7 +117,17 @@ OVER_CHARACTERS: dict[str, Tokenizer] = {
 @pytest.mark.parametrize("name", OVER_CHARACTERS)
 def test_ids_over_characters_come_in_pieces_too(name: str, seed: int) -> None:
     tokenizer, random_ = OVER_CHARACTERS[name], random.Random(seed)
-    parts = ["low ", "newest", "\n", "\r\n", " lowest", "\ufeff", ". Low", "\n\n \n"]
+    parts = [
+        "low ",
+        "newest",
+        "\n",
+        "\r\n",
+        " lowest",
+        "\ufeff",
+        ". Low",
+        "\n\n \n",
+        "newest. Low ",
+    ]
     text = "".join(random_.choices(parts, k=60_000))
     pieces, at = [], 0
     while at < len(text):
@@ -123,15 +137,61 @@ def test_ids_over_characters_come_in_pieces_too(name: str, seed: int) -> None:
     assert list(tokenizer.encode_iterable(pieces)) == tokenizer.encode(text)
 
 
+def test_punkt_finds_the_same_sentences_in_both_parts(seed: int) -> None:
+    random_, cut = random.Random(seed), 0
+    parts = [
+        *("low", "Low", "J.", "a", "5.", "3.5", "e.g.", "Mr.", "ж", "中。", "x_y", "--", "..."),
+        *("..!?   \n\t\u00a0\u2028\")(”',"),
+        *(". Low", "newest. New", "? What ", "! ", "end. 5 "),
+    ]
+    for _ in range(3000):
+        text = "".join(random_.choices(parts, k=random_.randint(2, 60)))
+        begin = random_.choice([1, 1, random_.randint(1, len(text))])
+        end = random_.choice([len(text), random_.randint(0, len(text))])
+        place = PunktBreaks().last_in(text, begin, end)
+        if place < 0:
+            continue
+        cut += 1
+        assert begin <= place < end
+        from_there = text[begin - 1 :]
+        assert sentences(text[begin - 1 : place]) + sentences(text[place:]) == sentences(from_there)
+        # What comes after the end changes nothing.
+        more = text[:end] + "".join(random_.choices(parts, k=5))
+        later = sentences(text[begin - 1 : place]) + sentences(more[place:])
+        assert later == sentences(more[begin - 1 :])
+    assert cut > 500
+
+
+def test_where_punkt_finds_sentences_no_more_than_one_is_held() -> None:
+    held = 0
+
+    def pieces() -> Iterator[str]:
+        nonlocal held
+        for _ in range(6):
+            held += 1
+            yield "A newest low is low. " * 4_000
+
+    first = next(iter(OVER_CHARACTERS["frequency-bpe, punkt"].encode_iterable(pieces())))
+    assert first == OVER_CHARACTERS["frequency-bpe, punkt"].token_to_id("<line/>")
+    assert held == 1
+
+
+def sentences(text: str) -> list[str]:
+    content = text.encode()
+    spans = sentence_spans(Text.of(content), 0, len(content), "punkt").tolist()
+    return [content[begin:end].decode() for begin, end in spans]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVER_CHARACTERS)
 def test_a_stream_of_words_takes_little_memory(name: str) -> None:
     tokenizer = OVER_CHARACTERS[name]
     list(tokenizer.encode_iterable(["low\n"]))
-    piece = "low lower newest\n" * 4_000
+    piece = "Low lower newest.\n" * 4_000
     tracemalloc.start()
-    ids = sum(1 for _ in tokenizer.encode_iterable(piece for _ in range(400)))
+    times = 4 if "punkt" in name else 400  # NLTK is slow, slower yet while memory is traced
+    ids = sum(1 for _ in tokenizer.encode_iterable(piece for _ in range(times)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert ids >= 400 * 4_000 * 3
+    assert ids >= times * 4_000 * 3
     assert peak < 90_000_000  # 27 MB of text; a table of 64 MiB for words is a part of it

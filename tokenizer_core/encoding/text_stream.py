@@ -7,22 +7,32 @@ no pre-token and no special token can cross.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import regex
 
-from bpeline.tokenizer_core.splitting import CutPairs
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 
 _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
 
 
+class LegalCuts(Protocol):
+    """Knows places where no pre-token and no sentence crosses, such as `CutPairs`."""
+
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
+
+        The text before ``begin - 1`` is not looked at.
+        """
+
+
 def cut_stream(
-    pieces: Iterable[str], policy: SpecialPolicy, pairs: CutPairs | None
+    pieces: Iterable[str], policy: SpecialPolicy, cuts: LegalCuts | None
 ) -> Iterator[str]:
     """Join ``pieces`` and cut the whole anew.
 
-    Memory is bounded by the distance between legal cuts: two characters that are always parted
-    (``pairs``; with None, no two are known), and the start of an allowed special token.
+    Memory is bounded by the distance between legal cuts: those of ``cuts`` (with None, none are
+    known), and the start of an allowed special token.
     Where there is none, everything is kept; a cut is then looked for each time the text has
     doubled.
 
@@ -43,7 +53,7 @@ def cut_stream(
             continue
         text = "".join(gathered)
         policy.refuse_forbidden(text)
-        cut = _last_cut(text, special, policy.longest, pairs)
+        cut = _last_cut(text, special, policy.longest, cuts)
         if cut:
             yield text[:cut]
         gathered = [text[cut:]]
@@ -61,7 +71,7 @@ def _any_of(tokens: Iterable[str]) -> regex.Pattern[str] | None:
 
 
 def _last_cut(
-    text: str, special: regex.Pattern[str] | None, longest: int, pairs: CutPairs | None
+    text: str, special: regex.Pattern[str] | None, longest: int, cuts: LegalCuts | None
 ) -> int:
     """The last legal cut that text yet to come cannot make illegal, or 0.
 
@@ -75,6 +85,6 @@ def _last_cut(
             if match.start() >= decided:
                 break
             last, behind = match.span()
-    if pairs is not None:
-        last = max(last, pairs.last_in(text, behind + 1, decided))
+    if cuts is not None:
+        last = max(last, cuts.last_in(text, behind + 1, decided))
     return last
