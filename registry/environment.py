@@ -8,6 +8,7 @@ The file knows addresses, never what lives behind them.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ ARTIFACTS_VARIABLE = "BPELINE_ARTIFACTS_URL"
 STORE_VARIABLE = "BPELINE_STORE"
 
 DEFAULT_HOME = Path(".bpeline")
+PROJECT_FILE = "bpeline.toml"
 
 # What MLflow reads from the environment, some of it at its first import. Set only where the user
 # has not: somebody who chose another time-out keeps it.
@@ -71,9 +73,36 @@ _configured: Addresses | None = None
 _set_by_us: dict[str, str] = {}
 
 
+def folders_upward() -> Iterator[Path]:
+    """The current directory, and those above it that belong to the same user, up to another's.
+
+    A workspace or a project is found from below, as a repository of git is; not one that somebody
+    else may have put into a directory above.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was removed
+        return
+    yield here
+    owner = os.geteuid()
+    for folder in here.parents:
+        if folder.stat().st_uid != owner:
+            return
+        yield folder
+
+
+def _found_home() -> Path:
+    """The workspace of the nearest directory that has one or is a project's; else of this one."""
+    for number, folder in enumerate(folders_upward()):
+        home = folder / DEFAULT_HOME
+        if home.is_dir() or (folder / PROJECT_FILE).is_file():
+            return home if number else DEFAULT_HOME
+    return DEFAULT_HOME
+
+
 def read_environment() -> Addresses:
     """The addresses the environment names, empty values counting as unset."""
-    home, store = workspace_of(os.environ.get(HOME_VARIABLE) or DEFAULT_HOME)
+    home, store = workspace_of(os.environ.get(HOME_VARIABLE) or _found_home())
     return Addresses(
         home=home,
         store=os.environ.get(STORE_VARIABLE) or store,

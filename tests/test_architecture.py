@@ -303,6 +303,7 @@ FORBIDDEN_MODULES = {
 }
 MAY_USE = {
     "registry/tracking/core_wheel.py": {"zipfile"},  # makes one and reads none
+    "flows/serving/project_deployments.py": {"yaml"},  # `safe_load` of our own prefect.yaml
     # As `cache_directory.read_file` trusts:
     "tokenizer_core/kernels/compiling/numba_internals.py": {"pickle"},
 }

@@ -17,10 +17,11 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
 
 @command(
     "bpeline drift news@champion incoming/*.txt",
+    "bpeline drift",
     "bpeline drift news incoming/ --source 'german:language=de=incoming/de/*.txt' --json",
     "bpeline drift news@champion incoming/ --fail-on-drift; case $? in 3) bpeline train …;; esac",
 )
-@click.argument("reference", metavar="NAME@ALIAS")
+@click.argument("reference", metavar="NAME@ALIAS", required=False)
 @click.argument("paths", nargs=-1)
 @options_of(
     DriftRequest,
@@ -37,9 +38,11 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
     help="Exit with 3 when a rule says drift, with 4 when none does but one cannot be judged.",
 )
 def drift(
-    reference: str, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
+    reference: str | None, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
 ) -> None:
     """Say how far new text in PATHS has moved from what a version was made for.
+
+    Without NAME@ALIAS the champion and the corpus of the project's bpeline.toml are meant.
 
     Compares bytes per token, words split into many tokens, the distribution of words, and new
     frequent words with the version's own text, each with an interval; rules decide what is drift.
@@ -51,6 +54,12 @@ def drift(
     from bpeline.flows.watch_drift import watch_drift
     from bpeline.registry.environment import addresses
 
+    if reference is None:
+        from bpeline.flows.requests import this_project
+
+        project = this_project()
+        reference, paths = project.name, tuple(project.parameters["paths"])
+        given["sources"] = given["sources"] or tuple(project.parameters.get("sources", ()))
     name, _, alias = reference.partition("@")
     if "/" in reference or (not alias and "@" in reference):
         raise InvalidOption(

@@ -51,6 +51,7 @@ COMMANDS = {
     "size": ("size",),
     "gc": ("gc",),
     "imports": ("import",),
+    "init": ("init",),
     "mixtures": ("mixtures",),
     "prune": ("prune",),
     "push": ("push",),

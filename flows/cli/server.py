@@ -28,9 +28,9 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
     serve(prefect_port, mlflow_port, deploys, say=click.echo)
 
 
-@command("bpeline deploy --workspace /srv/bpeline")
+@command("bpeline deploy", "bpeline deploy --workspace /srv/bpeline")
 def deploy(as_json: bool) -> None:
-    """Apply prefect.yaml: what runs when, in this workspace."""
+    """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does."""
     from bpeline.flows.serving import local_server
 
     names = local_server.deploy()

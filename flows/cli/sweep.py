@@ -29,7 +29,7 @@ _NOT_OF_TRAINING = {
     "--variant plain --variant whole-characters --variant parity",
 )
 @click.argument("paths", nargs=-1)
-@click.option("--name", required=True, help="The tokenizer's name: the experiment in MLflow.")
+@click.option("--name", help="The tokenizer's name: the experiment in MLflow.")
 @click.option("--sizes", required=True, metavar="N,N,…", help="Vocabulary sizes.")
 @click.option(
     "--pattern",
@@ -63,10 +63,12 @@ _NOT_OF_TRAINING = {
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 @model_shape_option
 def sweep(
-    paths: tuple[str, ...], name: str, sizes: str, patterns: tuple[str, ...],
+    paths: tuple[str, ...], name: str | None, sizes: str, patterns: tuple[str, ...],
     variants: tuple[str, ...], model_shape: str | None, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Measure several sizes, patterns and variants on PATHS; register nothing.
+
+    Without PATHS those of the project's bpeline.toml, with its name, pattern and other parameters.
 
     Counting is done once for each pattern, and one training serves all its sizes (of another
     algorithm than byte-bpe, each size is learned). In MLflow the
@@ -80,6 +82,15 @@ def sweep(
     from bpeline.flows.wording import aligned
     from bpeline.registry.environment import addresses
 
+    of_project = not paths and not given["sources"]
+    if of_project:
+        name, paths, patterns, given = _of_the_project(name, patterns, given)
+    if name is None:
+        raise InvalidOption(
+            "the sweep needs a name, which its experiment in MLflow has",
+            "accepted are names such as news",
+            "add `--name news`",
+        )
     parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
     home = addresses().workspace
     named = None if model_shape is None else named_shape(model_shape)
@@ -87,11 +98,34 @@ def sweep(
         done = sweep_all(
             list(paths), name, _numbers(sizes), patterns, home, named, variants, **parameters
         )
-    chosen = ["--name", name, "--vocab-size", "N", "--pattern", "P", *_options_given()]
+    chosen = ["--vocab-size", "N", "--pattern", "P", *_options_given()]
+    if not of_project:
+        chosen = [*paths, "--name", name, *chosen]
     lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
-    lines.append(f"register:  bpeline train {shlex.join([*paths, *chosen])}")
+    lines.append(f"register:  bpeline train {shlex.join(chosen)}")
     lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
     answer(as_json, asdict(done), lines)
+
+
+def _of_the_project(
+    name: str | None, patterns: tuple[str, ...], given: dict[str, Any]
+) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[str, Any]]:
+    """Name, paths, patterns and the other parameters: as typed, else as the project's file says."""
+    from bpeline.flows.requests import this_project
+
+    project = this_project()
+    asked = dict(project.parameters)
+    usual = click.get_current_context().get_parameter_source
+    merged = {
+        key: asked.get(key, value) if usual(key) == click.core.ParameterSource.DEFAULT else value
+        for key, value in given.items()
+    }
+    unread = asked.keys() - {*given, "name", "paths", "pattern", "vocab_size", "rules"}
+    if unread:
+        said = ", ".join(sorted(unread))
+        click.echo(f"note: a sweep has no {said}: {project.path} has, and trains with it", err=True)
+    own = (asked["pattern"],) if "pattern" in asked else ()
+    return name or project.name, tuple(asked["paths"]), patterns or own, merged
 
 
 def _options_given() -> list[str]:

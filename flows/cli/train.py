@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 @command(
     "bpeline train --demo",
+    "bpeline train",
     "bpeline train corpus/ --name news --plan",
     "bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'",
     "bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json",
@@ -138,6 +139,9 @@ def train(
 ) -> None:
     """Train a tokenizer on PATHS (files, directories, globs) and register it.
 
+    Without PATHS, and without what takes their place, what bpeline.toml says is trained: that of
+    this directory, or of one above it (`bpeline init` writes one). Options have the last word.
+
     PATHS are .txt and .jsonl files, each also .gz or .zst, .parquet and .arrow; directories are
     searched for them, and what is not read is said (--strict: an error). URLs such as
     s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named sources, each
@@ -165,8 +169,12 @@ def train(
         return
     if demo:
         _add_demo(parameters, paths)
-    else:
+    elif paths:
         parameters["paths"] = _with_standard_input(paths, parameters.get("text_field"))
+    elif not others and not joint and not separate:
+        parameters = _of_the_project(parameters)
+    else:
+        parameters["paths"] = ()
     if "name" not in parameters:
         raise InvalidOption(
             "the tokenizer needs a name to be registered under",
@@ -174,7 +182,7 @@ def train(
             "add `--name news`, or type `bpeline train --demo`",
         )
     if merges is not None:
-        if "vocab_size" in parameters:
+        if given["vocab_size"] is not None:
             raise InvalidOption(
                 "--vocab-size and --merges were both given",
                 "each follows from the other",
@@ -185,9 +193,9 @@ def train(
                 f"--merges is {merges}", "accepted: whole numbers from 0", "type `--merges 31744`"
             )
         if parameters.get("algorithm", BYTE_BPE) == BYTE_BPE:
-            parameters["vocab_size"] = 256 + len(given["special_tokens"]) + merges
+            parameters["vocab_size"] = 256 + len(parameters.get("special_tokens", ())) + merges
         else:
-            options["merges"] = merges
+            parameters["options"] = {**parameters.get("options", {}), "merges": merges}
     if joint or separate:
         from bpeline.flows.train_languages import train_languages
 
@@ -232,6 +240,23 @@ def _show_steps(
     options = {name: parameters["options"][name] for name in asked}
     options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
     show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
+
+
+def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
+    """What the project's file says, and over it what was typed."""
+    from bpeline.flows.requests import find_project, read_project
+
+    path = find_project()
+    if path is None:
+        raise InvalidOption(
+            "no corpus was named, and there is no bpeline.toml here or in a directory above",
+            "files, directories or globs; or a project's bpeline.toml",
+            "type `bpeline train corpus/ --name news`, or `bpeline init corpus/ --name news` first",
+        )
+    if not parameters["options"]:
+        del parameters["options"]
+    click.echo(f"note: as {path} says", err=True)
+    return {**read_project(path).parameters, **parameters}
 
 
 def _with_standard_input(paths: Sequence[str], text_field: str | None) -> list[str]:

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from .other_requests import DriftRequest as DriftRequest
     from .other_requests import GarbageRequest as GarbageRequest
     from .other_requests import RecertifyRequest as RecertifyRequest
+    from .project import PROJECT_FILE as PROJECT_FILE
+    from .project import Project as Project
+    from .project import find_project as find_project
+    from .project import project_text as project_text
+    from .project import read_project as read_project
+    from .project import this_project as this_project
     from .request import Request as Request
     from .request import asks as asks
     from .source_spelling import NamedSource as NamedSource

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.training import TokenRules
 
 BYTES = 256
-LARGEST_VOCAB = 1 << 24
+LARGEST_VOCAB = (1 << 23) - 1  # what merging holds
 LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
 Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe"]

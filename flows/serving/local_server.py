@@ -1,7 +1,7 @@
 """Servers of a workspace on this machine: the MLflow UI, and with it all that schedules need.
 
 They listen on the loopback address, for as long as one command runs in the foreground. Knows no
-flow; what is scheduled says ``prefect.yaml``.
+flow; what is scheduled says a project's file, or ``prefect.yaml``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import bpeline
+from bpeline.flows.requests import find_project, read_project
 from bpeline.flows.running import choose_runner, settings
+from bpeline.flows.serving.project_deployments import write_deployments
 from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, ui_base
@@ -97,12 +99,15 @@ def prefect_service(port: int) -> Service:
 
 
 def deploy() -> list[str]:
-    """Apply ``prefect.yaml`` to the Prefect server that is named, or serves this workspace.
+    """Tell the Prefect server that is named, or serves this workspace, what runs when.
+
+    That is what the project of this directory schedules; where there is none, our ``prefect.yaml``.
 
     Returns:
-        The deployments it names.
+        The names of the deployments.
 
     Raises:
+        InvalidOption: the project's file cannot be used, or schedules nothing.
         RegistryUnreachable: no server answers, or it refuses.
     """
     chosen = choose_runner()
@@ -130,8 +135,11 @@ def _environment(registry: Registry, **more: str) -> dict[str, str]:
 
 
 def _deploy(environment: Mapping[str, str]) -> list[str]:
-    """Make the work pool unless it is there, apply ``prefect.yaml``; the names it deploys."""
+    """Make the work pool unless it is there, apply the file of deployments; the names in it."""
     path = INSTALLED / "prefect.yaml"
+    if project := find_project():
+        folder = Path(environment["BPELINE_HOME"])
+        path = write_deployments(read_project(project), path, folder)
     for what, *arguments in (
         ("make the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite"),
         ("deploy", "--no-prompt", "deploy", "--all", "--prefect-file", str(path)),
@@ -147,7 +155,7 @@ def _deploy(environment: Mapping[str, str]) -> list[str]:
                 "a Prefect server of version 3.8 or newer",
                 "type `prefect version` to see the server, then try again",
             )
-    return re.findall(r"^  - name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(r"^ {0,2}- name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:

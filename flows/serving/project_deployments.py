@@ -1,0 +1,92 @@
+"""The deployments of a project, as a file that Prefect applies; asks no server.
+
+They are those of our own ``prefect.yaml``, with the project's parameters and times: what a
+deployment runs, how many at once and what starts it stands there alone.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from bpeline.flows.requests import Project
+
+_RETRAIN, _WATCH, _ENCODE = "retrain", "watch-drift", "encode-dataset"
+
+
+def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
+    """What Prefect is told of a project.
+
+    Args:
+        usual: our own ``prefect.yaml``.
+
+    Raises:
+        InvalidOption: the project schedules nothing.
+    """
+    if not project.schedules:
+        raise InvalidOption(
+            f"{project.path} schedules nothing",
+            "a table [schedule] with at least one time",
+            f'add `retrain = "0 3 * * *"` below [schedule] in {project.path}',
+        )
+    content: dict[str, Any] = yaml.safe_load(usual.read_text(encoding="utf-8"))
+    ours = {one["name"]: one for one in content["deployments"]}
+    made = [_deployment(project, deepcopy(ours[job]), job) for job in project.schedules]
+    kept = {name: content[name] for name in ("name", "prefect-version", "pull")}
+    return {**kept, "deployments": made}
+
+
+def _deployment(project: Project, made: dict[str, Any], job: str) -> dict[str, Any]:
+    name = project.name
+    made["name"] = f"{job}-{name}"
+    made["description"] = f"{job} of {name}, as {project.path.name} says."
+    made["tags"] = ["bpeline", f"tokenizer:{name}"]
+    made["parameters"] = _parameters(project, job, made.get("parameters", {}))
+    made["schedules"] = [
+        {
+            "cron": project.schedules[job],
+            "timezone": project.timezone,
+            "slug": "project",
+            "active": True,
+        }
+    ]
+    for trigger in made.get("triggers", ()):
+        trigger["name"] = f"{made['name']}: {' or '.join(trigger['expect'])}"
+        trigger["match"]["prefect.resource.id"] = f"bpeline.tokenizer.{name}"
+    return made
+
+
+def _parameters(project: Project, job: str, usual: dict[str, Any]) -> dict[str, Any]:
+    given = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in project.parameters.items()
+    }
+    corpus: dict[str, Any] = {key: given[key] for key in ("paths", "sources") if key in given}
+    if job == _RETRAIN:
+        return given
+    if job == _WATCH:
+        return {"name": project.name, **corpus}
+    if job == _ENCODE:
+        if not given["paths"]:
+            raise InvalidOption(
+                f"{project.path} schedules {job}, and names its corpus by sources",
+                "paths, whose files are encoded",
+                f"leave {job} out of [schedule], or name paths below [train]",
+            )
+        return {"reference": f"{project.name}@champion", "paths": given["paths"]}
+    return usual
+
+
+def write_deployments(project: Project, usual: Path, folder: Path) -> Path:
+    """Write the project's file for Prefect into a folder; its path."""
+    path = folder / f"prefect-{project.name}.yaml"
+    text = yaml.safe_dump(project_deployments(project, usual), sort_keys=False, allow_unicode=True)
+    DURABLE.write(path, text.encode())
+    return path

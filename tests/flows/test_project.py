@@ -1,0 +1,181 @@
+"""A project of one's own: ``bpeline init``, and what reads its bpeline.toml."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import Result
+
+from bpeline.flows.requests import TrainingRequest, find_project, project_text, read_project
+from bpeline.flows.requests.project import PARAMETERS, Project
+from bpeline.flows.serving.local_server import INSTALLED
+from bpeline.flows.serving.project_deployments import project_deployments, write_deployments
+from bpeline.registry import environment
+from bpeline.tokenizer_core.errors import InvalidOption
+
+Command = Callable[..., Result]
+TRAIN = '[train]\nname = "news"\npaths = ["corpus/"]\nvocab_size = 600\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "bpeline.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_init_writes_what_train_then_does_from_every_directory_below(
+    corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bpeline("init", corpus.name, "--name", "news", "--vocab-size", 600, "--json")
+    path = Path(json.loads(made.stdout)["written"])
+    assert tomllib.loads(path.read_text())["train"]["paths"] == [corpus.name]
+    below = corpus / "deep" / "deeper"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    planned = bpeline("train", "--plan")
+    assert "3 files" in planned.stdout
+    trained = bpeline("train", "--json")
+    assert json.loads(trained.stdout)["reference"] == "news/1"
+    assert (path.parent / ".bpeline/versions").is_dir(), "the workspace lies beside the file"
+    assert not (below / ".bpeline").exists()
+    smaller = json.loads(bpeline("train", "--vocab-size", 400, "--json").stdout)
+    assert smaller["reference"] == "news/2", "what was typed has the last word"
+    swept = bpeline("sweep", "--sizes", "300,400")
+    assert "register:  bpeline train --vocab-size N --pattern P" in swept.stdout
+
+
+def test_init_never_overwrites_and_needs_files(corpus: Path, bpeline: Command) -> None:
+    assert bpeline("init", "nowhere/*.txt", "--name", "news").exit_code == 2
+    assert not Path("bpeline.toml").exists()
+    assert bpeline("init", corpus, "--name", "news").exit_code == 0
+    before = Path("bpeline.toml").read_bytes()
+    again = bpeline("init", corpus, "--name", "other")
+    assert again.exit_code == 2
+    assert "already" in again.stderr
+    assert Path("bpeline.toml").read_bytes() == before
+
+
+def test_without_a_project_train_says_how_to_make_one(bpeline: Command) -> None:
+    refused = bpeline("train")
+    assert refused.exit_code == 2
+    assert "bpeline init corpus/ --name news" in refused.stderr
+
+
+def test_every_parameter_of_a_training_is_accepted_and_no_other() -> None:
+    hidden = {"extends", "continued_ids", "transition_size", "text_form", "sources", "evaluation"}
+    assert {*PARAMETERS} == TrainingRequest.model_fields.keys() - hidden
+
+
+def test_the_text_that_is_written_reads_as_it_was_asked(tmp_path: Path) -> None:
+    given = {"name": "news", "paths": ['a "b"/*.txt'], "special_tokens": ["<|字|>", "\\"]}
+    project = read_project(written(tmp_path, project_text(given)))
+    assert project.parameters["special_tokens"] == given["special_tokens"]
+    assert project.parameters["paths"] == [str(tmp_path / 'a "b"' / "*.txt")]
+    assert not project.schedules
+
+
+def test_files_are_relative_to_the_project(tmp_path: Path) -> None:
+    (tmp_path / "gpt2.json").write_text("{}")
+    text = TRAIN + 'rules = "rules.toml"\nbaselines = ["gpt2=gpt2.json", "news@champion"]\n'
+    text += '[[evaluation]]\nname = "de"\nfiles = ["held/*.txt"]\nlanguage = "de"\n'
+    parameters = read_project(written(tmp_path, text)).parameters
+    assert parameters["paths"] == [str(tmp_path / "corpus")]
+    assert parameters["rules"] == str(tmp_path / "rules.toml")
+    assert parameters["baselines"] == [f"gpt2={tmp_path / 'gpt2.json'}", "news@champion"]
+    assert parameters["evaluation"] == [f"de:language=de={tmp_path / 'held/*.txt'}"]
+
+
+def test_sources_take_the_place_of_paths(tmp_path: Path) -> None:
+    text = 'temperature = 3.3\n[train]\nname = "two"\n'
+    for name in ("en", "de"):
+        text += f'[[source]]\nname = "{name}"\nfiles = ["{name}/*.txt"]\nlanguage = "{name}"\n'
+    parameters = read_project(written(tmp_path, text)).parameters
+    assert parameters["temperature"] == 3.3
+    assert parameters["sources"] == [
+        f"{name}:language={name}={tmp_path / name / '*.txt'}" for name in ("en", "de")
+    ]
+    assert TrainingRequest.checked(**parameters).paths == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[train", "cannot be used"),
+        ("[train]\npaths = ['x']\n", "no name"),
+        (TRAIN + "vocabsize = 1\n", "vocab_size is meant?"),
+        (TRAIN + "[trian]\n", "train is meant?"),
+        (TRAIN.replace("600", "-1"), "a vocabulary of -1"),
+        (TRAIN + "[schedule]\nretrain = 'daily'\n", "five fields of cron"),
+        (TRAIN + "[schedule]\nretain = '0 3 * * *'\n", "retrain is meant?"),
+        (TRAIN + "[[source]]\nname = 'a'\n", "lacks its name or its files"),
+        (TRAIN.replace('["corpus/"]', "7"), "not a list of files"),
+        ("train = 7\n", "are tables"),
+    ],
+)
+def test_what_is_not_accepted_is_said_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(InvalidOption, match=f"(?s){re.escape(str(path))}.*{re.escape(said)}"):
+        read_project(path)
+
+
+def test_a_project_and_a_workspace_are_found_upward_but_not_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "one" / "two"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    monkeypatch.delenv("BPELINE_HOME", raising=False)
+    assert environment.read_environment().home == Path(".bpeline")
+    (tmp_path / ".bpeline").mkdir()
+    assert environment.read_environment().home == tmp_path / ".bpeline"
+    path = written(tmp_path / "one", TRAIN)
+    assert find_project() == path
+    assert environment.read_environment().home == tmp_path / "one" / ".bpeline", "nearer"
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert find_project() is None
+    assert environment.read_environment().home == Path(".bpeline")
+    (below / ".bpeline").mkdir()
+    monkeypatch.chdir(below)
+    assert environment.read_environment().home == Path(".bpeline"), "here it is anybody's"
+
+
+def scheduled(tmp_path: Path, **times: str) -> Project:
+    lines = "".join(f"{job} = '{when}'\n" for job, when in times.items())
+    return read_project(
+        written(tmp_path, f"{TRAIN}[schedule]\n{lines}timezone = 'Europe/Berlin'\n")
+    )
+
+
+def test_deployments_are_those_of_prefect_yaml_with_the_projects_parameters(tmp_path: Path) -> None:
+    project = scheduled(tmp_path, retrain="0 3 * * *", watch_drift="0 */6 * * *")
+    made = project_deployments(project, INSTALLED / "prefect.yaml")
+    retrain, watch = made["deployments"]
+    assert retrain["name"] == "retrain-news"
+    assert retrain["parameters"] == dict(project.parameters)
+    TrainingRequest.checked(**retrain["parameters"])
+    (schedule,) = retrain["schedules"]
+    assert (schedule["cron"], schedule["timezone"]) == ("0 3 * * *", "Europe/Berlin")
+    (trigger,) = retrain["triggers"]
+    assert trigger["match"] == {"prefect.resource.id": "bpeline.tokenizer.news"}
+    assert trigger["expect"] == ["bpeline.drift.detected"]
+    assert watch["parameters"] == {"name": "news", "paths": project.parameters["paths"]}
+    usual = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
+    assert retrain["entrypoint"] == usual[0]["entrypoint"]
+    assert watch["concurrency_limit"] == usual[1]["concurrency_limit"]
+    path = write_deployments(project, INSTALLED / "prefect.yaml", tmp_path)
+    assert yaml.safe_load(path.read_text()) == made
+
+
+def test_a_project_that_schedules_nothing_is_not_deployed(tmp_path: Path) -> None:
+    project = read_project(written(tmp_path, TRAIN))
+    with pytest.raises(InvalidOption, match="schedules nothing"):
+        project_deployments(project, INSTALLED / "prefect.yaml")
