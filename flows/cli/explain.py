@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +54,9 @@ def explain(
     left. Bytes are shown in GPT-2's printable form: a space is Ġ. Special tokens are ordinary
     text here. Of algorithms over characters: each decision about a word, and the word after it.
 
-    For a token of a registered version also: how often each of its merges fired on the training
-    text, the words that made it, and the files they came from.
+    For a token: the tree of its merges. For one of a registered version of byte-level BPE also:
+    how often each of its merges fired on the training text, the words that made it, and the files
+    they came from.
 
     REF is name@alias, name/number, a digest or a path.
     """
@@ -124,10 +125,14 @@ def as_words(tokenizer: Tokenizer, text: str) -> list[ExplainedWord]:
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
     from bpeline.registry import load_tokenizer
     from bpeline.registry.references import ByPath, parse_reference
+    from bpeline.tokenizer_core.vocabulary import ByteBpe
 
     tokenizer = load_tokenizer(reference)
     if text is not None:
         id_ = tokenizer.token_to_id(text)
+    if not isinstance(tokenizer.algorithm, ByteBpe):
+        _explain_text_token(tokenizer, id_, as_json)
+        return
     token = tokenizer.id_to_token(id_)
     explained = tokenizer.explainer.token(token)
     special = tokenizer.is_special(id_)
@@ -167,6 +172,38 @@ def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_js
     answer(as_json, value, lines)
 
 
+def _explain_text_token(tokenizer: Tokenizer, id_: int, as_json: bool) -> None:
+    """A token of an algorithm over characters: its merges, where the algorithm keeps any."""
+    from bpeline.tokenizer_core.word_encoding import merge_tree
+
+    named = {number: text for text, number in tokenizer.special_tokens.items()}
+    special = id_ in named
+    content = named[id_].encode() if special else tokenizer.vocab.get(id_)
+    if content is None:
+        tokenizer.id_to_token(id_)  # which says that there is no such token
+    assert content is not None
+    text = content.decode(errors="replace")
+    tree = None if special else merge_tree(tokenizer.merges, content)
+    frequency = dict(getattr(tokenizer.algorithm, "frequencies", ())).get(text)
+    value: dict[str, Any] = {"id": id_, "token": text, "special": special}
+    lines = [f"token {id_}  {text}"]
+    if frequency is not None:
+        value["frequency"] = frequency
+        lines.append(f"it has the frequency {frequency:,}")
+    if tree is not None and tree.parts:
+        value["trees"] = [_json_of_tree(tree, {}, bytes.decode)]
+        lines += _drawn(tree, {}, shown=bytes.decode)
+    else:
+        lines.append(
+            "a special token: no merge makes it"
+            if special
+            else f"no merges are kept by {tokenizer.algorithm.name}"
+            if not tokenizer.merges
+            else "no merge makes it"
+        )
+    answer(as_json, value, lines)
+
+
 def _told(origin: TokenOrigin, id_: int, shown: int) -> Iterator[str]:
     """What the training text says of a token."""
     made, left = int(origin.use.made[id_]), int(origin.use.left[id_])
@@ -198,12 +235,15 @@ def _json_of_origin(origin: TokenOrigin, id_: int, shown: int) -> dict[str, Any]
     }
 
 
-def _json_of_tree(tree: MergeTree, fired: Mapping[bytes, int]) -> dict[str, Any]:
+def _json_of_tree(
+    tree: MergeTree, fired: Mapping[bytes, int], shown: Callable[[bytes], str] | None = None
+) -> dict[str, Any]:
+    shown = shown or _shown
     return {
-        "token": _shown(tree.token),
+        "token": shown(tree.token),
         "rank": tree.rank,
         "made": fired.get(tree.token),
-        "parts": [_json_of_tree(part, fired) for part in tree.parts],
+        "parts": [_json_of_tree(part, fired, shown) for part in tree.parts],
     }
 
 
@@ -229,17 +269,22 @@ def _lines_of_words(words: Sequence[ExplainedWord]) -> Iterator[str]:
 
 
 def _drawn(
-    tree: MergeTree, fired: Mapping[bytes, int], before: str = "", last: bool | None = None
+    tree: MergeTree,
+    fired: Mapping[bytes, int],
+    before: str = "",
+    last: bool | None = None,
+    shown: Callable[[bytes], str] | None = None,
 ) -> Iterator[str]:
     """A tree, a line for each node; branches below it."""
+    shown = shown or _shown
     branch = "" if last is None else "└── " if last else "├── "
     facts = [] if tree.rank is None else [f"rank {tree.rank}"]
     if tree.token in fired:
         facts.append(f"{fired[tree.token]:,} ×")
-    yield "  ".join([f"{before}{branch}{_shown(tree.token)}", *facts])
+    yield "  ".join([f"{before}{branch}{shown(tree.token)}", *facts])
     below = before if last is None else before + ("    " if last else "│   ")
     for place, part in enumerate(tree.parts):
-        yield from _drawn(part, fired, below, place == len(tree.parts) - 1)
+        yield from _drawn(part, fired, below, place == len(tree.parts) - 1, shown)
 
 
 def _json_of(one: ExplainedPreToken) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def test_bytes_are_explained_as_other_words_are() -> None:
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Tokenizer:
-    counts = WordCounts.from_mapping({b"low": 5, b"newest": 6, "лес".encode(): 4}, "whitespace")
+    counts = WordCounts.from_mapping({b"low": 5, b"newest": 6, "лес".encode(): 14}, "whitespace")
     made = train_char_bpe(counts, 9)
     made.save(tmp_path / "made")
     return made
@@ -120,3 +120,17 @@ def test_keys_step_through_a_page(bpeline: Command, tmp_path: Path) -> None:
         assert not page.requests[1:]
         shown = page.call("DOM.getDocument", depth=-1)
         assert "hidden" not in json.dumps(shown["root"]["children"][-1]["attributes"])
+
+
+@pytest.mark.usefixtures("tokenizer")
+def test_a_token_of_characters_is_drawn_as_characters(bpeline: Command) -> None:
+    drawn = bpeline("explain", "made", "--token", "лес</w>")
+    assert drawn.exit_code == 0, drawn.output
+    assert drawn.stdout.splitlines()[0].endswith("лес</w>")
+    assert "└── " in drawn.stdout
+    assert "rank" in drawn.stdout
+    told = json.loads(bpeline("explain", "made", "--token", "лес</w>", "--json").stdout)
+    assert told["trees"][0]["token"] == "лес</w>"
+    assert [part["token"] for part in told["trees"][0]["parts"]]
+    assert "no merge makes it" in bpeline("explain", "made", "--token", "л").stdout
+    assert bpeline("explain", "made", "--id", 999).exit_code == 2

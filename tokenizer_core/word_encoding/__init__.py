@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .explaining import Decision as Decision
     from .explaining import ExplainedWord as ExplainedWord
     from .explaining import explain_words as explain_words
+    from .explaining import merge_tree as merge_tree
     from .marked_spans import MarkedSpans as MarkedSpans
     from .spelling import RETRAIN as RETRAIN
     from .spelling import SpelledTokens as SpelledTokens

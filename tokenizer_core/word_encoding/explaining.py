@@ -6,14 +6,14 @@ and with ``words_of`` where its words are not those of the pattern.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from bpeline.tokenizer_core.companions import COMPANIONS
-from bpeline.tokenizer_core.encoding import Encoder, PreparedEncoder, TokenizerParts
+from bpeline.tokenizer_core.encoding import Encoder, MergeTree, PreparedEncoder, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting import pre_tokens
 from bpeline.tokenizer_core.text import Text
@@ -90,6 +90,21 @@ def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
             step = Decision("an added token, found in the text", found, found)
             explained.append(ExplainedWord(found[0], (step,), (behind,), found))
     return explained
+
+
+def merge_tree(merges: Sequence[tuple[bytes, bytes]], token: bytes) -> MergeTree:
+    """How merges make a token, the first that makes each; a token that none makes has no parts."""
+    made: dict[bytes, tuple[int, bytes, bytes]] = {}
+    for rank, (left, right) in enumerate(merges):
+        made.setdefault(left + right, (rank, left, right))
+
+    def tree(part: bytes) -> MergeTree:
+        if part not in made:
+            return MergeTree(part)
+        rank, left, right = made[part]
+        return MergeTree(part, rank, (tree(left), tree(right)))
+
+    return tree(token)
 
 
 def _ids_of(encoder: Encoder, word: str) -> tuple[int, ...]:
