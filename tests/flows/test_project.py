@@ -76,7 +76,7 @@ def test_every_parameter_of_a_training_is_accepted_and_no_other() -> None:
 
 
 def test_the_text_that_is_written_reads_as_it_was_asked(tmp_path: Path) -> None:
-    given = {"name": "news", "paths": ['a "b"/*.txt'], "special_tokens": ["<|字|>", "\\"]}
+    given = {"name": "news", "paths": ['a "b"/*.txt'], "special_tokens": ["<|字|>", "a\\b"]}
     project = read_project(written(tmp_path, project_text(given)))
     assert project.parameters["special_tokens"] == given["special_tokens"]
     assert project.parameters["paths"] == [str(tmp_path / 'a "b"' / "*.txt")]
