@@ -68,6 +68,12 @@ if TYPE_CHECKING:
     but=("paths", "options", "extends", "continued_ids", "transition_size", "text_form"),
 )
 @click.option(
+    "--required-list",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="A file of texts that become tokens, one a line with its spaces. Repeat for more.",
+)
+@click.option(
     "--forbid-list",
     multiple=True,
     type=click.Path(dir_okay=False),
@@ -133,6 +139,7 @@ def train(
     merges: int | None,
     joint: tuple[str, ...],
     separate: tuple[str, ...],
+    required_list: tuple[str, ...],
     forbid_list: tuple[str, ...],
     as_json: bool,
     **given: Any,
@@ -152,11 +159,12 @@ def train(
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
-    if forbid_list:
-        from bpeline.tokenizer_core.training import read_token_list
+    for name, lists in (("required_tokens", required_list), ("forbidden_tokens", forbid_list)):
+        if lists:
+            from bpeline.tokenizer_core.training import read_token_list
 
-        listed = (token for path in forbid_list for token in read_token_list(path))
-        parameters["forbidden_tokens"] = [*given["forbidden_tokens"], *listed]
+            listed = (token for path in lists for token in read_token_list(path))
+            parameters[name] = [*given[name], *listed]
     others = bool(paths or demo or show_steps or given["sources"] or given["counts"])
     if bool(joint) + bool(separate) + others > 1:
         raise InvalidOption(

@@ -45,7 +45,7 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in train.params}
     signature = inspect.signature(train_tokenizer).parameters
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
-    of_the_command |= {"forbid_list"}  # whose lines are forbidden tokens
+    of_the_command |= {"forbid_list", "required_list"}  # lists of forbidden and required tokens
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
     of_extend = {
         "extends",

@@ -134,3 +134,24 @@ def test_requests_of_before_there_were_rules_are_the_same() -> None:
     assert again == asked
     assert not asked.learns_as(config)
     assert asked.without_token_rules.learns_as(config)
+
+
+@pytest.mark.slow
+def test_required_tokens_are_listed_in_a_file_and_looked_for_again(
+    bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.txt").write_text(TEXT, encoding="utf-8")
+    Path("list.txt").write_text(" tokenizer\r\n\nzzz\n", encoding="utf-8")
+    asked = ["corpus.txt", "--name", "news", "--vocab-size", 290, "--held-out", 0]
+    made = bpeline("train", *asked, "--required-token", " und", "--required-list", "list.txt")
+    assert made.exit_code == 0, made.output
+    tokenizer = load_tokenizer("news/1")
+    for text in (" und", " tokenizer", "zzz"):
+        assert len(tokenizer.encode(text)) == 1
+    verified = bpeline("verify", "news/1", "--json")
+    assert verified.exit_code == 0, verified.output
+    checks = {one["what"]: one for one in json.loads(verified.stdout)["checks"]}
+    assert checks["required tokens"]["found"] == "all 3 are there, each encoded as one token"
+    missing = bpeline("train", *asked, "--required-list", "nowhere.txt")
+    assert missing.exit_code == 2
