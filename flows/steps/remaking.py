@@ -134,9 +134,9 @@ def learned_again(
     yield Check("tokenizer", digest, tokenizer.digest)
     if required := request.required_tokens:
         lacking = next((text for text in required if len(tokenizer.encode(text)) != 1), None)
-        said = f"all {len(required):,} are there, each encoded as one token"
-        found = said if lacking is None else f"{shown(lacking)} is no token"
-        yield Check("required tokens", said, found)
+        there = f"all {len(required):,} are there, each encoded as one token"
+        found = there if lacking is None else f"{shown(lacking)} is no token"
+        yield Check("required tokens", there, found)
     if rules := request.token_rules:
         ordinary = (
             token for id_, token in tokenizer.vocab.items() if not tokenizer.is_special(id_)

@@ -16,6 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference_characters as oracle
+from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
+    SubwordText,
+    read_vocabulary,
+)
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
@@ -116,6 +120,29 @@ def test_subword_nmt_learns_the_same_codes_from_text_with_any_white_space(
     assert merges_of(ours) == learned.getvalue().split("\n")[1:-1]
     other = train_char_bpe(count_words([path], "whitespace"), 300, **options)  # type: ignore[arg-type]
     assert merges_of(other) != merges_of(ours)
+    # And with these codes the text, its vocabulary, and the text cut by a threshold.
+    apply_bpe = pytest.importorskip("subword_nmt.apply_bpe")
+    get_vocab = pytest.importorskip("subword_nmt.get_vocab")
+    theirs = apply_bpe.BPE(io.StringIO(learned.getvalue()))
+    lines_of_text = [line + "\n" for line in text.split("\n")[:-1]]
+    printed = "".join(map(theirs.process_line, lines_of_text))
+    cutter = SubwordText(ours)
+    assert cutter.apply("".join(lines_of_text)) == printed
+    listed = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        get_vocab.get_vocab(io.StringIO(printed, newline="\n"), listed)
+    whole = tmp_path / "b.txt"
+    whole.write_bytes("".join(lines_of_text).encode())
+    counted_subwords = cutter.vocabulary(count_words([whole], "spaces"))
+    rows = [f"{subword} {count}" for subword, count in counted_subwords]
+    assert sorted(rows) == sorted(filter(None, listed.getvalue().split("\n")))
+    frequent = apply_bpe.read_vocabulary(io.StringIO(listed.getvalue(), newline="\n"), 20)
+    assert read_vocabulary("\n".join(rows), 20) == frequent
+    restricted = apply_bpe.BPE(io.StringIO(learned.getvalue()), vocab=frequent)
+    expected = "".join(map(restricted.process_line, lines_of_text))
+    assert SubwordText(ours, vocabulary=frequent).apply("".join(lines_of_text)) == expected
+    assert expected != printed
 
 
 def test_words_are_those_of_str_split() -> None:

@@ -245,7 +245,9 @@ def read_vocabulary(lines: str, threshold: int | None = None) -> frozenset[str]:
         InvalidOption: a line of another form.
     """
     kept = set()
-    for number, line in enumerate(lines.splitlines(), 1):
+    # Other ends of lines, such as U+2028, may be characters of subwords.
+    listed = lines.removesuffix("\n").split("\n") if lines else []
+    for number, line in enumerate(listed, 1):
         subword, _, count = line.strip("\r\n ").rpartition(" ")
         if not subword or not count.isdigit():
             raise InvalidOption(
