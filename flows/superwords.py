@@ -12,6 +12,56 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training import merges_to_continue, superword_lines
 
 
+def run_parameters(
+    reference: str,
+    vocab_size: int | None = None,
+    paths: Sequence[str] = (),
+    name: str | None = None,
+    reserve: int = 0,
+    round_to: int = 1,
+) -> dict[str, Any]:
+    """The parameters of `train_tokenizer` that learn superwords over runs of a version's words.
+
+    Corpus, split pattern, special tokens, thresholds and evaluation are as they were for the
+    version, whose words are learned again from the passages they stand in.
+
+    Args:
+        reference: a registered version of byte-level BPE, trained here.
+        vocab_size: superwords included; that of the version when None.
+        paths, name, reserve, round_to: as for `superword_parameters`.
+
+    Raises:
+        InvalidOption: a version whose words are learned in another way.
+        UnknownVersion: there is no such version.
+    """
+    version, base, config = version_to_continue(reference)
+    against = {
+        "was not trained here": not config,
+        f"follows {base.algorithm.name}": bool(config) and config["algorithm"] != "byte-bpe",
+        "has required or forbidden tokens": any(
+            config.get(key) for key in ("required_tokens", "forbid", "forbidden_tokens")
+        )
+        or config.get("characters", "any") != "any",
+        "extends another": bool(config.get("extends")),
+        "limits the length of tokens": bool(config.get("max_token_bytes")),
+    }
+    wrong = [what for what, holds in against.items() if holds]
+    if wrong:
+        raise InvalidOption(
+            f"{version} {' and '.join(wrong)}",
+            "superwords over runs begin with words that `bpeline train` learned from counts alone",
+            "type `bpeline train FILES --name NAME --algorithm superword-bpe`",
+        )
+    return {
+        **{key: value for key, value in on_paths(config, paths).items() if key not in OF_PARITY},
+        "name": name or version.name or config["name"],
+        "algorithm": "superword-bpe",
+        "vocab_size": vocab_size or base.vocab_size,
+        "reserve": reserve,
+        "round_to": round_to,
+    }
+
+
 def superword_parameters(
     reference: str,
     vocab_size: int,

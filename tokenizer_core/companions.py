@@ -57,6 +57,7 @@ COMPANIONS: dict[str, Companion] = {
         huggingface_model="BPE",
         gguf_model="llama",
     ),
+    "superword-bpe": Companion("superword_bpe"),
     "foreign": Companion("foreign"),
 }
 

@@ -227,7 +227,8 @@ class Tokenizer:
         Raises:
             InvalidOption: tokens are no pieces of the text.
         """
-        if not self.merges_words or isinstance(self._decoder, StepDecoder):
+        joined = self.spec.algorithm.over_bytes and not self._changes_text
+        if not joined or isinstance(self._decoder, StepDecoder):
             refuse_places()
         return self._decoder
 
@@ -254,11 +255,15 @@ class Tokenizer:
     @property
     def merges_words(self) -> bool:
         """Whether the words of its pattern are encoded by merges of bytes, just as they are."""
+        return isinstance(self.spec.algorithm, ByteBpe) and not self._changes_text
+
+    @property
+    def _changes_text(self) -> bool:
+        """Whether an imported tokenizer encodes other text than it is given."""
         pipeline = self.spec.pipeline
-        changed = pipeline is not None and (
+        return pipeline is not None and bool(
             pipeline.normalizer or pipeline.prefix or (self.spec.byte_ids < 0).any()
         )
-        return isinstance(self.spec.algorithm, ByteBpe) and not changed
 
     @property
     def algorithm(self) -> Algorithm:

@@ -10,11 +10,24 @@ from bpeline.flows.cli.options import command
 @command(
     "bpeline superwords news@champion --vocab-size 32000 --transition-size 28800",
     "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
+    "bpeline superwords news@champion --rule runs --name news-runs",
     "bpeline superwords news@champion --vocab-size 64000 --plan",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("paths", nargs=-1)
-@click.option("--vocab-size", type=int, required=True, help="Number of ids, superwords included.")
+@click.option(
+    "--rule",
+    type=click.Choice(["superbpe", "runs"]),
+    default="superbpe",
+    show_default=True,
+    help="Merges across spaces after the words, of any parts; or merges of whole adjacent words "
+    "alone, wherever these are more frequent than the next merge within words.",
+)
+@click.option(
+    "--vocab-size",
+    type=int,
+    help="Number of ids, superwords included.  [default with --rule runs: that of the version]",
+)
 @click.option(
     "--transition-size",
     type=int,
@@ -35,7 +48,8 @@ from bpeline.flows.cli.options import command
 def superwords(
     reference: str,
     paths: tuple[str, ...],
-    vocab_size: int,
+    rule: str,
+    vocab_size: int | None,
     transition_size: int | None,
     name: str | None,
     reserve: int,
@@ -45,20 +59,41 @@ def superwords(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Go on from the words of a version to tokens of several words, as SuperBPE does.
+    """Go on from the words of a version to tokens of several words.
 
-    The first ids of the version stay as words; merges across spaces follow, learned from PATHS,
-    else from the corpus that the version was trained on, in lines. Ids are others than those of
-    the version. The same text takes fewer tokens; `bpeline compare` says how many.
+    With --rule superbpe the first ids of the version stay as words; merges across spaces follow,
+    learned from PATHS, else from the corpus that the version was trained on, in lines. Ids are
+    others than those of the version. The same text takes fewer tokens; `bpeline compare` says how
+    many.
+
+    With --rule runs adjacent words with letters that are one token each are merged as BoundlessBPE
+    does it, in as many ids as before: `bpeline train --algorithm superword-bpe` of the same corpus.
+    No other program's format can say this; `bpeline export --format bpeline` does.
 
     REF is name@alias, name/number or a digest.
     """
     from bpeline.flows.cli.train import print_plan, print_summary, run_training
-    from bpeline.flows.superwords import superword_parameters
+    from bpeline.flows.superwords import run_parameters, superword_parameters
+    from bpeline.tokenizer_core.errors import InvalidOption
 
-    parameters = superword_parameters(
-        reference, vocab_size, transition_size, paths, name, reserve, round_to
-    )
+    if rule == "runs":
+        if transition_size is not None:
+            raise InvalidOption(
+                "--transition-size was given with --rule runs",
+                "with this rule the counts decide how many ids are words",
+                "leave --transition-size out",
+            )
+        parameters = run_parameters(reference, vocab_size, paths, name, reserve, round_to)
+    elif vocab_size is None:
+        raise InvalidOption(
+            "no --vocab-size was given",
+            "with --rule superbpe the ids of superwords come after those of words",
+            "type `--vocab-size 32000`",
+        )
+    else:
+        parameters = superword_parameters(
+            reference, vocab_size, transition_size, paths, name, reserve, round_to
+        )
     asked = {"rules": rules, "workers": workers}
     parameters |= {key: value for key, value in asked.items() if value is not None}
     if plan:

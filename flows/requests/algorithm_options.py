@@ -46,6 +46,7 @@ CHOICES = {
         True,
         {"score": str, "continuation": str, "unknown": str, "max_word_characters": int},
     ),
+    "superword-bpe": Choices(("smallest-ids", "greatest-bytes"), 2, True, {}),
     "frequency-bpe": Choices(
         ("first-seen",),
         1,

@@ -41,7 +41,7 @@ BYTES = 256
 LARGEST_VOCAB = (1 << 23) - 1  # what merging holds
 LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
-Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe"]
+Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe", "superword-bpe"]
 usable_cores = available_processors
 OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
@@ -253,8 +253,9 @@ class TrainingRequest(Request):
             given.setdefault("temperature", temperature)
         algorithm = given.get("algorithm", BYTE_BPE)
         choices = choices_of(algorithm)
+        kind = kind_of(algorithm)
         usual = {
-            "pattern": kind_of(algorithm).default_pattern,
+            "pattern": kind.default_pattern,
             "tie_break": choices.tie_breaks[0],
             "min_count": choices.min_count,
             "temperature": 1.0,
@@ -262,6 +263,8 @@ class TrainingRequest(Request):
         }
         evaluation = tuple(map(EVALUATION.absolute, given.get("evaluation") or ()))
         evaluation_sources(evaluation)  # refuses what cannot be read
+        if given.get("pattern"):
+            given["pattern"] = kind.pattern_of(given["pattern"])
         rules, required = given.get("rules"), given.get("required_tokens", ())
         return {
             **usual,

@@ -252,7 +252,7 @@ def evaluate(
     else:
         texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
     evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
-    if evaluation.report.roundtrip_failures and request.over_bytes:
+    if evaluation.report.roundtrip_failures and tokenizer.algorithm.over_bytes:
         raise InvalidTokenizer(
             f"{evaluation.report.roundtrip_failures} documents are not what they were after "
             "encoding and decoding",

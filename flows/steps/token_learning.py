@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.algorithms import (
     greedy_longest,
     train_char_bpe,
     train_frequency_bpe,
+    train_superword_bpe,
     train_wordpiece,
     wordpiece_base,
 )
@@ -37,6 +38,7 @@ from bpeline.tokenizer_core.merging import END_OF_WORD, CharacterSettings, Prune
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+_BYTES = 256
 _VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
 
 
@@ -228,8 +230,25 @@ def _wordpiece(counts: WordCounts, request: TrainingRequest) -> _Training:
     return _Training(len(base), settings.digest, train)
 
 
+def _superword_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
+    asked = {
+        "tie_break": request.tie_break,
+        "min_count": request.min_count,
+        "min_word_count": request.min_word_count,
+    }
+    base = _BYTES + len(request.special_tokens)
+
+    def train(merges: int, **course: Any) -> Tokenizer:
+        return train_superword_bpe(
+            counts, base + merges, special_tokens=request.special_tokens, **asked, **course
+        )
+
+    return _Training(base, digest_of({"superword-bpe": asked}), train)
+
+
 _TRAININGS: dict[str, Callable[[WordCounts, TrainingRequest], _Training]] = {
     "char-bpe": _char_bpe,
     "wordpiece": _wordpiece,
     "frequency-bpe": _frequency_bpe,
+    "superword-bpe": _superword_bpe,
 }

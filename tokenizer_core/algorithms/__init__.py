@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .greedy import greedy_longest as greedy_longest
     from .sentencepiece_bpe import WHOLE_TEXT as WHOLE_TEXT
     from .sentencepiece_bpe import SentencePieceBpe as SentencePieceBpe
+    from .superword_bpe import SuperwordBpe as SuperwordBpe
+    from .superword_bpe import superword_passages as superword_passages
+    from .superword_bpe import train_superword_bpe as train_superword_bpe
     from .visible_training import VisibleStep as VisibleStep
     from .visible_training import lines_of as lines_of
     from .visible_training import steps_of as steps_of

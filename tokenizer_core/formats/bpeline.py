@@ -1,7 +1,7 @@
 """Our own format: a directory with manifest.json, vocab.json and merges.txt, verified when read.
 
-Only these three names are ever opened. With byte-level BPE vocab.json and merges.txt are those of
-GPT-2's format; with an algorithm over characters they hold tokens as they are, in JSON.
+Only these three names are ever opened. Where tokens may be any bytes, vocab.json and merges.txt are
+those of GPT-2's format; with an algorithm over characters they hold tokens as they are, in JSON.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def save(
         InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    over_bytes, pipeline = tokenizer.spec.algorithm == BYTE_BPE, tokenizer.spec.pipeline
+    over_bytes, pipeline = tokenizer.spec.algorithm.over_bytes, tokenizer.spec.pipeline
     files = {
         VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
         MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
@@ -107,7 +107,7 @@ def save(
         "golden": [{"text": text, "ids": _ids_of(tokenizer, text)} for text in texts],
         "provenance": dict(provenance or {}),
     }
-    if not over_bytes:
+    if tokenizer.spec.algorithm != BYTE_BPE:
         manifest["algorithm"] = tokenizer.spec.algorithm.described()
     if pipeline is not None:
         manifest["pipeline"] = pipeline.described()
@@ -145,7 +145,7 @@ def load(path: Path) -> TokenizerSpec:
     # The parsed JSON ends here, and its memory serves what follows.
     named = json_of(contents.pop(VOCAB), path / VOCAB)
     merges: Sequence[tuple[bytes, bytes]]
-    if algorithm == BYTE_BPE:
+    if algorithm.over_bytes:
         found_whole = {*specials, *(() if pipeline is None else _added_in(pipeline, named))}
         vocab = read_vocab(named, found_whole, path / VOCAB)
         text = merges_text(contents.pop(MERGES), path / MERGES)

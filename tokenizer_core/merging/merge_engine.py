@@ -49,6 +49,7 @@ _ORDERS = {
     "smallest-ids": merge_queue.SMALLEST_IDS,
     "greatest-bytes": merge_queue.GREATEST_BYTES,
     "first-seen": merge_queue.FIRST_SEEN,
+    "given-ties": merge_queue.GIVEN_TIES,
 }
 
 
@@ -135,7 +136,9 @@ class MergeEngine:
 
     Args:
         words: what to merge in.
-        tie_break: one of `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
+        tie_break: one of `tokenizer_core.vocabulary.numbering.TIE_BREAKS`; or ``given-ties``: the
+            smaller ``ties`` of the left token, then of the right one, and ``aaa`` holds (a, a)
+            once.
         min_count: pairs whose count is smaller are not learned; at least 1.
         max_length: pairs that make tokens of more base tokens are not learned.
         free_application: whether merges that were learned from *other* counts will be applied:
@@ -143,6 +146,7 @@ class MergeEngine:
         allows: whether a token of these bytes may be made; None allows all. A pair whose token is
             not allowed is never learned, and counting goes on as if it were too rare. Asked once
             about each pair that comes near the front of the queue.
+        ties: int64 ``[base]``, with ``given-ties``; those of learned tokens are told by `tie_next`.
 
     Attributes:
         base: how many base tokens there are.
@@ -160,6 +164,7 @@ class MergeEngine:
         max_length: int | None = None,
         free_application: bool = False,
         allows: Callable[[bytes], bool] | None = None,
+        ties: NDArray[np.int64] | None = None,
     ) -> None:
         check_bounds(words)
         self._base_tokens = words.base_tokens
@@ -170,6 +175,8 @@ class MergeEngine:
         if free_application:
             self._limits = self._limits._replace(kept_count=1, kept_length=NO_LIMIT)
         self._state = self._laid_out(words)
+        if ties is not None:
+            self._state.token_ties[: self.base] = ties
         self._enter_base_pairs()
         self._allows = allows
         self._verdicts = np.zeros(0 if allows is None else len(self._state.pairs), np.uint8)
@@ -239,8 +246,15 @@ class MergeEngine:
         row = merge_step.best_pair(self._state, self._limits)
         if row == pair_tables.EMPTY:
             return None
-        key, count = self._state.pairs[row, [pair_tables.KEY, pair_tables.COUNT]].tolist()
-        return key >> 32, key & 0xFFFFFFFF, count
+        key = int(self._state.pairs[row, pair_tables.KEY])
+        return key >> 32, key & 0xFFFFFFFF, int(self._state.heap[0, merge_queue.HEAP_COUNT])
+
+    def tie_next(self, tie: int) -> None:
+        """Say the tie of the token that is made next, with ``given-ties``."""
+        token = int(self._state.sizes[merge_state.TOKENS])
+        if token >= len(self._state.token_ties):
+            self._grow(merge_step.NEEDS_TOKENS)
+        self._state.token_ties[token] = tie
 
     def merge(self, given: NDArray[np.int64], goal: int) -> tuple[int, int]:
         """Merge the pair in row ``goal - 1`` of ``given`` [n, 3], which was chosen elsewhere.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .bpe import given_for as given_for
     from .bpe import learn_merges as learn_merges
     from .bpe import merges_for as merges_for
+    from .bpe import refuse_special_tokens_in_words as refuse_special_tokens_in_words
     from .bpe import settings_digest as settings_digest
     from .bpe import train_bpe as train_bpe
     from .extension import ExtensionCertificate as ExtensionCertificate

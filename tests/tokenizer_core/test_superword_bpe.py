@@ -1,0 +1,173 @@
+"""Superwords over runs of words: merges, ids and passages are those of the plain reference."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bpeline.tokenizer_core import Tokenizer, WordCounts, reference, train_superword_bpe
+from bpeline.tokenizer_core.algorithms import SuperwordBpe, superword_passages
+from bpeline.tokenizer_core.algorithms.superword_bpe import reference as oracle
+from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern, pre_tokens
+
+PATTERNS = ("gpt2", "cl100k", "o200k", "tekken", "llama3", "qwen2", "qwen3.5")
+# What tempts: equal words side by side, words that begin others, contractions, no letters.
+PARTS = ["a", "aa", "b", "ab", "ha", "it's", "'s", "B2", "the", "A", "É", "中文", "x,y", "a'sb",
+         "\n", "of the", "e\u0301", "''s", "7th", "—", "\t", "AbcDef"]  # fmt: skip
+
+
+def counted(documents: Sequence[str], name: str) -> WordCounts:
+    pattern, found = superword_passages(name), Counter[bytes]()
+    for document in documents:
+        found.update(piece.encode() for piece in pre_tokens(document, pattern))
+    return WordCounts.from_mapping(found, pattern)
+
+
+def merges_of(tokenizer: Tokenizer) -> list[tuple[bool, tuple[bytes, bytes]]]:
+    assert isinstance(tokenizer.algorithm, SuperwordBpe)
+    whole = set(tokenizer.algorithm.whole)
+    return [(rank in whole, pair) for rank, pair in enumerate(tokenizer.merges)]
+
+
+def agree(documents: Sequence[str], name: str, merges: int, least: int, ties: str) -> int:
+    expected = oracle.train(
+        documents, NAMED_PATTERNS[name], merges, min_count=least, tie_break=ties
+    )
+    made = train_superword_bpe(
+        counted(documents, name), 256 + merges, min_count=least, tie_break=ties
+    )
+    assert merges_of(made) == expected
+    for text in (*documents, "a a a a a a a it's the the of the the a", ""):
+        tokens = [made.vocab[id_] for id_ in made.encode(text)]
+        assert tokens == oracle.encode(text, NAMED_PATTERNS[name], expected)
+    return sum(whole for whole, _ in expected)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_merges_and_ids_are_those_of_the_reference(name: str, seed: int) -> None:
+    random_ = random.Random(seed)
+    superwords = 0
+    for space in (" ", "", " "):
+        few = random_.sample(PARTS, 6)
+        documents = [space.join(random_.choices(few, k=random_.randrange(30))) for _ in range(8)]
+        ties = random_.choice(["smallest-ids", "greatest-bytes"])
+        superwords += agree(documents, name, random_.randrange(60), random_.choice([1, 2]), ties)
+    assert agree(["the cat of the dog of the cat"] * 5, name, 30, 1, "smallest-ids") > 0
+
+
+@pytest.mark.slow
+def test_real_text_gives_what_the_reference_gives(seed: int) -> None:
+    text = Path(__file__).parents[1].joinpath("support", "README.md").read_text()
+    parts = text.split("\n\n")
+    random.Random(seed).shuffle(parts)
+    for name in ("gpt2", "o200k"):
+        assert agree(["\n\n".join(parts[k::4]) for k in range(4)], name, 300, 1, "smallest-ids")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_words_of_passages_are_words_of_the_text(name: str, seed: int) -> None:
+    random_ = random.Random(seed)
+    regex = NAMED_PATTERNS[name]
+    for _ in range(300):
+        text = random_.choice(["", " "]).join(random_.choices(PARTS, k=20))
+        pieces = pre_tokens(text, superword_passages(name))
+        again = [word for piece in pieces for word in reference.split(piece, regex)]
+        words = reference.split(text, regex)
+        letters = [word for word in words if any(map(str.isalpha, word))]
+        assert [word for word in again if any(map(str.isalpha, word))] == letters
+        assert "".join(pieces) == text
+
+
+def test_equal_pairs_that_overlap_count_once() -> None:
+    texts = ["na na na"] * 4 + ["na of"] * 5
+    made = oracle.train(texts, NAMED_PATTERNS["gpt2"], 8, min_count=1)
+    assert merges_of(train_superword_bpe(counted(texts, "gpt2"), 264, min_count=1)) == made
+    assert oracle.count_apart({(b"a",) * 3: 2, (b"a",) * 4: 1}) == {(b"a", b"a"): 4}
+
+
+def test_tokens_are_numbered_anew_where_there_is_no_number_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    documents = ["the cat sat on the mat and the cat sat on the dog"] * 9 + ["one two three four"]
+    counts = counted(documents, "gpt2")
+    expected = train_superword_bpe(counts, 330, min_count=1)
+    assert len(expected.algorithm.whole) > 8  # type: ignore[attr-defined]
+    begun, number_anew = list[int](), RunEngine._number_anew
+
+    def counting(engine: RunEngine) -> None:
+        begun.append(engine.merges_done)
+        number_anew(engine)
+
+    home = "bpeline.tokenizer_core.algorithms.superword_bpe.run_engine._NUMBERS"
+    monkeypatch.setattr(home, 250)
+    monkeypatch.setattr(RunEngine, "_number_anew", counting)
+    assert train_superword_bpe(counts, 330, min_count=1).digest == expected.digest
+    assert len(begun) > 1
+
+
+def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    documents = ["of the cat and of the dog in the house", "it's the end of the day"] * 4
+    documents += [f"{word} alone" for word in ("unusual", "seldom", "rare")]
+    counts = counted(documents, "cl100k")
+    whole = train_superword_bpe(counts, 340, min_count=1)
+    place = tmp_path / "merges"
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(progress: object) -> None:
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        train_superword_bpe(counts, 340, min_count=1, checkpoint=place, on_progress=interrupt)
+    resumed = train_superword_bpe(counts, 340, min_count=1, checkpoint=place, resume_from=place)
+    assert resumed.digest == whole.digest
+    both = sorted(path.name for path in tmp_path.iterdir() if "superwords" in path.name)
+    assert both[0].startswith("merges.superwords-")
+    again = train_superword_bpe(counts, 340, min_count=1, checkpoint=place, resume_from=place)
+    assert again.digest == whole.digest
+    smaller = train_superword_bpe(counts, 300, min_count=1, checkpoint=place, resume_from=place)
+    assert smaller.digest == train_superword_bpe(counts, 300, min_count=1).digest
+
+
+def test_files_places_and_streams(tmp_path: Path) -> None:
+    documents = ["of the cat in the house of the dog 中文 " * 5] * 4
+    made = train_superword_bpe(counted(documents, "gpt2"), 300, special_tokens=["<|end|>"])
+    assert any(len(token.split()) > 1 for token in made.vocab.values())
+    made.save(tmp_path / "kept")
+    read = Tokenizer.load(tmp_path / "kept")
+    assert (read.digest, read.algorithm) == (made.digest, made.algorithm)
+    text = "".join(documents) + "<|end|> of the cat"
+    ids = read.encode(text)
+    assert read.decode(ids) == text
+    assert list(read.encode_iterable(text[at : at + 7] for at in range(0, len(text), 7))) == ids
+    placed = read.encode_with_offsets(text)
+    assert list(placed.ids) == ids
+    assert read.encode(read.truncate(text, 9)) == read.encode(read.truncate(text, 9))[:9]
+    assert read.encode_batch([text, "", "in the"])[0] == ids
+    allowed = read.encode(text, allowed_special="all")
+    assert read.special_tokens["<|end|>"] in allowed
+    for format_ in ("hf", "gpt2", "tiktoken", "gguf", "transformers", "sentencepiece"):
+        with pytest.raises(InvalidOption, match="superword-bpe"):
+            made.save(tmp_path / format_, format=format_)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidPattern, match="starcoder"):
+        superword_passages("starcoder")
+    with pytest.raises(InvalidPattern, match="cuts no passages"):
+        train_superword_bpe(WordCounts.from_mapping({b"a": 1}), 300)
+    assert superword_passages(superword_passages("o200k")) == superword_passages("o200k")
+    assert superword_passages(SplitPattern.named("gpt2")).regex != NAMED_PATTERNS["gpt2"]
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab"}
+    for whole in ((1,), (0, 7)):
+        with pytest.raises(BpelineError, match="1 merges"):
+            Tokenizer(vocab, [(b"a", b"b")], algorithm=SuperwordBpe(whole))
+    for described in ({"whole": [1, 1]}, {"whole": [-1]}, {"whole": 3}, {}, {"whole": ["0"]}):
+        assert SuperwordBpe.of_description(described) is None

@@ -1,0 +1,16 @@
+"""Superwords over runs of words: value, codec, passages, trainer, kernel, reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bpeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .codec import KIND as KIND
+    from .codec import SuperwordBpe as SuperwordBpe
+    from .codec import coders as coders
+    from .passages import superword_passages as superword_passages
+    from .trainer import train_superword_bpe as train_superword_bpe
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,275 @@
+"""Superwords over runs of words learned from passages: first words, then merges of whole words.
+
+The rule of Schmidt et al., "Boundless Byte Pair Encoding" (arXiv 2504.00178), in the fast form of
+arXiv 2604.05192: once the words are learned, adjacent pre-tokens that are one token each and hold a
+letter form runs, and BPE goes on over these with one pre-token as one symbol. `reference` is the
+same in plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.algorithms.superword_bpe.codec import SuperwordBpe, holds_letter
+from bpeline.tokenizer_core.algorithms.superword_bpe.passages import words_of
+from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
+from bpeline.tokenizer_core.counting import WordCounts, WordSum
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.encoding import BytePairEncoder
+from bpeline.tokenizer_core.merging import (
+    Checkpoint,
+    Course,
+    LearnedMerges,
+    OnProgress,
+    SymbolWords,
+    learn_with,
+    prune,
+)
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.training import (
+    learn_merges,
+    merges_for,
+    refuse_special_tokens_in_words,
+)
+from bpeline.tokenizer_core.vocabulary import (
+    byte_order,
+    refuse_clashes,
+    token_bytes,
+    validate_special_tokens,
+    vocab_from_merges,
+)
+
+_ALGORITHM = "superword-bpe 1"  # to be counted up when the same settings learn other merges
+_BYTES = 256
+_BLOCK = 1 << 22  # bytes of passages that are cut and encoded together
+
+
+def train_superword_bpe(
+    counts: WordCounts,
+    vocab_size: int,
+    *,
+    special_tokens: tuple[str, ...] | list[str] = (),
+    tie_break: str = "smallest-ids",
+    min_count: int = 2,
+    min_word_count: int = 1,
+    resume_from: Path | Checkpoint | None = None,
+    checkpoint: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Tokenizer:
+    """Train a tokenizer some of whose tokens are several whole words.
+
+    As many merges of words are learned as the vocabulary has room for. Then they are gone through
+    again: where a pair of adjacent words occurs more often than the next merge did, it is merged
+    instead, and the last merges of words find no room any more. Among equally frequent pairs of
+    words the smallest (left bytes, right bytes) goes first.
+
+    Ids: the special tokens, the 256 bytes, the merges in this order.
+
+    Args:
+        counts: counts of passages: counted with `superword_passages` as pattern.
+        vocab_size: special tokens, bytes and merges together.
+        special_tokens: should be the ones that the passages were counted with.
+        tie_break, min_count: of merges of words, see `learn_merges`.
+        min_word_count: rarer passages are left out.
+        resume_from, checkpoint, on_progress: see `merging.Course`. The checkpoint serves every
+            vocabulary size; merges of whole words, which do not, have one of their own beside it.
+
+    Raises:
+        InvalidPattern: counts of anything but passages.
+        InvalidOption, EmptyCorpus, CorpusError, CorruptFile, DiskFull: as `learn_merges`.
+        InvalidSpecialToken: a special token occurs in the passages, or became a token.
+
+    Example:
+        >>> from bpeline.tokenizer_core.algorithms import superword_passages
+        >>> seen = {b"of the cat": 3, b"of the dog": 2}
+        >>> counts = WordCounts.from_mapping(seen, superword_passages("gpt2"))
+        >>> made = train_superword_bpe(counts, 256 + 5)
+        >>> [left + right for left, right in made.merges]
+        [b'he', b'of', b'the', b' the', b'of the']
+    """
+    words_pattern = words_of(counts.pattern)
+    specials = validate_special_tokens(special_tokens)
+    merges = merges_for(vocab_size, specials)
+    refuse_special_tokens_in_words(specials, counts)
+    frequent, _ = prune(counts, min_word_count)
+    learned = learn_merges(
+        _words_in(frequent, words_pattern),
+        merges,
+        tie_break=tie_break,
+        min_count=min_count,
+        resume_from=resume_from,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+    )
+    tokens = token_bytes(learned.pairs(), byte_order(tie_break))
+    with_letters = [id_ for id_, token in enumerate(tokens) if holds_letter(token)]
+    symbols = np.array(sorted(with_letters, key=tokens.__getitem__), np.int64)
+    engine = partial(
+        _engine_of, frequent, words_pattern, learned, symbols, tokens, byte_order(tie_break)
+    )
+    settings = digest_of(
+        {
+            "algorithm": _ALGORITHM,
+            "tie_break": tie_break,
+            "min_count": min_count,
+            "min_word_count": min_word_count,
+            "merges": len(learned),
+        }
+    )
+    course = _beside(Course(resume_from, checkpoint, on_progress=on_progress), len(learned))
+    above = learn_with(engine, len(learned), counts, settings, course)
+    pairs, whole = _in_order(learned, above, symbols)
+    made = vocab_from_merges(pairs, byte_order(tie_break), specials)
+    special = set(made.special_tokens.values())
+    refuse_clashes(specials, (token for id_, token in made.vocab.items() if id_ not in special))
+    return Tokenizer(
+        made.vocab,
+        made.merges,
+        made.special_tokens,
+        pattern=counts.pattern,
+        algorithm=SuperwordBpe(whole),
+    )
+
+
+def _engine_of(
+    passages: WordCounts,
+    pattern: SplitPattern,
+    learned: LearnedMerges,
+    symbols: NDArray[np.int64],
+    tokens: list[bytes],
+    order: range | list[int],
+) -> RunEngine:
+    runs = _runs_in(passages, pattern, learned, symbols, list(map(len, tokens)), order)
+    base_tokens = tuple(tokens[id_] for id_ in symbols.tolist())
+    words = SymbolWords(
+        *runs,
+        np.zeros(len(runs[2]), np.int64),
+        np.arange(len(symbols), dtype=np.int32),
+        base_tokens,
+    )
+    return RunEngine(words, learned.counts)
+
+
+def _blocks(passages: WordCounts) -> Iterator[WordCounts]:
+    begin = 0
+    while begin < len(passages):
+        reach = passages.offsets[begin] + _BLOCK
+        end = max(begin + 1, int(np.searchsorted(passages.offsets, reach, side="right")) - 1)
+        yield passages.between(begin, end)
+        begin = end
+
+
+def _cut(
+    block: WordCounts, splitter: Splitter
+) -> tuple[Text, NDArray[np.uint64], NDArray[np.int64]]:
+    """Passages as one text, where its words begin, and the span of each passage."""
+    text = Text.of(block.word_bytes.tobytes())
+    edges = np.asarray(block.offsets, np.int64)
+    spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
+    return text, splitter.mark_every_byte(text, spans), spans
+
+
+def _flags(marks: NDArray[np.uint64], size: int) -> NDArray[np.uint8]:
+    return np.unpackbits(marks.view(np.uint8), bitorder="little")[:size]
+
+
+def _words_in(passages: WordCounts, pattern: SplitPattern) -> WordCounts:
+    """The counts of the words that passages consist of."""
+    total, splitter = WordSum(pattern), Splitter(pattern)
+    for block in _blocks(passages):
+        text, marks, spans = _cut(block, splitter)
+        begins = np.flatnonzero(_flags(marks, text.size))
+        passage = np.searchsorted(spans[:, 1], begins, side="right")
+        first = block.first_positions[passage] + (begins - spans[passage, 0])
+        offsets = np.append(begins, text.size)
+        total.add(WordCounts(block.word_bytes, offsets, block.counts[passage], first, pattern))
+    return total.result()
+
+
+def _runs_in(
+    passages: WordCounts,
+    pattern: SplitPattern,
+    learned: LearnedMerges,
+    symbols: NDArray[np.int64],
+    lengths: list[int],
+    order: range | list[int],
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """Runs of two words or more that are one token each: symbols, offsets, counts."""
+    byte_ids = np.empty(_BYTES, np.int64)
+    byte_ids[list(order)] = np.arange(_BYTES)
+    results = np.arange(_BYTES, _BYTES + len(learned))
+    parts = learned.left.astype(np.int64), learned.right.astype(np.int64)
+    encoder = BytePairEncoder(byte_ids, *parts, results, pattern)
+    splitter, sizes = Splitter(pattern), np.array(lengths, np.int64)
+    symbol_of = np.full(len(lengths), -1, np.int32)
+    symbol_of[symbols] = np.arange(len(symbols), dtype=np.int32)
+    contents, all_lengths, counts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], []
+    for block in _blocks(passages):
+        text, marks, spans = _cut(block, splitter)
+        ids, ends = encoder.encode_marked(text, marks, spans, np.full(len(spans), -1, np.int64))
+        places = np.cumsum(sizes[ids]) - sizes[ids]
+        starts = np.append(_flags(marks, text.size)[places], np.uint8(1))
+        found = symbol_of[ids]
+        eligible = (starts[:-1] & starts[1:]).view(np.bool_) & (found >= 0)
+        opens = np.zeros(len(ids) + 1, np.bool_)  # tokens that begin a passage
+        opens[ends] = opens[0] = True
+        joined = eligible[1:] & eligible[:-1] & ~opens[1:-1]  # token i + 1 goes on the run of i
+        kept = np.append(joined, False) | np.append(False, joined)
+        begins = np.flatnonzero(kept & ~np.append(False, joined))
+        taken = np.cumsum(kept)
+        length = np.diff(np.append(taken[begins] - 1, taken[-1] if len(taken) else 0))
+        contents.append(found[kept])
+        all_lengths.append(length)
+        counts.append(block.counts[np.searchsorted(ends, begins, side="right")])
+    offsets = np.cumsum(np.concatenate(all_lengths))
+    return np.concatenate(contents), offsets, np.concatenate(counts or [np.zeros(0, np.int64)])
+
+
+def _in_order(
+    learned: LearnedMerges, above: LearnedMerges, symbols: NDArray[np.int64]
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+    """All merges in the numbering of training, and the ranks of those of whole words."""
+    pairs, whole = list[tuple[int, int]](), list[int]()
+    ids = [*symbols.tolist()]  # of each symbol; those of words are of the numbering before
+    number = dict(zip(range(_BYTES), range(_BYTES), strict=True))
+    recorded, word = learned.counts.tolist(), 0
+    firsts, seconds = learned.left.tolist(), learned.right.tolist()
+    made = iter(zip(above.left.tolist(), above.right.tolist(), above.counts.tolist(), strict=True))
+    best = next(made, None)
+    superwords = list[int]()
+
+    def id_of(symbol: int) -> int:
+        return number[ids[symbol]] if symbol < len(ids) else superwords[symbol - len(ids)]
+
+    while len(pairs) < len(learned):
+        here = _BYTES + len(pairs)
+        if best is not None and best[2] > recorded[word]:
+            whole.append(len(pairs))
+            pairs.append((id_of(best[0]), id_of(best[1])))
+            superwords.append(here)
+            best = next(made, None)
+        else:
+            pairs.append((number[firsts[word]], number[seconds[word]]))
+            number[_BYTES + word] = here
+            word += 1
+    return pairs, tuple(whole)
+
+
+def _beside(course: Course, merges: int) -> Course:
+    """The course of merges of whole words, in a file beside that of the words."""
+
+    def other(path: Path) -> Path:
+        return path.with_name(f"{path.name}.superwords-{merges}")
+
+    saved = course.resume_from
+    known = other(saved) if isinstance(saved, Path) and other(saved).exists() else None
+    kept = None if course.checkpoint is None else other(course.checkpoint)
+    return replace(course, resume_from=known, checkpoint=kept)
