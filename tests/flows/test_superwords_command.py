@@ -11,7 +11,13 @@ import pytest
 from click.testing import Result
 
 from bpeline.registry import load_tokenizer
-from bpeline.tokenizer_core import count_texts, superword_lines, train_superbpe
+from bpeline.tokenizer_core import (
+    count_texts,
+    superword_lines,
+    superword_passages,
+    train_superbpe,
+    train_superword_bpe,
+)
 
 Command = Callable[..., Result]
 END = "<|endoftext|>"
@@ -68,3 +74,31 @@ def test_what_cannot_be_is_refused_with_what_can(base: dict[str, Any], bpeline: 
     drift = bpeline("drift", "news@candidate", "corpus")
     assert drift.exit_code == 2
     assert "lines, not words" in drift.stderr
+
+
+@pytest.mark.slow
+def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
+    base: dict[str, Any], corpus: Path, bpeline: Command
+) -> None:
+    command = ("superwords", "news/1", "--rule", "runs")
+    made = summary_of(bpeline(*command, "--json"))
+    assert (made["reference"], made["vocab_size"]) == ("news/2", 400)
+    tokenizer = load_tokenizer("news/2")
+    texts = [path.read_text() for path in sorted(corpus.glob("**/*.txt"))]
+    counts = count_texts(texts, superword_passages("gpt2"), special_tokens=[END])
+    expected = train_superword_bpe(counts, 400, special_tokens=[END])
+    assert expected.digest == tokenizer.digest == made["digest"]
+    assert tokenizer.algorithm.name == "superword-bpe"
+    again = summary_of(bpeline(*command, "--json"))
+    assert (again["digest"], again["newly_registered"]) == (made["digest"], False)
+    assert json.loads(bpeline("verify", "news/2", "--json").stdout)["verdict"] == "identical"
+    assert bpeline("compare", "news/1", "news/2").exit_code == 0
+    refused = bpeline("export", "news/2", "--format", "hf", "--output", "tokenizer.json")
+    assert "superword-bpe" in refused.stderr
+    for wrong in (
+        (*command, "--transition-size", "300"),
+        ("superwords", "news/1"),
+        ("superwords", "news/2", "--rule", "runs"),
+        ("train", "corpus", "--name", "x", "--algorithm", "superword-bpe", "--pattern", "kimi"),
+    ):
+        assert bpeline(*wrong).exit_code == 2

@@ -87,6 +87,8 @@ for score in ("ratio", "gain"):
 algorithms.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
 tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
 Tokenizer(tokens, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()).encode(text)
+passages = WordCounts.from_mapping({b"of the": 9}, algorithms.superword_passages("gpt2"))
+algorithms.train_superword_bpe(passages, 260).encode("of the")
 characters = {0: b"<unk>", 1: "▁".encode(), 2: b"a", 3: "▁a".encode()}
 for unknown in ("<unk>", None):
     value = algorithms.SentencePieceBpe(unknown=unknown)
