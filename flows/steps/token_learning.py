@@ -231,7 +231,7 @@ def _wordpiece(counts: WordCounts, request: TrainingRequest) -> _Training:
 
 
 def _superword_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
-    asked = {
+    asked: dict[str, Any] = {
         "tie_break": request.tie_break,
         "min_count": request.min_count,
         "min_word_count": request.min_word_count,

@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.superword_bpe.kernels.merge_runs import merge_runs
 from bpeline.tokenizer_core.algorithms.superword_bpe.passages import superword_passages, words_of
-from bpeline.tokenizer_core.encoding import BytePairEncoder, Decoder, Encoder
-from bpeline.tokenizer_core.encoding.merge_encoding import merge_table, spans_of_lengths
+from bpeline.tokenizer_core.encoding import (
+    BytePairEncoder,
+    Decoder,
+    Encoder,
+    merge_table,
+    spans_of_lengths,
+)
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.splitting import Splitter
@@ -96,9 +101,9 @@ class SuperwordEncoder(Encoder):
         above = np.zeros(len(spec.merges), np.bool_)
         above[list(algorithm.whole)] = True
         byte_ids = np.array([spec.ids[bytes([byte])] for byte in range(256)], np.int64)
-        below = tuple(part[~above] for part in spec.merge_ids)
+        left, right, results = (part[~above] for part in spec.merge_ids)
         pattern = words_of(spec.pattern)
-        self.words = BytePairEncoder(byte_ids, *below, pattern)
+        self.words = BytePairEncoder(byte_ids, left, right, results, pattern)
         self._splitter = Splitter(pattern)
         left, right, results = (part[above] for part in spec.merge_ids)
         self._table = merge_table((left, right, results))

@@ -8,7 +8,7 @@ same in plain Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,7 @@ def _engine_of(
     learned: LearnedMerges,
     symbols: NDArray[np.int64],
     tokens: list[bytes],
-    order: range | list[int],
+    order: Sequence[int],
 ) -> RunEngine:
     runs = _runs_in(passages, pattern, learned, symbols, list(map(len, tokens)), order)
     base_tokens = tuple(tokens[id_] for id_ in symbols.tolist())
@@ -200,7 +200,7 @@ def _runs_in(
     learned: LearnedMerges,
     symbols: NDArray[np.int64],
     lengths: list[int],
-    order: range | list[int],
+    order: Sequence[int],
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """Runs of two words or more that are one token each: symbols, offsets, counts."""
     byte_ids = np.empty(_BYTES, np.int64)
