@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .registry import configure as configure
     from .registry import load_tokenizer as load_tokenizer
     from .tokenizer_core import ParityRule as ParityRule
     from .tokenizer_core import SplitPattern as SplitPattern

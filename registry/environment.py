@@ -100,6 +100,25 @@ def _found_home() -> Path:
     return DEFAULT_HOME
 
 
+def where_it_was_looked_for() -> str:
+    """How the workspace in force was chosen, for who misses theirs."""
+    if _configured is not None:
+        return ", which was named"
+    if os.environ.get(HOME_VARIABLE):
+        return f", which {HOME_VARIABLE} names"
+    last = Path()
+    for folder in folders_upward():
+        if (folder / PROJECT_FILE).is_file():
+            return f", beside {folder / PROJECT_FILE}"
+        if (folder / DEFAULT_HOME).is_dir():
+            return ", for that directory holds none"
+        last = folder
+    return (
+        f": {HOME_VARIABLE} is not set, and from the current directory up to {last} there is "
+        f"neither a {DEFAULT_HOME} nor a {PROJECT_FILE}"
+    )
+
+
 def read_environment() -> Addresses:
     """The addresses the environment names, empty values counting as unset."""
     home, store = workspace_of(os.environ.get(HOME_VARIABLE) or _found_home())
@@ -148,7 +167,7 @@ def configure(
     """Set the addresses for the rest of this process; what is not given stays as it is.
 
     Example:
-        >>> from bpeline.registry import configure, load_tokenizer
+        >>> from bpeline import configure, load_tokenizer
         >>> configure(workspace="/srv/bpeline")         # doctest: +SKIP
         >>> load_tokenizer("news@champion")             # doctest: +SKIP
     """

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.environment import addresses, workspace_of
+from bpeline.registry.environment import addresses, where_it_was_looked_for, workspace_of
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
 from bpeline.registry.workspace import (
     Workspace,
@@ -185,9 +185,11 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
             workspace = Workspace(workspace_root(home), store)
         else:
             raise StorageError(
-                f"there is no workspace at {workspace_root(home)}",
+                f"there is no workspace at {workspace_root(home)}"
+                + ("" if workspace is not None else where_it_was_looked_for()),
                 "a directory that `bpeline train` has made",
-                "type `bpeline train --demo` to make one, or name yours with --workspace",
+                "type `bpeline train --demo` to make one; name yours with --workspace, "
+                "BPELINE_HOME=/srv/bpeline or bpeline.configure(workspace='/srv/bpeline')",
             )
     if workspace.store:
         _require_a_server(workspace.store, chosen.catalogue_url)

@@ -130,6 +130,39 @@ def test_messages_are_read_from_every_way_of_writing_them() -> None:
     assert len({message.error for message in found}) > 15
 
 
+def test_commands_that_messages_advise_are_there_with_these_options() -> None:
+    from bpeline.flows.cli.main import cli
+
+    module: Any = _site_module("messages")
+    advised = {
+        said
+        for message in module.messages(ROOT, CLASSES)
+        for said in re.findall(r"`bpeline ([^`]+)`", "\n".join(vars_of(message)))
+    }
+    assert len(advised) > 40
+    for said in sorted(advised):
+        name, *words = [word for word in _words(said.split(" | ")[0]) or [] if word != "…"]
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None, said
+        known = {one for option in command.params for one in (*option.opts, *option.secondary_opts)}
+        options = {word.partition("=")[0] for word in words if re.match("--?[a-z]", word)}
+        assert options <= known, said
+        if "…" in said or options >= {*words}:  # a part of a command
+            continue
+        shown = [word.replace("REF", "news/1").replace("SIZE", "300") for word in words]
+        try:
+            command.make_context(name, shown)
+        except click.MissingParameter:
+            continue
+        except click.UsageError as error:
+            pytest.fail(f"{said}: {error.format_message()}")
+
+
+def vars_of(message: Any) -> tuple[str, ...]:
+    """The three parts of a message."""
+    return message.happened, message.accepted, message.next_step
+
+
 def _site_module(name: str) -> Any:
     spec = spec_from_file_location(f"site_{name}", ROOT / f"docs/_site/{name}.py")
     assert spec

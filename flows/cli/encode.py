@@ -237,7 +237,7 @@ def _encode_files(
     progress = for_stream(sys.stderr)
 
     def say(shard: ShardRecord) -> None:
-        progress.note(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens")
+        progress.part_finished(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens")
 
     begun = time.monotonic()
     with listening(progress):

@@ -49,6 +49,8 @@ def evaluate(
 ) -> None:
     """Measure a version on the evaluation set of its name.
 
+    Without REF every version that an alias points to, of the name in the project's bpeline.toml.
+
     A name has one set of texts, on which all of its versions are measured: its first training makes
     it of what was held out, or of `--eval`. Its documents are left out of every later training. One
     below 50 documents or 200 kB is provisional: the next training with enough text replaces it.
@@ -62,11 +64,7 @@ def evaluate(
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
         return
     if reference is None:
-        raise InvalidOption(
-            "no version was named",
-            "accepted is a version (news@champion), or a name for all that an alias points to",
-            "type `bpeline evaluate --sets` to see names and their sets",
-        )
+        reference = _of_the_project()
     if sources:
         named, measured, skipped = evaluation.set_from(
             reference,
@@ -107,6 +105,20 @@ def evaluate(
         for one, of_slices in zip(measured, costs, strict=True)
     ]
     answer(as_json, told, lines)
+
+
+def _of_the_project() -> str:
+    """The name that the project's file registers under."""
+    from bpeline.flows.requests import find_project, read_project
+
+    path = find_project()
+    if path is None:
+        raise InvalidOption(
+            "no version was named, and there is no bpeline.toml here or in a directory above",
+            "accepted is a version (news@champion), or a name for all that an alias points to",
+            "type `bpeline evaluate --sets` to see names and their sets",
+        )
+    return read_project(path).name
 
 
 def _lines(one: Any, costs: dict[str, dict[str, float]]) -> list[str]:

@@ -37,6 +37,7 @@ def command(
         made = click.command(epilog=epilog, context_settings={"show_default": True})(function)
         if workspace:
             made.params.append(_workspace_option())
+        made.params.append(_quiet_option())
         if prints_json:
             made.params.append(
                 click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
@@ -44,6 +45,22 @@ def command(
         return made
 
     return make
+
+
+def _quiet_option() -> click.Option:
+    def be_quiet(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            from bpeline.flows.running import progress
+
+            context.call_on_close(progress.be_quiet())
+
+    return click.Option(
+        ["--quiet", "-q"],
+        is_flag=True,
+        callback=be_quiet,
+        expose_value=False,
+        help="Show no progress; notes and errors alone on standard error.",
+    )
 
 
 def _workspace_option() -> click.Option:

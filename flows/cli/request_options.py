@@ -34,6 +34,8 @@ def options_of(
             given = dict(spelt.get(name, {}))
             option = given.pop("option", "--" + name.replace("_", "-"))
             described = _described(request.model_fields[name])
+            if described.get("is_flag"):
+                option += f"/--no-{option.removeprefix('--')}"
             command = click.option(option, name, **described | given)(command)
         return command
 
@@ -53,4 +55,5 @@ def _described(field: FieldInfo) -> dict[str, Any]:
     if get_origin(field.annotation) is Literal:
         return {**told, "type": click.Choice(list(get_args(field.annotation)))}
     type_ = kinds[0] if kinds else field.annotation
-    return {**told, "is_flag": True} if type_ is bool else {**told, "type": type_}
+    # Without a default of its own: a flag that nobody gives must not undo what a file says.
+    return {**told, "is_flag": True, "default": None} if type_ is bool else {**told, "type": type_}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
@@ -33,6 +33,9 @@ class Progress:
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
         """A step is done; ``outcome`` is a sentence about it."""
+
+    def part_finished(self, text: str) -> None:
+        """A part of a step is done, such as a file that is written; ``text`` says which."""
 
     def note(self, text: str) -> None:
         """Something people should know although nothing failed."""
@@ -142,6 +145,9 @@ class Lines(Progress):
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
         self.say(step_line(name, seconds, outcome))
 
+    def part_finished(self, text: str) -> None:
+        self.say(text)
+
     def note(self, text: str) -> None:
         self.say(f"note: {text}")
 
@@ -192,6 +198,27 @@ class Bars(Lines):
             self.display = None
 
 
+class Notes(Lines):
+    """Notes alone, for who asked for quiet."""
+
+    def step_finished(self, name: str, seconds: float, outcome: str) -> None:
+        """Not said."""
+
+    def part_finished(self, text: str) -> None:
+        """Not said either."""
+
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def be_quiet() -> Callable[[], None]:
+    """Show no progress from now on, notes alone; what is returned ends that."""
+    token = _quiet.set(True)
+    return lambda: _quiet.reset(token)
+
+
 def for_stream(stream: TextIO) -> Progress:
-    """Bars where somebody is watching, lines in a log."""
+    """Bars where somebody is watching, lines in a log; where quiet was asked for, notes alone."""
+    if _quiet.get():
+        return Notes(stream)
     return Bars(stream) if stream.isatty() else Lines(stream)

@@ -45,7 +45,7 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in train.params}
     signature = inspect.signature(train_tokenizer).parameters
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
-    of_the_command |= {"forbid_list", "required_list"}  # lists of forbidden and required tokens
+    of_the_command |= {"quiet", "forbid_list", "required_list"}  # lists of tokens
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
     of_extend = {
         "extends",
@@ -93,6 +93,14 @@ def test_show_tells_everything_about_a_version(here: Path, bpeline: Command) -> 
     text = bpeline("show", tokenizer.digest[:10]).stdout
     assert tokenizer.digest in text
     assert "compression/bytes_per_token" in text
+
+
+def test_quiet_shows_no_progress(here: Path, bpeline: Command) -> None:
+    asked = ("encode", "news/2", "corpus.txt", "-o")
+    assert "25286 tokens of" in bpeline(*asked, "loud").stderr
+    quiet = bpeline(*asked, "quiet", "--quiet").stderr
+    assert [line[:33] for line in quiet.splitlines()] == ["note: documents of text files end"]
+    assert "25286 tokens of" in bpeline(*asked, "again").stderr, "the next command is as it was"
 
 
 def test_encode_and_decode_are_inverse(here: Path, bpeline: Command) -> None:

@@ -179,3 +179,46 @@ def test_a_project_that_schedules_nothing_is_not_deployed(tmp_path: Path) -> Non
     project = read_project(written(tmp_path, TRAIN))
     with pytest.raises(InvalidOption, match="schedules nothing"):
         project_deployments(project, INSTALLED / "prefect.yaml")
+
+
+@pytest.mark.slow
+def test_flags_that_nobody_typed_leave_what_the_file_says(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    written(tmp_path, TRAIN + "deduplicate = true\nheld_out = 0\n")
+    (corpus / "copy.txt").write_bytes((corpus / "part-0.txt").read_bytes())
+    (corpus / "notes.rst").write_text("not read")
+    assert bpeline("train", "--plan", "--strict").exit_code != 0
+    (corpus / "notes.rst").unlink()
+    trained = bpeline("train")
+    assert trained.exit_code == 0, trained.stderr
+    assert json.loads(bpeline("show", "news/1", "--json").stdout)["parameters"]["deduplicate"]
+    trained = bpeline("train", "--no-deduplicate")
+    assert trained.exit_code == 0, trained.stderr
+    shown = json.loads(bpeline("show", "news/2", "--json").stdout)
+    assert not shown["parameters"].get("deduplicate")
+    assert "news" in bpeline("evaluate").stderr, "so little text has no evaluation set"
+
+
+def test_evaluate_without_a_project_and_a_version_says_what_it_needs(bpeline: Command) -> None:
+    refused = bpeline("evaluate")
+    assert refused.exit_code == 2
+    assert "no bpeline.toml here" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [("bpeline.toml", "beside"), (".bpeline/x", "holds none"), ("", "BPELINE_HOME is not set")],
+)
+def test_what_was_looked_for_is_said_where_there_is_no_workspace(
+    tmp_path: Path, bpeline: Command, made: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if made:
+        (tmp_path / made).parent.mkdir(exist_ok=True)
+        (tmp_path / made).write_text("")
+    asked = bpeline("versions")
+    assert asked.exit_code == 1
+    assert said in asked.stderr
+    assert "bpeline.configure(" in asked.stderr
+    monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "other"))
+    assert "which BPELINE_HOME names" in bpeline("versions").stderr

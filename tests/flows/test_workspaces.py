@@ -30,6 +30,8 @@ def test_asking_where_there_is_no_workspace_makes_none(
     assert asked.exit_code == 1
     assert asked.stdout == ""
     assert f"there is no workspace at {tmp_path / '.bpeline'}" in asked.stderr
+    assert "BPELINE_HOME is not set" in asked.stderr
+    assert "neither a .bpeline nor a bpeline.toml" in asked.stderr
     assert "bpeline train --demo" in asked.stderr
     assert list(tmp_path.iterdir()) == []
 

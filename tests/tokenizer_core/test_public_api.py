@@ -20,7 +20,7 @@ def test_the_public_names_are_these_and_all_can_be_imported() -> None:
     counting = ["count_texts", "count_words", "superword_lines", "superword_passages"]
     expected = [*classes, *counting, *trainers, *later]
     assert tokenizer_core.__all__ == expected
-    assert bpeline.__all__ == sorted([*expected, "load_tokenizer"])
+    assert bpeline.__all__ == sorted([*expected, "configure", "load_tokenizer"])
     for package in (tokenizer_core, bpeline):
         for name in package.__all__:
             assert callable(getattr(package, name))
