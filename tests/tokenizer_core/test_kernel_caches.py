@@ -112,3 +112,16 @@ def test_a_kernel_loads_no_linear_algebra_and_takes_it_from_nobody() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ended.stdout.split() == ["8.0", "True"]
+
+
+def test_kept_code_is_loaded_without_what_only_compiling_needs() -> None:
+    program = (
+        "import sys; from bpeline import Tokenizer; "
+        "tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, []); "
+        "print(tokenizer.encode('ab'), 'numba.np.arraymath' in sys.modules)"
+    )
+    for _ in range(2):  # the first may compile
+        ended = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+    assert ended.stdout.split() == ["[97,", "98]", "False"]

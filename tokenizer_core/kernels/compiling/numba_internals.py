@@ -142,13 +142,20 @@ class _SelfHealingCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = _Files("", self._impl.filename_base, source_digest())
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        _start_without_scipy()
+        """The kept code, else None: it is compiled then.
+
+        Numba first gathers all that it knows how to compile (0.25 s), which machine code does not
+        need; its compiler does so again.
+        """
         try:
-            return super().load_overload(signature, target_context)
+            code = self._load_overload(signature, target_context)
         except Exception:  # Numba lets EOFError, UnpicklingError and others through
             with contextlib.suppress(OSError):
                 self.flush()
-            return None
+            code = None
+        if code is None:
+            _start_without_scipy()
+        return code
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
