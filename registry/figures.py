@@ -216,7 +216,11 @@ def _sizes_below(axes: Axes, sizes: Sequence[int]) -> None:
 def _empty_picture(title: str, rows: int = 0) -> tuple[Any, Axes]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, max(4, 1.2 + 0.28 * rows)), dpi=120, layout="constrained")
+    figure = Figure(figsize=(7, max(4, 1.2 + 0.28 * rows)), dpi=120)
+    if rows:  # names as long as people make them: measured, which means drawing twice
+        figure.set_layout_engine("constrained")
+    else:
+        figure.subplots_adjust(left=0.14, right=0.97, bottom=0.2, top=0.92)
     axes = figure.subplots()
     axes.set_title(title, loc="left")
     axes.grid(axis="y", color="#dddddd")
