@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bpeline.flows.cli.options import FILE, PATH, command, echo_json, model_shape_option
+from bpeline.flows.cli.standard_input import with_standard_input
 
 
 @command(
@@ -68,6 +69,7 @@ def compare(
     file or a directory. The difference in tokens comes with an interval: documents are resampled
     in pairs.
     """
+    files = tuple(with_standard_input(files, text_field))
     from bpeline.flows.comparisons import (
         compare_on,
         comparison_json,

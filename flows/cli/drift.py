@@ -9,6 +9,7 @@ import click
 
 from bpeline.flows.cli.options import answer, command
 from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -68,8 +69,9 @@ def drift(
             "type `bpeline drift news@champion new/*.txt`",
         )
     home = str(addresses().home.absolute())
+    read = with_standard_input(paths, None)
     with progress.listening(progress.for_stream(sys.stderr)):
-        report = watch_drift(name, paths, alias or None, workspace=home, **given)
+        report = watch_drift(name, read, alias or None, workspace=home, **given)
     answer(as_json, report.as_dict(), ["", *report.lines()])
     if fail_on_drift and (code := EXIT_CODES[report.outcome]):
         raise SystemExit(code)

@@ -20,6 +20,7 @@ from bpeline.flows.cli.options import (
     echo_json,
     found_by,
 )
+from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.cli.text_arguments import text_of
 from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.running import for_stream, listening
@@ -225,6 +226,7 @@ def _encode_files(
     check_engine(engine)
     keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
     tokenizer = load_tokenizer(reference)
+    files = tuple(with_standard_input(files, keywords["text_field"]))
     include = keywords.pop("include")
     found = found_by(files, include, keywords.pop("strict"))
     sources = [Source(one, include=include) for one in files]

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bpeline.flows.cli.options import answer, command, model_shape_option
+from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import BYTE_BPE, CHOICES, VARIANTS, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -91,6 +92,7 @@ def sweep(
             "accepted are names such as news",
             "add `--name news`",
         )
+    paths = tuple(with_standard_input(paths, given["text_field"]))
     parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
     home = addresses().workspace
     named = None if model_shape is None else named_shape(model_shape)

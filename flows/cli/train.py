@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +11,7 @@ import click
 
 from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import (
     BYTE_BPE,
     ENCODINGS,
@@ -178,7 +178,7 @@ def train(
     if demo:
         _add_demo(parameters, paths)
     elif paths:
-        parameters["paths"] = _with_standard_input(paths, parameters.get("text_field"))
+        parameters["paths"] = with_standard_input(paths, parameters.get("text_field"))
     elif not others and not joint and not separate:
         parameters = _of_the_project(parameters)
     else:
@@ -265,26 +265,6 @@ def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
         del parameters["options"]
     click.echo(f"note: as {path} says", err=True)
     return {**read_project(path).parameters, **parameters}
-
-
-def _with_standard_input(paths: Sequence[str], text_field: str | None) -> list[str]:
-    """The paths, ``-`` replaced by a file of the workspace that says what came there."""
-    if "-" not in paths or os.path.exists("-"):
-        return list(paths)
-    from bpeline.registry.environment import addresses
-    from bpeline.registry.workspace import Workspace, keep_standard_input
-
-    if sys.stdin.isatty():
-        raise InvalidOption(
-            "- means standard input, which is a terminal",
-            "text or JSON lines in a pipe",
-            "type `zstdcat corpus.txt.zst | bpeline train - --name news`",
-        )
-    workspace = Workspace.open(addresses().home)
-    kept = keep_standard_input(workspace, sys.stdin.buffer, text_field or "text")
-    kind = "JSON lines" if kept.suffix == ".jsonl" else "text"
-    click.echo(f"note: standard input is read as {kind}, and kept as {kept}", err=True)
-    return [str(kept) if path == "-" else path for path in dict.fromkeys(paths)]
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bpeline.flows.steps.promotion import Promotion
-from bpeline.flows.wording import counted, from_here, megabytes
+from bpeline.flows.wording import counted, from_here, megabytes, program
 from bpeline.registry.records import PublishedVersion
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -136,8 +136,8 @@ class ImportSummary:
             rows["files"] = from_here(self.directory)
         width = max(map(len, rows))
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
-        tried = f'try it:  bpeline encode {self.reference} "Hello world"'
-        return "\n".join(["", *lines, "", tried, f"see it:  bpeline show {self.reference}"])
+        tried = f'try it:  {program()} encode {self.reference} "Hello world"'
+        return "\n".join(["", *lines, "", tried, f"see it:  {program()} show {self.reference}"])
 
     def as_markdown(self) -> str:
         """The same with steps and metrics, for Prefect and MLflow."""

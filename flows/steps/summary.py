@@ -15,6 +15,7 @@ from bpeline.flows.wording import (
     from_here,
     markdown_table,
     megabytes,
+    program,
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
@@ -252,8 +253,8 @@ class TrainingSummary:
         if self.sources:
             lines += ["", *aligned(statistics_table(as_json(self.sources)))]
         tried = f"{self.name}@candidate" if self.candidate else self.reference
-        lines += ["", f'try it:  bpeline encode {tried} "Hello world"']
-        return "\n".join(["", *lines, f"see it:  bpeline show {self.reference}"])
+        lines += ["", f'try it:  {program()} encode {tried} "Hello world"']
+        return "\n".join(["", *lines, f"see it:  {program()} show {self.reference}"])
 
     def as_markdown(self) -> str:
         """The same with steps, curve and metrics, for Prefect and MLflow."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 
@@ -9,6 +13,14 @@ def from_here(path: str) -> str:
     """``path`` as one would type it: relative where it lies below the working directory."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def program() -> str:
+    """What to type for this program: its path where the shell would not find ``bpeline``."""
+    typed = sys.argv[0]
+    if Path(typed).name != "bpeline" or shutil.which("bpeline"):
+        return "bpeline"
+    return shlex.quote(from_here(os.path.abspath(typed)))
 
 
 def megabytes(size: int) -> str:

@@ -20,6 +20,7 @@ from bpeline.flows.cli.main import FILE_OF
 from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.wording import program
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer
 
@@ -93,6 +94,23 @@ def test_show_tells_everything_about_a_version(here: Path, bpeline: Command) -> 
     text = bpeline("show", tokenizer.digest[:10]).stdout
     assert tokenizer.digest in text
     assert "compression/bytes_per_token" in text
+
+
+def test_what_is_to_be_typed_next_is_found_by_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "my venv" / "bpeline"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(script), "train"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program() == "'my venv/bpeline'"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert program() == "bpeline"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])
+    assert program() == "bpeline"
 
 
 def test_quiet_shows_no_progress(here: Path, bpeline: Command) -> None:

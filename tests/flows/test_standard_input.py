@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from bpeline import TokenShards
 from bpeline.registry import load_tokenizer
 
 Command = Callable[..., Result]
@@ -69,3 +70,23 @@ def test_what_is_no_text_is_refused(content: bytes, said: str, bpeline: Command)
     assert refused.exit_code == 2
     assert said in refused.output
     assert not Path(".bpeline/standard-input").exists()
+
+
+@pytest.mark.slow
+def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Command) -> None:
+    (tmp_path / "same.txt").write_text(TEXT)
+    options = ["--name", "piped", "--vocab-size", 300, "--held-out", 0.2]
+    assert bpeline("train", "same.txt", *options).exit_code == 0
+    asked = ["encode", "piped/1", "-", "-o"]
+    assert bpeline(*asked, "piped", input=TEXT).exit_code == 0
+    assert bpeline("encode", "piped/1", "same.txt", "-o", "read").exit_code == 0
+    piped, read = (TokenShards(tmp_path / one) for one in ("piped", "read"))
+    assert [*piped[0]] == [*read[0]]
+    compared = bpeline("compare", "piped/1", "piped/1", "--on", "-", input=TEXT)
+    assert compared.exit_code == 0, compared.output
+    assert "kept as" in compared.stderr
+    swept = bpeline("sweep", "-", "--name", "piped", "--sizes", 290, "--json", input=TEXT)
+    assert json.loads(swept.stdout)["combinations"], swept.output
+    assert bpeline("count", "piped/1", "-", input=TEXT).exit_code == 0
+    drifted = bpeline("drift", "piped@candidate", "-", input=TEXT)
+    assert "kept as" in drifted.stderr
