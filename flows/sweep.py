@@ -69,6 +69,7 @@ def sweep(
     told = {**parameters, "paths": list(paths), "name": name}
     requests = [
         (
+            pattern,
             variant,
             [
                 TrainingRequest.checked(
@@ -80,7 +81,7 @@ def sweep(
         for pattern in patterns
         for variant in variants
     ]
-    first = requests[0][1][0]
+    first = requests[0][2][0]
     varied = {"vocab_size": sizes, "pattern": patterns}
     if variants != [PLAIN]:
         varied["variant"] = variants
@@ -90,10 +91,10 @@ def sweep(
             run.note(setup.skipped_remark)
             combinations: list[Combination] = []
             inputs: list[CorpusInput] = []
-            for variant, all_sizes in requests:
+            for pattern, variant, all_sizes in requests:
                 preparing.join()
                 trials, read = try_sizes(run, all_sizes, setup)
-                combinations += (Combination.of(trial, variant) for trial in trials)
+                combinations += (Combination.of(trial, pattern, variant) for trial in trials)
                 if not inputs and trials[0].evaluated.warning:
                     run.note(trials[0].evaluated.warning)
                 inputs = inputs or read

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bpeline.flows.requests import ORDINARY, PLAIN, UNRESTRICTED, VARIANTS, TrainingRequest
+from bpeline.flows.requests import (
+    ORDINARY,
+    PLAIN,
+    UNRESTRICTED,
+    VARIANTS,
+    WORDS_ALONE,
+    TrainingRequest,
+)
 from bpeline.flows.steps import Trial, measured_on, nested_run, record_trials
 from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
@@ -134,7 +141,7 @@ class Combination:
     @property
     def against_plain(self) -> str:
         """Change in tokens from the same training without the variant, with its interval."""
-        for label in (ORDINARY, UNRESTRICTED):
+        for label in (ORDINARY, UNRESTRICTED, WORDS_ALONE):
             name = f"vs_{label}_percent/all"
             if name in self.metrics:
                 low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
@@ -143,10 +150,9 @@ class Combination:
         return ""
 
     @classmethod
-    def of(cls, trial: Trial, variant: str = PLAIN) -> Combination:
-        """What was measured."""
-        against = trial.against_champion([ALL]).get(ALL)
-        pattern, size = trial.request.pattern, trial.vocab_size
+    def of(cls, trial: Trial, pattern: str, variant: str = PLAIN) -> Combination:
+        """What was measured with a pattern, as it was asked for."""
+        against, size = trial.against_champion([ALL]).get(ALL), trial.vocab_size
         return cls(pattern, size, against_champion=against, variant=variant, **trial.logged)
 
     def costing(self, shape: ModelShape) -> Combination:

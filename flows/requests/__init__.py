@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .baselines import CHAMPION as CHAMPION
     from .baselines import ORDINARY as ORDINARY
     from .baselines import UNRESTRICTED as UNRESTRICTED
+    from .baselines import WORDS_ALONE as WORDS_ALONE
     from .baselines import load_baselines as load_baselines
     from .corpus_files import corpus_sources as corpus_sources
     from .corpus_files import read_corpus_file as read_corpus_file

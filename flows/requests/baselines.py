@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 CHAMPION = "champion"
 UNRESTRICTED = "unrestricted"  # the same training, but that any token may be made
 ORDINARY = "ordinary"  # the same training, but that each merge serves all text together
+WORDS_ALONE = "words-alone"  # the same training without merges of whole words
 _TAKEN = {
     CHAMPION: "the present champion",
     UNRESTRICTED: "the same training without --forbid and --characters",
     ORDINARY: "the same training without --parity",
+    WORDS_ALONE: "the same training without superwords",
 }
 _NAMED = re.compile(r"(?P<label>[A-Za-z0-9_-]{1,32})=(?P<reference>.+)", re.DOTALL)
 # Files whose name says nothing; their directory's does.

@@ -11,6 +11,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     PLAIN: {},
     "whole-characters": {"characters": "whole"},
     "left-to-right": {"characters": "left-to-right"},
+    "superword-runs": {"algorithm": "superword-bpe"},
     "parity": {"parity": "base"},
     "parity-window": {"parity": "window"},
 }

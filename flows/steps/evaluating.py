@@ -10,6 +10,7 @@ from bpeline.flows.requests import (
     CHAMPION,
     ORDINARY,
     UNRESTRICTED,
+    WORDS_ALONE,
     ImportRequest,
     TrainingRequest,
     load_baselines,
@@ -20,6 +21,7 @@ from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.merge_learning import learned_merges
+from bpeline.flows.steps.token_learning import words_alone
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
@@ -223,7 +225,8 @@ def evaluate(
     Held-out documents become it where no text was given; without any of these there is only
     training text. The champion and the baselines are measured on the same documents. A champion
     that cannot be had is noted and left out. A training that forbids tokens, or serves its sources
-    alike, is measured beside the same one that does not, so that its cost is known.
+    alike, is measured beside the same one that does not, so that its cost is known; so is one with
+    superwords over runs beside the words alone.
 
     Args:
         adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
@@ -244,6 +247,10 @@ def evaluate(
         plain = request.without_parity
         others[ORDINARY] = learned_merges(words, plain, workspace).tokenizer(plain)
         references[ORDINARY] = "the same training without --parity"
+    if tokenizer.algorithm.name == "superword-bpe":
+        counts = WordCountStore(workspace).open_table(words.table)
+        others[WORDS_ALONE] = words_alone(counts, request)
+        references[WORDS_ALONE] = "the same training without superwords"
     own = _own_texts(setup, words, request, workspace)
     made, number = _the_set(setup, own, plan, request, registry, adopts)
     held_out = made is not None or bool(own)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bpeline.flows.requests import ORDINARY, UNRESTRICTED
+from bpeline.flows.requests import ORDINARY, UNRESTRICTED, WORDS_ALONE
 from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.steps.source_statistics import SourceStatistics, as_json
 from bpeline.flows.wording import (
@@ -145,6 +145,7 @@ class TrainingSummary:
         rows += [
             *self._against_champion(),
             *self._cost_of_rules(),
+            *self._gain_of_superwords(),
             *self._between_sources(),
             ("costs", self._costs()),
         ]
@@ -173,6 +174,15 @@ class TrainingSummary:
         free = self.bytes_per_token * (1 + change / 100)
         said = f"{change:+.2f} % tokens: {free:.4f} bytes/token if any token might be made"
         return [("token rules", said + self._interval(f"vs_{UNRESTRICTED}_percent/all"))]
+
+    def _gain_of_superwords(self) -> list[tuple[str, str]]:
+        """What tokens of several words are worth."""
+        change = self.metrics.get(f"vs_{WORDS_ALONE}_percent/all")
+        if change is None:
+            return []
+        words = self.bytes_per_token * (1 + change / 100)
+        said = f"{change:+.2f} % tokens: {words:.4f} bytes/token with words alone"
+        return [("superwords", said + self._interval(f"vs_{WORDS_ALONE}_percent/all"))]
 
     def _between_sources(self) -> list[tuple[str, str]]:
         """What each source pays where they are served alike, and what it paid."""

@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.algorithms import (
     train_superword_bpe,
     train_wordpiece,
     wordpiece_base,
+    words_of_passages,
 )
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
@@ -37,6 +38,7 @@ from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import END_OF_WORD, CharacterSettings, PrunedWords, prune
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.training import train_bpe
 
 _BYTES = 256
 _VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
@@ -244,6 +246,17 @@ def _superword_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
         )
 
     return _Training(base, digest_of({"superword-bpe": asked}), train)
+
+
+def words_alone(counts: WordCounts, request: TrainingRequest) -> Tokenizer:
+    """What superwords over runs are measured beside: as many ids, and none of several words."""
+    return train_bpe(
+        words_of_passages(counts.at_least(request.min_word_count)),
+        request.learned_size,
+        special_tokens=request.special_tokens,
+        tie_break=request.tie_break,
+        min_count=request.min_count,
+    )
 
 
 _TRAININGS: dict[str, Callable[[WordCounts, TrainingRequest], _Training]] = {

@@ -102,3 +102,16 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
         ("train", "corpus", "--name", "x", "--algorithm", "superword-bpe", "--pattern", "kimi"),
     ):
         assert bpeline(*wrong).exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_sweep_says_what_runs_of_words_are_worth(corpus: Path, bpeline: Command) -> None:
+    asked = ("--sizes", "400", "--variant", "plain", "--variant", "superword-runs", "--json")
+    result = bpeline("sweep", "corpus", "--name", "news", *asked)
+    plain, runs = summary_of(result)["combinations"]
+    assert (plain["variant"], runs["variant"]) == ("plain", "superword-runs")
+    assert plain["pattern"] == runs["pattern"] == "gpt2"
+    fewer = runs["metrics"]["vs_words-alone_percent/all"]
+    ratio = plain["metrics"]["compression/bytes_per_token"]
+    ratio /= runs["metrics"]["compression/bytes_per_token"]
+    assert 100 * (ratio - 1) == pytest.approx(fewer, abs=0.01)

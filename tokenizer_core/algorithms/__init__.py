@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .superword_bpe import SuperwordBpe as SuperwordBpe
     from .superword_bpe import superword_passages as superword_passages
     from .superword_bpe import train_superword_bpe as train_superword_bpe
+    from .superword_bpe import words_of_passages as words_of_passages
     from .visible_training import VisibleStep as VisibleStep
     from .visible_training import lines_of as lines_of
     from .visible_training import steps_of as steps_of

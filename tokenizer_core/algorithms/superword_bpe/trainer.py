@@ -101,7 +101,7 @@ def train_superword_bpe(
     refuse_special_tokens_in_words(specials, counts)
     frequent, _ = prune(counts, min_word_count)
     learned = learn_merges(
-        _words_in(frequent, words_pattern),
+        words_of_passages(frequent),
         merges,
         tie_break=tie_break,
         min_count=min_count,
@@ -181,8 +181,13 @@ def _flags(marks: NDArray[np.uint64], size: int) -> NDArray[np.uint8]:
     return np.unpackbits(marks.view(np.uint8), bitorder="little")[:size]
 
 
-def _words_in(passages: WordCounts, pattern: SplitPattern) -> WordCounts:
-    """The counts of the words that passages consist of."""
+def words_of_passages(passages: WordCounts) -> WordCounts:
+    """The counts of the words that passages consist of.
+
+    Raises:
+        InvalidPattern: counts of anything but passages.
+    """
+    pattern = words_of(passages.pattern)
     total, splitter = WordSum(pattern), Splitter(pattern)
     for block in _blocks(passages):
         text, marks, spans = _cut(block, splitter)
