@@ -5,6 +5,7 @@ Finds and loads what is to be compared; `tokenizer_core.evaluation.comparison` s
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -106,6 +107,22 @@ class VersionComparison:
     def called(self, second: str) -> VersionComparison:
         """The same under another name of the second one, which has its number now."""
         return replace(self, second=second)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: sizes, patterns and every metric of both."""
+        rows: list[tuple[str, ...]] = [
+            ("vocabulary", *(f"{size:,} ids" for size in self.vocab_sizes), ""),
+            ("split pattern", *self.patterns, ""),
+        ]
+        for one in self.metrics:
+            values = (one.first, one.second, one.difference)
+            rows.append((one.key, *("" if value is None else f"{value:.6g}" for value in values)))
+        heads = ("", self.first, self.second, "difference")
+        shown = "".join(
+            "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+            for tag, row in [("th", heads), *(("td", row) for row in rows)]
+        )
+        return f"<table>{shown}</table><p>{html.escape(self.measured_on)}</p>"
 
 
 @dataclass(frozen=True, slots=True)

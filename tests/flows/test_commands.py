@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -111,6 +112,19 @@ def test_what_is_to_be_typed_next_is_found_by_the_shell(
     assert program() == "bpeline"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])
     assert program() == "bpeline"
+
+
+@pytest.mark.slow
+def test_shells_complete_commands_and_options() -> None:
+    program = "from bpeline.flows.cli.main import main; main()"
+    for words, expected in (("bpeline tra", "plain,train"), ("bpeline train --vo", "--vocab-size")):
+        asked = {"_BPELINE_COMPLETE": "bash_complete", "COMP_WORDS": words}
+        asked["COMP_CWORD"] = str(words.count(" "))
+        ran = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, **asked}, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert expected in ran.stdout, ran.stderr
 
 
 def test_quiet_shows_no_progress(here: Path, bpeline: Command) -> None:

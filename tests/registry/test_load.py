@@ -243,6 +243,12 @@ def test_versions_are_compared_by_metrics_and_vocab(
     metrics = {"compression/bytes_per_token": 2.75, "training/dead_tokens": 3.0}
     publish_version(registry, replace(made(b"there"), metrics=metrics))
     compared = compare_versions("news@champion", "news/3")
+    page = compared._repr_html_()
+    assert page.startswith("<table><tr><th></th><th>")
+    assert "<th>news/3</th>" in page
+    assert page.count("<tr>") == 3 + len(compared.metrics)
+    named = replace(compared, first="<b>")
+    assert "<b>" not in named._repr_html_()
     assert (compared.first, compared.second) == ("news/1", "news/3")
     assert (len(compared.vocab.added), len(compared.vocab.removed)) == (2, 0)
     assert (compared.vocab.shared, compared.vocab.moved) == (258, ())
