@@ -82,7 +82,7 @@ for joined in (False, True):
     merged.encode(text)
 algorithms.SubwordText(merged).apply(text)
 algorithms.SubwordText(merged).apply(text, dropout=0.5, seed=1)
-for score in ("ratio", "gain"):
+for score in ("ratio", "gain", "likelihood"):
     algorithms.train_wordpiece(counts, 300, score=score).encode(text)
 algorithms.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
 tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
