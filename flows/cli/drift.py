@@ -59,8 +59,9 @@ def drift(
         from bpeline.flows.requests import this_project
 
         project = this_project()
-        reference, paths = project.name, tuple(project.parameters["paths"])
-        given["sources"] = given["sources"] or tuple(project.parameters.get("sources", ()))
+        watched = project.watched
+        reference, paths = project.name, tuple(watched["paths"])
+        given["sources"] = given["sources"] or tuple(watched.get("sources", ()))
     name, _, alias = reference.partition("@")
     if "/" in reference or (not alias and "@" in reference):
         raise InvalidOption(

@@ -21,7 +21,7 @@ import os
 import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,25 @@ class Project:
     def name(self) -> str:
         """The name it registers under."""
         return str(self.parameters["name"])
+
+    @property
+    def watched(self) -> dict[str, Any]:
+        """Its corpus as new text for drift: paths, and sources with the labels that mean slices.
+
+        Raises:
+            InvalidOption: a source has a text field of its own, which drift does not know.
+        """
+        corpus: dict[str, Any] = {"paths": list(self.parameters["paths"])}
+        spelt = []
+        for one in map(CORPUS.from_text, self.parameters.get("sources", ())):
+            if one.text_field is not None:
+                raise InvalidOption(
+                    f"the source {one.name} of {self.path} has the text field {one.text_field!r}",
+                    "drift is measured on text and on the text field that the version was given",
+                    "name what is to be watched: `bpeline drift NAME@champion FILES`",
+                )
+            spelt += replace(one, weight=1.0).spelt()
+        return {**corpus, "sources": spelt} if spelt else corpus
 
 
 def find_project() -> Path | None:

@@ -68,11 +68,10 @@ def _parameters(project: Project, job: str, usual: dict[str, Any]) -> dict[str, 
         key: list(value) if isinstance(value, tuple) else value
         for key, value in project.parameters.items()
     }
-    corpus: dict[str, Any] = {key: given[key] for key in ("paths", "sources") if key in given}
     if job == _RETRAIN:
         return given
     if job == _WATCH:
-        return {"name": project.name, **corpus}
+        return {"name": project.name, **project.watched}
     if job == _ENCODE:
         if not given["paths"]:
             raise InvalidOption(

@@ -13,7 +13,13 @@ import pytest
 import yaml
 from click.testing import Result
 
-from bpeline.flows.requests import TrainingRequest, find_project, project_text, read_project
+from bpeline.flows.requests import (
+    DriftRequest,
+    TrainingRequest,
+    find_project,
+    project_text,
+    read_project,
+)
 from bpeline.flows.requests.project import PARAMETERS, Project
 from bpeline.flows.serving.local_server import INSTALLED
 from bpeline.flows.serving.project_deployments import project_deployments, write_deployments
@@ -173,6 +179,20 @@ def test_deployments_are_those_of_prefect_yaml_with_the_projects_parameters(tmp_
     assert watch["concurrency_limit"] == usual[1]["concurrency_limit"]
     path = write_deployments(project, INSTALLED / "prefect.yaml", tmp_path)
     assert yaml.safe_load(path.read_text()) == made
+
+
+def test_what_is_watched_has_the_labels_of_slices_alone(tmp_path: Path) -> None:
+    table = '[[source]]\nname = "de"\nfiles = ["de/*.txt"]\nlanguage = "de"\nweight = 2\n'
+    text = '[train]\nname = "two"\n[schedule]\nwatch-drift = "0 * * * *"\n' + table
+    project = read_project(written(tmp_path, text))
+    watched = {"paths": [], "sources": [f"de:language=de={tmp_path / 'de/*.txt'}"]}
+    assert project.watched == watched
+    (made,) = project_deployments(project, INSTALLED / "prefect.yaml")["deployments"]
+    assert made["parameters"] == {"name": "two", **watched}
+    assert DriftRequest.checked(**made["parameters"]).sources == tuple(watched["sources"])
+    other = read_project(written(tmp_path, text + 'text_field = "body"\n'))
+    with pytest.raises(InvalidOption, match="text field 'body'"):
+        _ = other.watched
 
 
 def test_a_project_that_schedules_nothing_is_not_deployed(tmp_path: Path) -> None:
