@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -178,6 +179,7 @@ def train(
     if demo:
         _add_demo(parameters, paths)
     elif paths:
+        _refuse_missing(paths)
         parameters["paths"] = with_standard_input(paths, parameters.get("text_field"))
     elif not others and not joint and not separate:
         parameters = _of_the_project(parameters)
@@ -248,6 +250,16 @@ def _show_steps(
     options = {name: parameters["options"][name] for name in asked}
     options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
     show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
+
+
+def _refuse_missing(paths: Sequence[str]) -> None:
+    """Say at once that a file is not there: what reads files takes seconds to be imported."""
+    for path in paths:
+        plain = path != "-" and ":" not in path and not set(path) & set("*?[")
+        if plain and not os.path.lexists(os.path.expanduser(path)):
+            from bpeline.tokenizer_core.corpus import Source, find_source_files
+
+            find_source_files([Source(path)])
 
 
 def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -242,3 +244,17 @@ def test_what_was_looked_for_is_said_where_there_is_no_workspace(
     assert "bpeline.configure(" in asked.stderr
     monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "other"))
     assert "which BPELINE_HOME names" in bpeline("versions").stderr
+
+
+def test_a_path_that_is_not_there_is_said_before_the_training_is_imported(tmp_path: Path) -> None:
+    program = (
+        "import sys; from bpeline.flows.cli.main import cli\n"
+        "try: cli(['train', 'nowhere.txt', '--name', 'news'], standalone_mode=False)\n"
+        "except SystemExit: pass\n"
+        "print('bpeline.flows.train_tokenizer' in sys.modules, 'sqlalchemy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "nowhere.txt" in done.stderr
+    assert done.stdout.split() == ["False", "False"]
