@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow
 import pytest
 
-from bpeline import WordCounts, count_texts, count_words, train_bpe, train_from_iterator
+from bpeline import (
+    SplitPattern,
+    WordCounts,
+    count_texts,
+    count_words,
+    train_bpe,
+    train_from_iterator,
+)
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8
 
 WORDS = ["low", " lower", "newest\n", " naïve", " 中文", "<|end|>", " ", "don't", "3.14", "é", "é"]
@@ -141,6 +148,19 @@ def test_pairs_are_added_up() -> None:
     for pair in (("low", 0), ("low", 1.5), ("low", True), ("", 1), ("low", 2**63)):
         with pytest.raises(InvalidOption):
             WordCounts.from_pairs([pair])
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", r"\w+|\W"])
+def test_the_pattern_goes_through_arrow_with_the_words(pattern: str) -> None:
+    counts = count_texts(["don't 12345 lowest", "low LOWER\n"], pattern)
+    table = counts.to_arrow()
+    reader = pyarrow.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    for data in (table, table.to_batches()[0], reader):
+        assert WordCounts.from_arrow(data).pattern == counts.pattern
+    said = WordCounts.from_arrow(table, "o200k").pattern
+    assert said == SplitPattern.named("o200k")
+    nothing_named = WordCounts.from_arrow(table.replace_schema_metadata(None)).pattern
+    assert nothing_named == SplitPattern.named("gpt2")
 
 
 def test_counts_go_to_arrow_and_come_back() -> None:

@@ -40,8 +40,11 @@ def arrow_of(columns: Columns, pattern: str) -> Any:
     return pyarrow.Table.from_batches([batch]).replace_schema_metadata({PATTERN: pattern.encode()})
 
 
-def columns_of(data: Any) -> list[Columns]:
-    """The rows of whatever exports an Arrow stream, batch by batch; see `WordCounts.from_arrow`."""
+def columns_of(data: Any) -> tuple[list[Columns], str | None]:
+    """The rows of whatever exports an Arrow stream, batch by batch; see `WordCounts.from_arrow`.
+
+    Beside them the split pattern that its schema names, None where it names none.
+    """
     import pyarrow
 
     with fenced("pyarrow", "reading Arrow data"):
@@ -52,12 +55,18 @@ def columns_of(data: Any) -> list[Columns]:
                 "make a pyarrow.Table of it first, or use WordCounts.from_pairs",
             )
         if isinstance(data, pyarrow.RecordBatch):
-            return [_columns(data, 0)]
+            return [_columns(data, 0)], _pattern(data.schema)
         found, rows = [], 0
-        for batch in pyarrow.RecordBatchReader.from_stream(data):
+        reader = pyarrow.RecordBatchReader.from_stream(data)
+        for batch in reader:
             found.append(_columns(batch, rows))
             rows += batch.num_rows
-        return found
+        return found, _pattern(reader.schema)
+
+
+def _pattern(schema: Any) -> str | None:
+    named = (schema.metadata or {}).get(PATTERN)
+    return None if named is None else str(named, "utf-8", "replace")
 
 
 def _columns(batch: Any, rows: int) -> Columns:

@@ -120,16 +120,19 @@ class WordCounts:
             data: whatever exports an Arrow stream: tables of pyarrow, polars, DuckDB, pandas. Words
                 are strings or binary; a column ``first_position`` gives the order of sight, else
                 that of the rows is it.
-            pattern: as for `from_pairs`.
+            pattern: the split pattern that made the words; when empty the one that the schema
+                names, as `to_arrow` leaves it, and ``gpt2`` where it names none.
 
         Raises:
             InvalidOption: no such columns, null, a count that is not in 1 … 2⁶³ − 1.
+            InvalidPattern: the pattern, or the one that the schema names, cannot be used.
             LibraryFailed: pyarrow cannot read the data.
         """
         from bpeline.tokenizer_core.counting.arrow_tables import columns_of
 
-        parsed = _parsed(pattern)
-        parts = [cls(*columns, parsed) for columns in columns_of(data)]
+        batches, named = columns_of(data)
+        parsed = _parsed(named if pattern is None else pattern)
+        parts = [cls(*columns, parsed) for columns in batches]
         if not parts:
             return cls.empty(parsed)
         made = concatenated(parts)
