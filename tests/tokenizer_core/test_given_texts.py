@@ -22,7 +22,7 @@ from bpeline import (
     train_bpe,
     train_from_iterator,
 )
-from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8, MissingSource
 
 WORDS = ["low", " lower", "newest\n", " naïve", " 中文", "<|end|>", " ", "don't", "3.14", "é", "é"]
 
@@ -210,3 +210,8 @@ def test_arrow_data_that_are_no_counts_are_refused(table: dict[str, Any], said: 
         WordCounts.from_arrow(pyarrow.table(table))
     with pytest.raises(InvalidOption, match="exports no Arrow data"):
         WordCounts.from_arrow([("a", 1)])
+
+
+def test_a_list_of_texts_taken_for_files_is_told_how_texts_are_counted() -> None:
+    with pytest.raises(MissingSource, match=r"count_texts\(\["):
+        count_words(["low lower", "lowest"])

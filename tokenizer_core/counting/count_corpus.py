@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounte
 from bpeline.tokenizer_core.counting.text_streams import count_texts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
-from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
 from bpeline.tokenizer_core.processors import available_processors
@@ -123,7 +123,11 @@ def count_words(
         raise InvalidOption(
             f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
         )
-    files = find_source_files(sources)
+    try:
+        files = find_source_files(sources)
+    except MissingSource as error:
+        advice = f"{error.next_step}; a list of texts is counted by count_texts([…])"
+        raise MissingSource(error.happened, error.accepted, advice) from error
     copies = None
     if deduplicate:
         with ThreadPoolExecutor(workers, thread_name_prefix="digest") as threads:
