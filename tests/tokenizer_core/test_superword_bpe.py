@@ -15,6 +15,7 @@ from bpeline.tokenizer_core.algorithms.superword_bpe import reference as oracle
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern, pre_tokens
+from bpeline.tokenizer_core.word_encoding import explain_words
 
 PATTERNS = ("gpt2", "cl100k", "o200k", "tekken", "llama3", "qwen2", "qwen3.5")
 # What tempts: equal words side by side, words that begin others, contractions, no letters.
@@ -171,3 +172,20 @@ def test_what_cannot_be_is_refused() -> None:
             Tokenizer(vocab, [(b"a", b"b")], algorithm=SuperwordBpe(whole))
     for described in ({"whole": [1, 1]}, {"whole": [-1]}, {"whole": 3}, {}, {"whole": ["0"]}):
         assert SuperwordBpe.of_description(described) is None
+
+
+def test_the_last_step_of_an_explanation_is_what_the_encoder_gives(seed: int) -> None:
+    random_ = random.Random(seed)
+    documents = [" ".join(random_.choices(PARTS, k=30)) for _ in range(20)]
+    made = train_superword_bpe(counted(documents, "gpt2"), 256 + 80, min_count=1)
+    over = 0
+    for text in documents:
+        for one in explain_words(made, text):
+            assert made.encode(one.word) == list(one.ids)
+            if not one.steps:
+                assert len(one.ids) == len(one.word.encode())
+                continue
+            expected = [made.vocab[id_].decode(errors="replace") for id_ in one.ids]
+            assert list(one.steps[-1].symbols) == expected
+            over += any(step.why.startswith("whole words") for step in one.steps)
+    assert over, "some superword is explained"
