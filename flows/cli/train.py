@@ -179,7 +179,6 @@ def train(
     if demo:
         _add_demo(parameters, paths)
     elif paths:
-        _refuse_missing(paths)
         parameters["paths"] = with_standard_input(paths, parameters.get("text_field"))
     elif not others and not joint and not separate:
         parameters = _of_the_project(parameters)
@@ -206,6 +205,9 @@ def train(
             parameters["vocab_size"] = 256 + len(parameters.get("special_tokens", ())) + merges
         else:
             parameters["options"] = {**parameters.get("options", {}), "merges": merges}
+    if paths:
+        TrainingRequest.checked(**parameters)  # what else is wrong is said first
+        _refuse_missing(paths)
     if joint or separate:
         from bpeline.flows.train_languages import train_languages
 
@@ -255,7 +257,7 @@ def _show_steps(
 def _refuse_missing(paths: Sequence[str]) -> None:
     """Say at once that a file is not there: what reads files takes seconds to be imported."""
     for path in paths:
-        plain = path != "-" and ":" not in path and not set(path) & set("*?[")
+        plain = path != "-" and not path.endswith(".toml") and not set(path) & set(":*?[")
         if plain and not os.path.lexists(os.path.expanduser(path)):
             from bpeline.tokenizer_core.corpus import Source, find_source_files
 
