@@ -130,8 +130,10 @@ def read_project(path: Path) -> Project:
     parameters = {name: _with_files(path, name, value) for name, value in train.items()}
     if CORPUS.table in content:
         parameters["sources"] = _spelt(CORPUS, path, content)
-        if "temperature" in content:
-            parameters.setdefault("temperature", content["temperature"])
+    if "temperature" in content:
+        if "temperature" in train:
+            raise _unusable(path, f"temperature stands above the tables and below [{TRAIN}]")
+        parameters["temperature"] = content["temperature"]
     if EVALUATION.table in content:
         parameters["evaluation"] = _spelt(EVALUATION, path, content)
     parameters.setdefault("paths", ())
@@ -164,6 +166,9 @@ def _with_files(path: Path, name: str, value: Any) -> Any:
         return [_beside(path, one) for one in listed]
     if name == "rules" and isinstance(value, str):
         return _beside(path, value)
+    if name == "parity_dev" and isinstance(value, list):
+        parted = (str(one).partition("=") for one in value)
+        return [f"{source}={_beside(path, files)}" for source, _, files in parted]
     if name == "baselines" and isinstance(value, list):
         return [_baseline(path, str(one)) for one in value]
     return value

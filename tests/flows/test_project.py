@@ -102,6 +102,18 @@ def test_files_are_relative_to_the_project(tmp_path: Path) -> None:
     assert parameters["evaluation"] == [f"de:language=de={tmp_path / 'held/*.txt'}"]
 
 
+def test_development_texts_are_relative_to_the_project(tmp_path: Path) -> None:
+    text = (
+        '[train]\nname = "two"\nparity = "base"\nparity_dev = ["en=dev/en.txt", "de=dev/de.txt"]\n'
+    )
+    for name in ("en", "de"):
+        text += f'[[source]]\nname = "{name}"\nfiles = ["{name}/*.txt"]\n'
+    parameters = read_project(written(tmp_path, text)).parameters
+    assert parameters["parity_dev"] == [
+        f"{name}={tmp_path / 'dev' / name}.txt" for name in ("en", "de")
+    ]
+
+
 def test_sources_take_the_place_of_paths(tmp_path: Path) -> None:
     text = 'temperature = 3.3\n[train]\nname = "two"\n'
     for name in ("en", "de"):
@@ -127,6 +139,8 @@ def test_sources_take_the_place_of_paths(tmp_path: Path) -> None:
         (TRAIN + "[[source]]\nname = 'a'\n", "lacks its name or its files"),
         (TRAIN.replace('["corpus/"]', "7"), "not a list of files"),
         ("train = 7\n", "are tables"),
+        ("temperature = 2.0\n" + TRAIN, "no two named sources"),
+        ("temperature = 2.0\n" + TRAIN + "temperature = 3.0\n", "above the tables and below"),
     ],
 )
 def test_what_is_not_accepted_is_said_with_the_file(tmp_path: Path, text: str, said: str) -> None:
