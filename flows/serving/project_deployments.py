@@ -6,6 +6,7 @@ deployment runs, how many at once and what starts it stands there alone.
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,20 @@ def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
         usual: our own ``prefect.yaml``.
 
     Raises:
-        InvalidOption: the project schedules nothing.
+        InvalidOption: the project schedules nothing, or Prefect would change a parameter.
     """
     if not project.schedules:
         raise InvalidOption(
             f"{project.path} schedules nothing",
             "a table [schedule] with at least one time",
             f'add `retrain = "0 3 * * *"` below [schedule] in {project.path}',
+        )
+    said = json.dumps(dict(project.parameters), default=list)
+    if "{{" in said:
+        raise InvalidOption(
+            f"a parameter in {project.path} holds {{{{, which Prefect would take for a template",
+            "parameters of deployments without {{",
+            "schedule it without Prefect: `bpeline train` from cron",
         )
     content: dict[str, Any] = yaml.safe_load(usual.read_text(encoding="utf-8"))
     ours = {one["name"]: one for one in content["deployments"]}

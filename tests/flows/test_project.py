@@ -272,3 +272,9 @@ def test_a_path_that_is_not_there_is_said_before_the_training_is_imported(tmp_pa
     )
     assert "nowhere.txt" in done.stderr
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_what_prefect_would_take_for_a_template_is_not_deployed(tmp_path: Path) -> None:
+    text = TRAIN + 'special_tokens = ["{{x}}"]\n[schedule]\nretrain = "0 3 * * *"\n'
+    with pytest.raises(InvalidOption, match="template"):
+        project_deployments(read_project(written(tmp_path, text)), INSTALLED / "prefect.yaml")
