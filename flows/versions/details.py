@@ -63,10 +63,13 @@ def version_details(reference: str) -> dict[str, Any]:
     if row is not None and (base := details["parameters"].get("extends")):
         gone = [one for one in registry.catalogue.deletions() if one.digest == base]
         details["lineage"]["extends"] = ", ".join(f"{one.reference}, {one}" for one in gone) or base
-    imported = Lineage.of(registry, found).imported
+    lineage = Lineage.of(registry, found)
+    imported = lineage.imported
     details["imported"] = {} if imported is None else facts_of(imported)
     directory = registry.workspace.version_directory(found.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
+    table = lineage.table
+    details["word_counts"] = str(table.path) if table is not None and table.path.exists() else ""
     details["sources"] = sources_of(directory)
     details["certificates"] = certificates_of(directory)
     details["extension"] = _extension(directory)

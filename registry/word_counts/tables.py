@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ _DIGEST = """
            sum(hash(place, word, count, first_position)::HUGEINT)"""
 _DIGEST_OF_ROWS = f"{_DIGEST} FROM (SELECT row_number() OVER () - 1 AS place, * FROM rows)"
 _DIGEST_OF_TABLE = f"{_DIGEST} FROM (SELECT rowid AS place, * FROM word_counts)"
+# What adding up keeps: each word's hash, once for each of its occurrences. Halves of the hash, so
+# that no sum exceeds 128 bits.
+_OCCURRENCES = """
+    SELECT coalesce(sum(count::HUGEINT * (hash(word) & 4294967295)), 0),
+           coalesce(sum(count::HUGEINT * (hash(word) >> 32)), 0)"""
 _SIZES = "SELECT count(*), coalesce(sum(octet_length(word)), 0)::BIGINT FROM word_counts"
 _ROWS = "SELECT word, count, first_position FROM word_counts"  # in the order they were inserted
 
@@ -82,7 +88,7 @@ def build_table(
     Raises:
         InvalidOption: a sum above 2⁶³ − 1.
         DiskFull: no space left.
-        StorageError: DuckDB cannot finish.
+        StorageError: DuckDB cannot finish, or what it wrote is not the sum of what it was given.
     """
     limits: _Settings = {
         "threads": threads,
@@ -90,8 +96,29 @@ def build_table(
         "temp_directory": str(spill),  # its own: processes that share one corrupt each other's
         "preserve_insertion_order": False,
     }
+    given = [0, 0]
     with _creating(path, limits) as connection:
-        _create(connection, map(batch_of, parts), _ADDED_UP)
+        _create(connection, _adding_occurrences(parts, given), _ADDED_UP)
+    with _reading(path, limits) as connection:
+        written = connection.execute(f"{_OCCURRENCES} FROM word_counts").fetchall()[0]
+    if [*written] != given:
+        raise lost(f"adding up {path.name}")
+
+
+def _adding_occurrences(parts: Iterable[WordCounts], given: list[int]) -> Iterator[Any]:
+    """The parts as batches; what `_OCCURRENCES` says of each is added to ``given``."""
+    # A connection of its own: that which takes the batches is busy with its statement.
+    connection = connect(None, {"threads": 1})
+    try:
+        settle(connection)
+        for batch in map(batch_of, parts):
+            connection.register("rows", reader_of(iter([batch])))
+            (row,) = connection.execute(f"{_OCCURRENCES} FROM rows").fetchall()
+            given[:] = map(add, given, row)
+            connection.unregister("rows")
+            yield batch
+    finally:
+        connection.close()
 
 
 def write_statistics(path: Path, rows: Sequence[Mapping[str, str | int | float]]) -> None:

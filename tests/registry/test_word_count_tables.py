@@ -85,6 +85,7 @@ def test_a_table_is_made_with_nothing_open_to_the_outside(
     # What is in the table then is not what was given, which is noticed elsewhere.
     monkeypatch.setattr(word_count_tables, "_DIGEST_OF_ROWS", "SELECT 1")
     monkeypatch.setattr(word_count_tables, "_DIGEST_OF_TABLE", "SELECT 1")
+    monkeypatch.setattr(word_count_tables, "_OCCURRENCES", "SELECT min(0), min(0)")
     key = store.put(counted({b"%d" % k: 1 for k in range(len(FOUND))}), READING)
     handle = store.combine([ShardRef(key)])
     assert dict(word.split(b"=") for word, _, _ in rows_of(handle)) == FOUND
@@ -107,6 +108,7 @@ def test_a_table_is_read_with_nothing_open_to_the_outside(
 FEWER = "SELECT * FROM ({}) WHERE word <> 'b'::BLOB"
 OTHER_COUNTS = "SELECT word, count + 1 AS count, first_position FROM ({})"
 OTHER_WORDS = "SELECT word || 'x'::BLOB AS word, count, first_position FROM ({})"
+SWAPPED_COUNTS = "SELECT word, 11 - count AS count, first_position FROM ({})"  # of 5 and 6
 OTHER_ORDER = "SELECT * FROM ({}) ORDER BY word DESC"
 
 
@@ -114,7 +116,7 @@ OTHER_ORDER = "SELECT * FROM ({}) ORDER BY word DESC"
     ("statement", "changed"),
     [
         *(("_WRITTEN", change) for change in (FEWER, OTHER_COUNTS, OTHER_WORDS, OTHER_ORDER)),
-        *(("_ADDED_UP", change) for change in (FEWER, OTHER_COUNTS)),
+        *(("_ADDED_UP", change) for change in (FEWER, OTHER_COUNTS, OTHER_WORDS, SWAPPED_COUNTS)),
     ],
 )
 def test_what_duckdb_loses_is_noticed(
