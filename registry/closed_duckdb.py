@@ -14,6 +14,8 @@ _CLOSED: Settings = {  # nothing is fetched, nothing is loaded, nothing of Pytho
     "allow_community_extensions": False,
     "python_enable_replacements": False,
 }
+# Of files made here: clients since this one read them, the command line's among them.
+READ_SINCE: Settings = {"storage_compatibility_version": "v1.4.0"}
 _INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|Terminated: *$")
 
 

@@ -7,7 +7,7 @@ no registry.
 
 from __future__ import annotations
 
-FORMAT = 1  # of the file; one of another format is made anew
+FORMAT = 2  # of the file; one of another format is made anew
 
 # The tables that parts lie in. Rows of one part lie together, so that a query reads no others.
 PART_TABLES = {

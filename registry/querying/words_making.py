@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.closed_duckdb import connect, library, raise_if_interrupted, settle
+from bpeline.registry.closed_duckdb import (
+    READ_SINCE,
+    connect,
+    library,
+    raise_if_interrupted,
+    settle,
+)
 from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.querying import part_rows
 from bpeline.registry.querying.contents import Contents, Part, Row
@@ -107,7 +113,7 @@ def _writing(path: Path, spill: Path) -> Iterator[Any]:
     duckdb = library()
     try:
         # With files: it reads the file that was there before.
-        connection = connect(path, settings(spill), files=True)
+        connection = connect(path, {**settings(spill), **READ_SINCE}, files=True)
         try:
             settle(connection)
             yield connection

@@ -1,6 +1,6 @@
 """A word-count table: one DuckDB file, written once and only read afterwards.
 
-Anybody may query a finished table with any DuckDB client (2.0 or newer):
+Anybody may query a finished table with any DuckDB client (1.4 or newer):
 ``word_counts(word BLOB, count BIGINT, first_position BIGINT)``, in order of sight. A table is
 written from a sum that is there already, or built from parts by one GROUP BY, which needs no more
 memory than it is given. DuckDB is not trusted with what it stores: no keys, indexes or updates, no
@@ -15,7 +15,13 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.closed_duckdb import connect, library, raise_if_interrupted, settle
+from bpeline.registry.closed_duckdb import (
+    READ_SINCE,
+    connect,
+    library,
+    raise_if_interrupted,
+    settle,
+)
 from bpeline.registry.word_counts.arrow_columns import batch_of, filled, reader_of
 from bpeline.registry.workspace import damaged
 from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts
@@ -179,7 +185,7 @@ def _creating(path: Path, limits: _Settings) -> Iterator[Any]:
     log = log_of(path)
     try:
         with _building(path):
-            connection = connect(path, limits)
+            connection = connect(path, {**limits, **READ_SINCE})
             try:
                 # Choosing a compression takes as long as adding the counts up.
                 connection.execute("PRAGMA force_compression = 'uncompressed'")

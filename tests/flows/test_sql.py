@@ -319,6 +319,16 @@ def test_the_file_opens_in_any_client_and_after_it_was_moved(
         assert connection.execute("SELECT count(*) FROM versions").fetchall() == [(3,)]
 
 
+def test_what_is_written_is_read_by_clients_of_several_versions(here: Path, ask: Ask) -> None:
+    """No older client is installed here; DuckDB says since which version a file can be read."""
+    ask("SELECT count(*) FROM splits('news/1')")
+    files = [here / ".bpeline" / "words.duckdb", *(here / ".bpeline" / "tables").glob("*.duckdb")]
+    assert len(files) > 1
+    for path in files:
+        statement = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE tags <> MAP {}"
+        assert in_another_program(path, statement) == "v1.4.0+", path
+
+
 def test_a_moved_workspace_answers_from_any_folder(
     here: Path, tmp_path: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
