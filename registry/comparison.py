@@ -236,10 +236,11 @@ def _compared(
         measured_on,
         shown,
     )
-    metrics = (*compared.metrics, *_pairs(one.metrics, other.metrics))
+    # What a tokenizer alone decides is among both; what was measured now counts.
+    metrics = {pair.key: pair for pair in (*_pairs(one.metrics, other.metrics), *compared.metrics)}
     return replace(
         compared,
-        metrics=tuple(sorted(metrics, key=lambda pair: pair.key)),
+        metrics=tuple(metrics[key] for key in sorted(metrics)),
         passages=tuple(sample.compared(one.tokenizer, other.tokenizer)),
     )
 

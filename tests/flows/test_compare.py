@@ -63,6 +63,8 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
         sum(len(load_tokenizer(f"news/{number}").encode(one)) for one in documents)
         for number in (1, 2)
     ]
+    keys = [one["key"] for one in compared["metrics"]]
+    assert keys == sorted(set(keys))
     found = compared["documents"]
     assert found["documents"] == len(documents)
     assert [found["first_tokens"], found["second_tokens"]] == tokens
