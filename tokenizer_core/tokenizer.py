@@ -749,7 +749,7 @@ class Tokenizer:
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
             InvalidOption: another way of handling errors.
         """
-        return self._decoder.text(ids, errors)
+        return (self._made_decoder or self._decoder).text(ids, errors)
 
     def decode_batch(
         self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index, itemgetter
@@ -16,15 +17,23 @@ from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
 from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_listed, join_tokens
 from bpeline.tokenizer_core.kernels.memory.python_lists import int_facts
 
-_FEW = 24  # ids up to which joining Python strings is quicker than a kernel
+_FEW = 8  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing
 _LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
-_ZERO_OR_ONE = "\x80"  # stands before the tokens that False and True find, and in few texts
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
 
-_spare = list[tuple[NDArray[np.uint8], memoryview]]()  # memory to decode into, for any thread
+_ROOM = _LIKELY * _MANY
+
+# Memory to decode into and its address, for any thread: bytes, which are cut quicker than arrays.
+_spare = list[tuple[bytearray, int]]()
+_take, _give = _spare.pop, _spare.append
 
 OnInvalid = Literal["replace", "strict"]
+
+
+def _made_spare() -> tuple[bytearray, int]:
+    content = bytearray(_ROOM + SLOT)
+    return content, np.frombuffer(content, np.uint8).ctypes.data
 
 
 def check_errors(errors: str) -> None:
@@ -96,22 +105,28 @@ class Decoder:
         """
         if errors != "replace":
             check_errors(errors)
-        if type(ids) is list:
+        if type(ids) is list and len(ids) <= _MANY:
             if len(ids) <= _FEW:
                 try:
                     found = itemgetter(*ids)(self._texts)
-                    if type(found) is list:  # one slice alone finds a list of texts
-                        raise TypeError
-                    text = "".join(found)
+                    if type(found) is str:
+                        return found
+                    if type(found) is tuple and None not in found:
+                        return "".join(found)
                 except (IndexError, TypeError, OverflowError):
                     pass  # slower ways take what is as good as an id, and name what is none
-                else:
-                    if text.isascii():
-                        return text
-                    if _ZERO_OR_ONE not in text:
-                        return text.encode("utf-8", "surrogateescape").decode("utf-8", errors)
-            if len(ids) <= _MANY and (some := self._text_of_some(ids, errors)) is not None:
-                return some
+            tables = self._tables  # held as long as the kernel reads them
+            if tables is not None and tables.address:
+                try:
+                    spare = _take()
+                except IndexError:
+                    spare = _made_spare()
+                try:
+                    size = join_listed(id(ids), tables.address, spare[1], _ROOM)
+                    if 0 <= size <= _ROOM:
+                        return spare[0][:size].decode("utf-8", errors)
+                finally:
+                    _give(spare)
         return str(self._joined(ids), "utf-8", errors)
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
@@ -165,23 +180,6 @@ class Decoder:
         lengths: NDArray[np.int64] = tables.lengths[ids]
         return lengths
 
-    def _text_of_some(self, ids: list[int], errors: OnInvalid) -> str | None:
-        """The text by way of memory that is used again; None also where that is too small."""
-        tables = self._tables
-        if tables is None or tables.facts is None:
-            return None
-        try:
-            spare = _spare.pop()
-        except IndexError:
-            content = np.empty(_LIKELY * _MANY + SLOT, np.uint8)
-            spare = content, content.data
-        size = join_listed(id(ids), tables.address, spare[0])
-        try:
-            fits = 0 <= size <= _LIKELY * _MANY
-            return str(spare[1][:size], "utf-8", errors) if fits else None
-        finally:
-            _spare.append(spare)
-
     def _join_array(self, tables: _Tables, ids: NDArray[np.uint32]) -> memoryview:
         content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
         size = join_tokens(ids, tables.slots, tables.long_tokens, content)
@@ -198,26 +196,27 @@ class Decoder:
         if tables is None or tables.facts is None:
             return None
         content = np.empty(_LIKELY * len(ids) + SLOT, np.uint8)
-        size = join_listed(id(ids), tables.address, content)
+        size = join_listed(id(ids), tables.address, content.ctypes.data, len(content) - SLOT)
         if size + SLOT > len(content):
             content = np.empty(size + SLOT, np.uint8)
-            if join_listed(id(ids), tables.address, content) != size:
+            again = join_listed(id(ids), tables.address, content.ctypes.data, size)
+            if again != size:
                 return None  # another thread changes the list
         return None if size < 0 else content.data[:size]
 
     @cached_property
     def _texts(self) -> list[str | None]:
-        """Tokens as text by id, surrogates where it is not UTF-8; none when ids are sparse.
+        """Tokens by id that are whole characters; none when ids are sparse.
 
-        Gaps are None, which cannot be joined, and so is what negative ids find. What bools find is
-        marked.
+        None for other tokens and for gaps, for what negative ids find and for what bools find.
         """
         if self._tables is None:
             return []
         texts: list[str | None] = [None] * (2 * len(self._tables.lengths))
         for id_, token in self._vocab.items():
-            texts[id_] = token.decode("utf-8", "surrogateescape")
-        texts[:2] = [text and _ZERO_OR_ONE + text for text in texts[:2]]
+            if id_ > 1:
+                with suppress(UnicodeDecodeError):
+                    texts[id_] = token.decode()
         return texts
 
     @cached_property

@@ -84,7 +84,7 @@ def join_tokens(ids: U32s, slots: U64Rows, long_tokens: U8s, content: U8s) -> I6
 
 
 @entry_kernel_holding_gil
-def join_listed(listed: I64, facts: I64, content: U8s) -> I64:
+def join_listed(listed: I64, facts: I64, target: I64, room: I64) -> I64:
     """`join_tokens` of a Python list, which is read where it lies.
 
     Args:
@@ -92,7 +92,8 @@ def join_listed(listed: I64, facts: I64, content: U8s) -> I64:
         facts: address of six int64: the type of plain ints, their tags when 0 and when 1; address
             of the slots, their number, address of the long tokens. (Arrays as arguments cost more
             to take apart than a hundred ids to decode.)
-        content: as for `join_tokens`.
+        target: address to write at.
+        room: bytes that the tokens may have together; `SLOT` bytes more are there.
 
     Returns:
         Bytes of all tokens together, or −1 where an item is no id of the vocab or no plain int.
@@ -100,8 +101,6 @@ def join_listed(listed: I64, facts: I64, content: U8s) -> I64:
     int_type, zero, one = load_u64(facts), load_u64(facts + 8), load_u64(facts + 16)
     slots, n_slots = np.int64(load_u64(facts + 24)), np.int64(load_u64(facts + 32))
     elsewhere = np.int64(load_u64(facts + 40))
-    target = np.int64(content.ctypes.data)
-    room = np.int64(len(content) - SLOT)
     items = np.int64(load_u64(listed + LIST_ITEMS))
     size = np.int64(0)
     for i in range(np.int64(load_u64(listed + LIST_SIZE))):
