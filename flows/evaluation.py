@@ -35,10 +35,9 @@ from bpeline.tokenizer_core.counting import count_texts, documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
-    SERVING,
     CheapestSize,
     ModelShape,
-    ServingCost,
+    NamedShape,
     bytes_per_token_at,
     cheapest_size,
     has_curve,
@@ -104,18 +103,17 @@ def robustness(measured: Measured) -> list[dict[str, Any]]:
     return [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in rows]
 
 
-def serving_costs(measured: Measured, shape: ModelShape) -> dict[str, dict[str, float]]:
+def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, float]]:
     """What text costs a model with the version's vocabulary: slice → figure by its name.
 
     Raises:
         RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
     """
     size = load_version(open_registry(make=False), measured.version).vocab_size
-    found = {}
-    for name, part in measured.found.slices.items():
-        cost = ServingCost.of(shape, size, part.metrics[BYTES_PER_TOKEN])
-        found[name] = {key: float(getattr(cost, figure)) for key, figure in SERVING.items()}
-    return found
+    return {
+        name: model.figures(size, part.metrics[BYTES_PER_TOKEN])
+        for name, part in measured.found.slices.items()
+    }
 
 
 def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, CheapestSize]:

@@ -15,7 +15,6 @@ from bpeline.flows.requests import (
     BYTE_BPE,
     PLAIN,
     VARIANTS,
-    NamedShape,
     TrainingRequest,
     choices_of,
 )
@@ -25,6 +24,7 @@ from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
 from bpeline.registry.records import CorpusInput
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import NamedShape
 
 
 def sweep(
@@ -101,9 +101,9 @@ def sweep(
                 # What the first pattern held out is what the others are measured on, too.
                 setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
         if model_shape is not None:
-            combinations = [one.costing(model_shape.shape) for one in combinations]
+            combinations = [one.costing(model_shape) for one in combinations]
             run.note(f"FLOPs are of {model_shape}")
-        done = Sweep(name, run.id, tuple(combinations), notes=tuple(run.notes))
+        done = Sweep(name, run.id, tuple(combinations), notes=tuple(run.notes), model=model_shape)
         with run.step(RECORD) as outcome:
             done = record_sweep(done, first, inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")

@@ -23,9 +23,8 @@ from bpeline.registry.records import CorpusInput, SweepChild
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
-    SERVING,
-    ModelShape,
-    ServingCost,
+    FLOPS_PER_BYTE,
+    NamedShape,
 )
 
 COLUMNS = {
@@ -37,12 +36,13 @@ COLUMNS = {
     "junk": "training/junk_tokens",
     "f95": "training/f95",
 }
-_COST = "serving/flops_per_byte"
 
 
 def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
     """A row for each combination under a row of titles; every cell a text."""
-    costs = [one.metrics.get(_COST) for one in sweep.combinations]
+    model = sweep.model
+    named = "" if model is None else model.metric(FLOPS_PER_BYTE)
+    costs = [one.metrics.get(named) for one in sweep.combinations]
     least = min((cost for cost in costs if cost is not None), default=None)
     varied = any(one.variant != PLAIN for one in sweep.combinations)
     rows = [
@@ -84,13 +84,21 @@ def record_sweep(
         lambda directory: draw_sweep(lines, directory / "sweep.svg", title),
         name=sweep.name,
         title=f"sweep-{sweep.run_id[:8]}",
-        params={**asked, "vocab_size": sizes, "pattern": patterns},
+        params={**asked, "vocab_size": sizes, "pattern": patterns, **_for_model(sweep)},
         curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
-        children=tuple(_child(one, request) for one in sweep.combinations),
+        children=tuple(
+            replace(child, params={**child.params, **_for_model(sweep)})
+            for child in (_child(one, request) for one in sweep.combinations)
+        ),
         inputs=tuple(inputs),
         table=f"{markdown_table(table_of(sweep))}\n\n{sweep.measured_on}\n",
     )
     return replace(sweep, link=link)
+
+
+def _for_model(sweep: Sweep) -> dict[str, str]:
+    """The model that figures of cost are of, with all its sizes; nothing where there are none."""
+    return {} if sweep.model is None else {"model_shape": str(sweep.model)}
 
 
 def _line(combinations: Sequence[Combination], title: str) -> Iterator[tuple[int, float]]:
@@ -155,22 +163,22 @@ class Combination:
         against, size = trial.against_champion([ALL]).get(ALL), trial.vocab_size
         return cls(pattern, size, against_champion=against, variant=variant, **trial.logged)
 
-    def costing(self, shape: ModelShape) -> Combination:
+    def costing(self, model: NamedShape) -> Combination:
         """The same with what text costs a model with this vocabulary."""
-        cost = ServingCost.of(shape, self.vocab_size, self.metrics[BYTES_PER_TOKEN])
-        figures = {key: float(getattr(cost, figure)) for key, figure in SERVING.items()}
+        figures = model.figures(self.vocab_size, self.metrics[BYTES_PER_TOKEN])
         return replace(self, metrics={**self.metrics, **figures})
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a sweep found: combinations by pattern and size."""
+    """What a sweep found: combinations by pattern and size; the model of figures of cost."""
 
     name: str
     run_id: str
     combinations: tuple[Combination, ...]
     link: str = ""
     notes: tuple[str, ...] = ()
+    model: NamedShape | None = None
 
     @property
     def measured_on(self) -> str:

@@ -19,8 +19,13 @@ from bpeline.tokenizer_core.evaluation import (
     ALL,
     CONFIDENCES,
     FEWEST_RESAMPLED,
+    FLOPS_PER_BYTE,
+    FLOPS_PER_TOKEN,
     POWER_OF_TOKENS,
+    SERVING,
+    NamedShape,
     depends_on_text,
+    model_shape,
 )
 
 LARGEST_FILE = 1 << 20  # bytes
@@ -28,6 +33,7 @@ _USUAL_CONFIDENCE = 0.95  # where a rule names none and chance must be told
 # Of documents too few for an interval: bytes per token of ten sections of one corpus are off by 7
 # to 14 %, one standard deviation; the difference of two tokenizers on the same ones is surer.
 _CHANCE_OF_FEW = 0.1
+_COST_WITH_INTERVAL = (FLOPS_PER_BYTE,)  # of a rule that names a model
 Direction = Literal["higher", "lower"]
 
 _ACCEPTED = (
@@ -35,6 +41,7 @@ _ACCEPTED = (
     '"higher" or "lower", and perhaps slice = "german", tolerance = 0.01 (one per cent worse is '
     "still good), limit = 3.5 (whatever the other version has), confidence = "
     + ", ".join(map(str, CONFIDENCES))
+    + f'; of {", ".join(SERVING)} also model_shape = "llama-3.1-8b", or a file beside the rules'
 )
 
 
@@ -50,7 +57,8 @@ class Rule:
         limit: the worst value that is good whatever the present version has; None for no limit.
         slice: the part of the texts it is measured on; ``all`` for everything.
         confidence: with it, the worse end of the interval of the difference is what must be good.
-            Of metrics that follow from the number of tokens (`POWER_OF_TOKENS`).
+            Of metrics that follow from the number of tokens (`POWER_OF_TOKENS`, FLOPs per byte).
+        model_shape: the model that a figure of cost is of, which its name says, too.
     """
 
     metric: str
@@ -59,6 +67,14 @@ class Rule:
     limit: float | None = None
     slice: str = ALL
     confidence: float | None = None
+    model_shape: NamedShape | None = None
+
+    @property
+    def power_of_tokens(self) -> int | None:
+        """How the metric follows from the number of tokens, see `POWER_OF_TOKENS`; None: not."""
+        if self.model_shape is not None and self.metric == self.model_shape.metric(FLOPS_PER_BYTE):
+            return 1
+        return POWER_OF_TOKENS.get(self.metric)
 
     def __str__(self) -> str:
         return self.metric if self.slice == ALL else f"{self.metric} of {self.slice}"
@@ -219,7 +235,7 @@ def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
         return Verdict(rule, True, f"{said}, {bound} {rule.limit:.6g} is accepted")
     if evidence.present is None:
         return Verdict(rule, True, f"{said}; there is nothing to compare it with: only limits bind")
-    if evidence.earlier and rule.metric in POWER_OF_TOKENS:
+    if evidence.earlier and rule.power_of_tokens is not None:
         return _beyond_chance(rule, rule.tolerance, evidence, sign)
     if rule.confidence is not None:
         return _with_confidence(rule, rule.tolerance, evidence, sign)
@@ -292,11 +308,21 @@ def _beyond_chance(rule: Rule, tolerance: float, evidence: Evidence, sign: int) 
 
 def _change(rule: Rule, confidence: float, evidence: Evidence) -> tuple[float, float] | None:
     """The interval in which a metric of the number of tokens changes; None of few documents."""
-    tokens = evidence.changes.get(rule.slice, {}).get(confidence)
-    if tokens is None:
+    tokens, power = evidence.changes.get(rule.slice, {}).get(confidence), rule.power_of_tokens
+    if tokens is None or power is None:
         return None
-    low, high = sorted((1 + end) ** POWER_OF_TOKENS[rule.metric] - 1 for end in tokens)
+    each = _cost_of_a_token(rule, evidence)
+    low, high = sorted(each * (1 + end) ** power - 1 for end in tokens)
     return low, high
+
+
+def _cost_of_a_token(rule: Rule, evidence: Evidence) -> float:
+    """How many times as much a token costs as before, of a metric in which that counts, too."""
+    if rule.model_shape is None:
+        return 1.0
+    name = rule.model_shape.metric(FLOPS_PER_TOKEN)
+    after, before = (one[rule.slice][name] for one in (evidence.version, evidence.present or {}))
+    return after / before
 
 
 def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
@@ -316,23 +342,44 @@ def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
             raise _unusable(path, f"the {key} of {metric} is {number!r}")
         if not math.isfinite(number) or (key == "tolerance" and number < 0):
             raise _unusable(path, f"the {key} of {metric} is {number}")
+    model = _model_of(table, metric, path)
     confidence = table.get("confidence")
     if confidence is not None and confidence not in CONFIDENCES:
         raise _unusable(path, f"the confidence of {metric} is {confidence}")
-    if confidence is not None and metric not in with_intervals:
-        known = ", ".join(with_intervals)
+    if confidence is not None and metric not in (*with_intervals, *_COST_WITH_INTERVAL):
+        known = ", ".join((*with_intervals, *_COST_WITH_INTERVAL))
         raise _unusable(path, f"{metric} has no interval; those with one are {known}")
     # A rule with only a limit does not look at the version before.
-    only_limit = "limit" in table and (confidence is None or metric not in POWER_OF_TOKENS)
+    follows = metric in (*POWER_OF_TOKENS, *_COST_WITH_INTERVAL)
+    only_limit = "limit" in table and (confidence is None or not follows)
     tolerance = table.get("tolerance", None if only_limit else 0.0)
     return Rule(
-        metric,
+        metric if model is None else model.metric(metric),
         table["direction"],
         tolerance,
         table.get("limit"),
         table.get("slice", ALL),
         confidence,
+        model,
     )
+
+
+def _model_of(table: dict[str, Any], metric: str, path: Path) -> NamedShape | None:
+    """The model that a rule on a figure of cost names; of other rules none.
+
+    Raises:
+        InvalidOption: such a rule names none, another rule names one, or there is no such model.
+    """
+    typed = table.get("model_shape")
+    if metric not in SERVING:
+        if typed is not None:
+            raise _unusable(path, f"{metric} is of no model, and its rule has a model_shape")
+        return None
+    if typed is None:
+        raise _unusable(path, f"a rule on {metric} does not say of which model: its model_shape")
+    if not isinstance(typed, str):
+        raise _unusable(path, f"the model_shape of {metric} is {typed!r}")
+    return model_shape(typed, path.parent)
 
 
 def _unusable(path: Path, reason: str) -> InvalidOption:

@@ -62,6 +62,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
     ALL,
+    BYTES_PER_TOKEN,
     CHANGED_IDS,
     ROBUSTNESS_FIGURES,
     depends_on_text,
@@ -69,7 +70,13 @@ from bpeline.tokenizer_core.evaluation import (
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
-    from bpeline.tokenizer_core.evaluation import Change, Evaluation, Robustness, TokenUsage
+    from bpeline.tokenizer_core.evaluation import (
+        Change,
+        Evaluation,
+        NamedShape,
+        Robustness,
+        TokenUsage,
+    )
 
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
@@ -178,9 +185,10 @@ def evidence_for(
         own[CHANGED_IDS] = 0.0 if present is None else _changed_ids(registry, version, present)
     if not any(depends_on_text(rule.metric) for rule in rules):
         return (Evidence({ALL: own}, theirs),)
+    models = [rule.model_shape for rule in rules if rule.model_shape is not None]
     try:
         made = evaluation_set_of(registry, version.name)
-        found = [_on_set(registry, version, present, made, str(made), own, theirs)]
+        found = [_on_set(registry, version, present, made, str(made), own, theirs, models)]
     except (CorruptFile, UnknownEvaluationSet) as error:
         return (Evidence({ALL: own}, theirs, missing=f"{error.happened}; {error.next_step}"),)
     earlier = None if present is None else _exchanged_set(registry, present)
@@ -188,7 +196,7 @@ def evidence_for(
         said = f"{earlier}, which {present} was registered with"
         with suppress(CorruptFile):  # it cannot be read any more: nothing is known of it
             if not _holds(registry.workspace, made, earlier):
-                one = _on_set(registry, version, present, earlier, said, own, theirs)
+                one = _on_set(registry, version, present, earlier, said, own, theirs, models)
                 found.append(replace(one, earlier=True))
     return tuple(found)
 
@@ -201,16 +209,18 @@ def _on_set(
     called: str,
     own: Mapping[str, float],
     theirs: Mapping[str, Mapping[str, float]] | None,
+    models: Sequence[NamedShape],
 ) -> Evidence:
-    """Both on one set, beside what is known of them whatever the text."""
+    """Both on one set, beside what is known of them whatever the text, and what it costs models."""
     after = measured_on(registry, version, made)
     before = None if present is None else measured_on(registry, present, made)
     changes = {}
     if before is not None:
-        theirs = _with_figures(theirs or {}, before)
+        theirs = _with_figures(theirs or {}, before, models)
         for part in parts_of(made):
             changes[part.name] = after.change_from(before, part).intervals
-    return Evidence(_with_figures({ALL: own}, after), theirs, changes, called, made.provisional)
+    ours = _with_figures({ALL: own}, after, models)
+    return Evidence(ours, theirs, changes, called, made.provisional)
 
 
 def _exchanged_set(registry: Registry, present: ResolvedVersion) -> EvaluationSet | None:
@@ -275,9 +285,14 @@ def _changed_ids(registry: Registry, version: ResolvedVersion, present: Resolved
 
 
 def _with_figures(
-    known: Mapping[str, Mapping[str, float]], measured: SetMeasurement
+    known: Mapping[str, Mapping[str, float]],
+    measured: SetMeasurement,
+    models: Sequence[NamedShape],
 ) -> dict[str, dict[str, float]]:
     found = {name: dict(one.metrics) for name, one in measured.slices.items()}
+    for figures in found.values():
+        for model in models:
+            figures |= model.figures(measured.vocab_size, figures[BYTES_PER_TOKEN])
     for name, metrics in known.items():
         found[name] = {**metrics, **found.get(name, {})}
     return found

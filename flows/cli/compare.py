@@ -78,19 +78,20 @@ def compare(
         with_serving_cost,
     )
     from bpeline.flows.pages import comparison_page
-    from bpeline.flows.requests import model_shape as named_shape
     from bpeline.tokenizer_core.durable_files import DURABLE
+    from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     named = None if model_shape is None else named_shape(model_shape)
     compared = compare_on(first, second, files, text_field, separator, words)
     if morphology is not None:
         compared = with_morphology(compared, first, second, morphology)
     if named is not None:
-        compared = with_serving_cost(compared, named.shape)
+        compared = with_serving_cost(compared, named)
     if html is not None:
         DURABLE.write(html, comparison_page(compared).encode(errors="backslashreplace"))
     if as_json:
-        echo_json(comparison_json(compared))
+        model = {} if named is None else {"model": named.as_dict()}
+        echo_json({**comparison_json(compared), **model})
         return
     for line in comparison_lines(compared, words):
         click.echo(line)

@@ -56,7 +56,8 @@ def evaluate(
     below 50 documents or 200 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
-    from bpeline.flows.requests import model_shape as named_shape
+    from bpeline.tokenizer_core.evaluation import FLOPS_PER_BYTE
+    from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     model = None if model_shape is None else named_shape(model_shape)
     if sets:
@@ -82,12 +83,11 @@ def evaluate(
         beside = {"skipped": skipped.as_dict()}
     else:
         first, measured, beside = [], evaluation.evaluate(reference), {}
-    costs = [
-        {} if model is None else evaluation.serving_costs(one, model.shape) for one in measured
-    ]
+    costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
     lines = [*first]
+    cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
     for one, of_slices in zip(measured, costs, strict=True):
-        lines += _lines(one, of_slices)
+        lines += _lines(one, {name: figures[cost] for name, figures in of_slices.items()})
     if model is not None:
         lines.append(f"model: {model}")
     told = [
@@ -95,6 +95,7 @@ def evaluate(
             "reference": str(one.version),
             "digest": one.version.digest,
             "set": one.made.digest,
+            **({} if model is None else {"model": model.as_dict()}),
             "slices": {
                 name: {**part.metrics, **of_slices.get(name, {})}
                 for name, part in one.found.slices.items()
@@ -121,7 +122,7 @@ def _of_the_project() -> str:
     return read_project(path).name
 
 
-def _lines(one: Any, costs: dict[str, dict[str, float]]) -> list[str]:
+def _lines(one: Any, costs: dict[str, float]) -> list[str]:
     from bpeline.flows.wording import aligned, megabytes
     from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -133,7 +134,7 @@ def _lines(one: Any, costs: dict[str, dict[str, float]]) -> list[str]:
             megabytes(metrics["evaluated/bytes"]),
             f"{metrics[BYTES_PER_TOKEN]:.4f}",
             f"{metrics['words/fertility']:.4f}",
-            *(f"{cost['serving/flops_per_byte'] / 1e6:,.1f}" for cost in [costs.get(name)] if cost),
+            *([f"{costs[name] / 1e6:,.1f}"] if costs else []),
         ))  # fmt: skip
     return [f"{one.version} on {one.made}", *(f"  {line}" for line in aligned(rows))]
 

@@ -24,8 +24,8 @@ def size(reference: str, model_shape: str | None, as_json: bool) -> None:
     of the name. Train a large version once, and take the size that this finds: REF:SIZE.
     """
     from bpeline.flows.evaluation import cheapest_size_of
-    from bpeline.flows.requests import model_shape as named_shape
     from bpeline.flows.wording import aligned
+    from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     if model_shape is None:
         raise InvalidOption(
@@ -64,7 +64,7 @@ def size(reference: str, model_shape: str | None, as_json: bool) -> None:
     told = {
         "reference": str(measured.version),
         "set": measured.made.digest,
-        "model": {"title": named.title, **asdict(named.shape)},
+        "model": named.as_dict(),
         "sizes": [{**asdict(cost), "flops_per_byte": cost.flops_per_byte} for cost in found.costs],
         "least": best.vocab_size,
         "at_edge": found.at_edge or None,

@@ -76,12 +76,12 @@ def sweep(
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
     """
-    from bpeline.flows.requests import model_shape as named_shape
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
     from bpeline.flows.wording import aligned
     from bpeline.registry.environment import addresses
+    from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     of_project = not paths and not given["sources"]
     if of_project:

@@ -19,9 +19,7 @@ from bpeline.registry.loading import load_tokenizer
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
-    SERVING,
-    ModelShape,
-    ServingCost,
+    NamedShape,
     boundary_scores,
     read_gold,
 )
@@ -97,7 +95,7 @@ def with_morphology(
     return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
 
 
-def with_serving_cost(compared: VersionComparison, shape: ModelShape) -> VersionComparison:
+def with_serving_cost(compared: VersionComparison, model: NamedShape) -> VersionComparison:
     """A comparison with what a byte of the texts costs a model with either vocabulary.
 
     Raises:
@@ -112,13 +110,7 @@ def with_serving_cost(compared: VersionComparison, shape: ModelShape) -> Version
             "add `--on FILES`",
         )
     figures = measured.first, measured.second
-    costs = [
-        ServingCost.of(shape, size, value)
-        for size, value in zip(compared.vocab_sizes, figures, strict=True)
-    ]
-    pairs = (
-        MetricPair(key, *(float(getattr(cost, figure)) for cost in costs))
-        for key, figure in SERVING.items()
-    )
+    first, second = map(model.figures, compared.vocab_sizes, figures)
+    pairs = (MetricPair(key, first[key], second[key]) for key in first)
     metrics = (*compared.metrics, *pairs)
     return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from .evaluation_texts import evaluation_sources as evaluation_sources
     from .evaluation_texts import is_named as is_named
     from .import_request import ImportRequest as ImportRequest
-    from .model_shapes import NamedShape as NamedShape
-    from .model_shapes import model_shape as model_shape
     from .other_requests import DatasetRequest as DatasetRequest
     from .other_requests import DriftRequest as DriftRequest
     from .other_requests import GarbageRequest as GarbageRequest

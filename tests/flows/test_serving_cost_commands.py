@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from bpeline.flows.requests import model_shape
 from bpeline.registry import load_tokenizer
+from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import MODEL_SHAPES
+from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, NamedShape, model_shape
 
 Command = Callable[..., Result]
 SMALL = MODEL_SHAPES["llama-3.2-1b"]
@@ -48,6 +48,23 @@ def test_shapes_come_by_name_and_from_files(tmp_path: Path) -> None:
         model_shape("llama-9")
 
 
+def test_the_name_of_a_figure_of_cost_tells_two_shapes_apart(tmp_path: Path) -> None:
+    """Presets by their names, also from files; files of one name by what they say."""
+    names = []
+    for number, context in enumerate((8192, 4096)):
+        place = tmp_path / str(number) / "config.json"
+        place.parent.mkdir()
+        place.write_text(json.dumps({**CONFIG, "max_position_embeddings": context}))
+        names.append(model_shape(str(place)).metric("serving/flops_per_byte"))
+        assert model_shape("config.json", place.parent) == model_shape(str(place))
+    assert names[0] == "serving/flops_per_byte.llama-3.2-1b"
+    assert names[1].startswith("serving/flops_per_byte.config-")
+    odd = model_shape(str(place)).shape
+    assert NamedShape("ä b/€.toml", odd).label.isascii()
+    figures = model_shape("marin-moe").figures(128_256, 3.3)
+    assert figures["serving/flops_per_byte.marin-moe"] == pytest.approx(9.52495e10 / 3.3, 1e-6)
+
+
 @pytest.mark.slow
 def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> None:
     def printed(*arguments: str) -> str:
@@ -60,13 +77,14 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
         printed("train", "corpus", "--name", "news", "--vocab-size", size, *held_out)
     shape = ("--model-shape", "llama-3.2-1b")
     (measured,) = json.loads(printed("evaluate", "news/2", *shape, "--json"))
-    figures = measured["slices"]["all"]
+    figures, per_byte = measured["slices"]["all"], "serving/flops_per_byte.llama-3.2-1b"
+    assert measured["model"]["label"] == "llama-3.2-1b"
     size = load_tokenizer("news/2").vocab_size
     cost = SMALL.flops_per_token(size) / figures["compression/bytes_per_token"]
-    assert figures["serving/flops_per_byte"] == pytest.approx(cost)
+    assert figures[per_byte] == pytest.approx(cost)
     assert "MFLOPs/byte" in printed("evaluate", "news/2", *shape)
     compared = json.loads(printed("compare", "news/1", "news/2", *shape, "--json"))
-    (pair,) = [one for one in compared["metrics"] if one["key"] == "serving/flops_per_byte"]
+    (pair,) = [one for one in compared["metrics"] if one["key"] == per_byte]
     assert pair["second"] == pytest.approx(cost)
     sizes = json.loads(printed("size", "news/2", *shape, "--json"))
     assert sizes["sizes"][-1]["flops_per_byte"] == pytest.approx(cost)
@@ -79,6 +97,20 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     for one in swept["combinations"]:
         per_token = SMALL.flops_per_token(one["vocab_size"])
         expected = per_token / one["metrics"]["compression/bytes_per_token"]
-        assert one["metrics"]["serving/flops_per_byte"] == pytest.approx(expected)
+        assert one["metrics"][per_byte] == pytest.approx(expected)
+    assert swept["model"]["title"] == "llama-3.2-1b"
+    run_id = swept["link"].rpartition("/")[2].partition("?")[0]
+    run = open_registry().tracker._client.get_run(run_id).data
+    assert run.params["model_shape"].startswith("llama-3.2-1b (hidden_size 2,048, layers 16")
+    # A rule judges the same cost, of both versions with the shape that it names.
+    printed("promote", "news/2")
+    rule = '[[rule]]\nmetric = "serving/flops_per_byte"\ndirection = "lower"\ntolerance = 0.01\n'
+    Path("rules.toml").write_text(f'{rule}model_shape = "llama-3.2-1b"\n')
+    refused = bpeline("promote", "news/1", "--rules", "rules.toml")
+    assert refused.exit_code == 3
+    assert f"{per_byte} is {pair['first']:.6g} on evaluation set" in refused.stderr
+    assert f"at most {1.01 * cost:.6g} is accepted" in refused.stderr
+    printed("promote", "news/1")
+    printed("promote", "news/2", "--rules", "rules.toml")
     assert bpeline("size", "news/2").exit_code == 2
     assert bpeline("compare", "news/1", "news/2", "--model-shape", "none").exit_code == 2

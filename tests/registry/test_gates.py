@@ -13,6 +13,7 @@ from bpeline.registry.gates import Evidence, Rule, every_rule_holds, judge, read
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
 from bpeline.tokenizer_core.errors import InvalidOption, PromotionNotJudged, PromotionRefused
+from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, NamedShape, model_shape
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 
 RATIO = "compression/bytes_per_token"
@@ -207,6 +208,9 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         b'[[rule]]\nmetric = "x"\ndirection = "lower"\nconfidence = 0.95',
         b'[[rule]]\nmetric = "words/fertility"\ndirection = "lower"\nconfidence = 0.94',
         b'[[rule]]\nmetric = "words/fertility"\ndirection = "lower"\nconfidence = true',
+        b'[[rule]]\nmetric = "serving/flops_per_byte"\ndirection = "lower"',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\nmodel_shape = "llama-3.2-1b"',
+        b'[[rule]]\nmetric = "serving/flops_per_byte"\ndirection = "lower"\nmodel_shape = 3',
         b"not toml",
         b"\xff",
     ],
@@ -218,6 +222,58 @@ def test_other_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None
         read_rules(path)
     with pytest.raises(InvalidOption, match=r"missing\.toml"):
         read_rules(tmp_path / "missing.toml")
+
+
+COST = "serving/flops_per_byte"
+OWN_SHAPE = "hidden_size=8\nlayers=2\nheads=4\nkv_heads=2\nhead_size=2\nexpert_size=16\n"
+
+
+def test_a_rule_on_cost_says_of_which_model(tmp_path: Path) -> None:
+    path, own = tmp_path / "rules.toml", tmp_path / "own.toml"
+    own.write_text(f"{OWN_SHAPE}context=9\n")
+    rule = f'[[rule]]\nmetric = "{COST}"\ndirection = "lower"\ntolerance = 0.01\n'
+    path.write_text(f"{rule}model_shape = 'llama-3.2-1b'\n{rule}model_shape = 'own.toml'\n")
+    small, of_file = read_rules(path)
+    assert small.model_shape == NamedShape("llama-3.2-1b", MODEL_SHAPES["llama-3.2-1b"])
+    assert (small.metric, small.tolerance) == (f"{COST}.llama-3.2-1b", 0.01)
+    assert of_file.metric.startswith(f"{COST}.own-")
+    own.write_text(f"{OWN_SHAPE}context=10\n")
+    assert read_rules(path)[1].metric != of_file.metric, "another shape, and no figure in common"
+    path.write_text(f"{rule}model_shape = 'llama-9'\n")
+    with pytest.raises(InvalidOption, match=r"llama-9.* cannot be read"):
+        read_rules(path)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tolerance", "holds", "said"),
+    [
+        # 2,000 ids cost 3,200 FLOPs more a token than 1,800: what a token costs rises, too.
+        ((-0.06, -0.05), 0.05, True, "at most +5.00% is accepted"),
+        ((-0.06, -0.05), 0.0, False, "short"),  # fewer tokens, and each dearer
+        ((-0.06, 0.0), 0.15, True, "at most +15.00% is accepted"),
+        (None, 0.15, False, "no interval"),
+    ],
+)
+def test_an_interval_of_cost_is_that_of_tokens_times_what_each_costs(
+    tokens: tuple[float, float] | None, tolerance: float, holds: bool, said: str, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(f"{OWN_SHAPE}context=9\n")
+    model = model_shape(str(own))
+    after, before = model.figures(2_000, 4.0), model.figures(1_800, 3.9)
+    dearer = after[f"serving/flops_per_token.{model.label}"] - 2 * 8 * 200
+    assert dearer == before[f"serving/flops_per_token.{model.label}"]
+    rule = Rule(model.metric(COST), "lower", tolerance, confidence=0.95, model_shape=model)
+    changes = {} if tokens is None else {ALL: {0.95: tokens}}
+    (verdict,) = judge([rule], Evidence({ALL: after}, {ALL: before}, changes, "a set"))
+    assert (verdict.holds, said in str(verdict)) == (holds, True), str(verdict)
+    if tokens is not None:
+        each = 1 + 3_200 / dearer
+        low, high = (each * (1 + end) - 1 for end in tokens)
+        assert f"{low:+.2%} … {high:+.2%}" in str(verdict)
+    (plain,) = judge([replace(rule, confidence=None)], Evidence({ALL: after}, {ALL: before}))
+    assert (plain.value, plain.before) == (after[rule.metric], before[rule.metric])
+    assert plain.holds is (after[rule.metric] <= before[rule.metric] * (1 + tolerance))
 
 
 @pytest.mark.parametrize(

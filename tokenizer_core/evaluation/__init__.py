@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from .metric_names import CHANGED_IDS as CHANGED_IDS
     from .metric_names import CONFIDENCES as CONFIDENCES
     from .metric_names import FEWEST_RESAMPLED as FEWEST_RESAMPLED
+    from .metric_names import FLOPS_PER_BYTE as FLOPS_PER_BYTE
+    from .metric_names import FLOPS_PER_TOKEN as FLOPS_PER_TOKEN
     from .metric_names import GINI_OF_TEXTS as GINI_OF_TEXTS
     from .metric_names import LABELS as LABELS
     from .metric_names import LEAST_WATCHED_BYTES as LEAST_WATCHED_BYTES
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from .metrics import CompressionReport as CompressionReport
     from .morphology import boundary_scores as boundary_scores
     from .morphology import read_gold as read_gold
+    from .named_shapes import NamedShape as NamedShape
+    from .named_shapes import model_shape as model_shape
     from .passages import Passage as Passage
     from .passages import PassageSample as PassageSample
     from .perturbations import PERTURBATIONS as PERTURBATIONS

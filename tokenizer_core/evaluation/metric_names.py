@@ -26,10 +26,11 @@ GINI_OF_TEXTS = "parity/gini_of_texts"  # of the tokens per byte that each text 
 ENCODE_SPEED, DECODE_SPEED = "evaluated/encode_mb_per_second", "evaluated/decode_mb_per_second"
 SPEEDS = (ENCODE_SPEED, DECODE_SPEED)  # of the machine, too: nothing else about a version is
 MERGE_GAIN = "compression/merge_gain_per_million"
-# Of a model shape, too: attributes of `ServingCost`.
+# Attributes of `ServingCost`. Of a model shape, too, which stands in the name: `NamedShape.metric`.
+FLOPS_PER_BYTE, FLOPS_PER_TOKEN = "serving/flops_per_byte", "serving/flops_per_token"
 SERVING = {
-    "serving/flops_per_byte": "flops_per_byte",
-    "serving/flops_per_token": "flops_per_token",
+    FLOPS_PER_BYTE: "flops_per_byte",
+    FLOPS_PER_TOKEN: "flops_per_token",
     "serving/vocab_share": "vocab_share",
 }
 

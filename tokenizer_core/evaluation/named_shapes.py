@@ -1,15 +1,22 @@
-"""Which model is meant: a name, or a file that says its sizes; computes nothing."""
+"""Which model is meant: a name, or a file that says its sizes; and what its figures are called.
+
+A figure of a model shape has the shape in its name, `serving/flops_per_byte.llama-3.2-1b`, so that
+figures of two shapes are never set side by side as if they were of one. Computes nothing.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, ModelShape
+from bpeline.tokenizer_core.evaluation.metric_names import SERVING
+from bpeline.tokenizer_core.evaluation.serving_cost import MODEL_SHAPES, ModelShape, ServingCost
 
 LARGEST_FILE = 1 << 20  # bytes
 _FIELDS = tuple(field.name for field in fields(ModelShape))
@@ -46,20 +53,50 @@ class NamedShape:
         )
         return f"{self.title} ({sizes})"
 
+    @property
+    def label(self) -> str:
+        """The shape in the name of a metric: that of `MODEL_SHAPES` with these sizes, else what it
+        is called and a digest of its sizes."""
+        for name, shape in MODEL_SHAPES.items():
+            if shape == self.shape:
+                return name
+        said = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(self.title).stem).strip("_")[:24]
+        sizes = json.dumps(asdict(self.shape), sort_keys=True).encode()
+        return f"{said or 'model'}-{digest_of_bytes(sizes)[:8]}"
 
-def model_shape(typed: str) -> NamedShape:
+    def metric(self, name: str) -> str:
+        """What one of `SERVING` is called where it is of this shape."""
+        return f"{name}.{self.label}"
+
+    def figures(self, vocab_size: int, bytes_per_token: float) -> dict[str, float]:
+        """What text costs this model: a figure for each of `SERVING`, by its name with the shape.
+
+        Args:
+            vocab_size: number of ids.
+            bytes_per_token: on the text.
+        """
+        cost = ServingCost.of(self.shape, vocab_size, bytes_per_token)
+        return {self.metric(name): float(getattr(cost, key)) for name, key in SERVING.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values: what it is called, and its sizes."""
+        return {"title": self.title, "label": self.label, **asdict(self.shape)}
+
+
+def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
     """The shape of a model.
 
     Args:
         typed: one of `MODEL_SHAPES`; a .toml or .json file with the fields of `ModelShape`; or the
             config.json of a dense model.
+        directory: what the path of a file is relative to; the current one when None.
 
     Raises:
         InvalidOption: neither, or a file that leaves sizes open.
     """
     if typed in MODEL_SHAPES:
         return NamedShape(typed, MODEL_SHAPES[typed])
-    path = Path(typed)
+    path = (directory or Path()) / Path(typed).expanduser()
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
