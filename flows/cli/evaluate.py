@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bpeline.flows.cli.aliases import user_name
-from bpeline.flows.cli.options import answer, command, model_shape_option
+from bpeline.flows.cli.options import (
+    answer,
+    asked_quality,
+    command,
+    model_shape_option,
+    quality_options,
+    quality_text,
+)
 from bpeline.tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from bpeline.flows.evaluation import JudgedQuality
 
 
 @command(
     "bpeline evaluate --sets                       # which texts versions are measured on",
     "bpeline evaluate news@champion",
     "bpeline evaluate news@champion --model-shape llama-3.1-8b",
+    "bpeline evaluate news/4 --model-shape llama-3.1-8b --bits-per-byte trained.csv --reference "
+    "news/3",
     "bpeline evaluate news                         # every version that an alias points to",
     "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
 )
@@ -29,6 +44,13 @@ from bpeline.tokenizer_core.errors import InvalidOption
     "--eval`; may be repeated. Versions with an alias are measured on it at once.",
 )
 @model_shape_option
+@quality_options
+@click.option(
+    "--reference",
+    "beside",
+    metavar="REF",
+    help="With --bits-per-byte: the version that cost is relative to.  [default: the champion]",
+)
 @click.option("--reason", default="", show_default=False, help="Why, for the record.")
 @click.option("--text-field", default="text", help="Field of .jsonl lines.")
 @click.option(
@@ -42,6 +64,10 @@ def evaluate(
     sets: bool,
     sources: tuple[str, ...],
     model_shape: str | None,
+    bits_per_byte: Path | None,
+    training_budget: float | None,
+    serving_ratio: float,
+    beside: str | None,
     reason: str,
     text_field: str,
     separator: str | None,
@@ -60,6 +86,13 @@ def evaluate(
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     model = None if model_shape is None else named_shape(model_shape)
+    quality = asked_quality(bits_per_byte, training_budget, serving_ratio, model)
+    if beside is not None and quality is None:
+        raise InvalidOption(
+            f"the reference {beside} was given, and no models that were trained",
+            "the version that serving cost is relative to",
+            "add `--model-shape` and `--bits-per-byte`, or leave it out",
+        )
     if sets:
         listed = evaluation.list_sets(reference)
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
@@ -80,16 +113,24 @@ def evaluate(
         ]
         if skipped.remark:
             click.echo(f"note: {skipped.remark}", err=True)
-        beside = {"skipped": skipped.as_dict()}
+        skipped_files = {"skipped": skipped.as_dict()}
     else:
-        first, measured, beside = [], evaluation.evaluate(reference), {}
+        first, measured, skipped_files = [], evaluation.evaluate(reference), {}
     costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
     lines = [*first]
+    judged = [
+        evaluation.flop_equated_quality(one, model, quality, beside)
+        for one in measured
+        if model is not None and quality is not None
+    ]
     cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
     for one, of_slices in zip(measured, costs, strict=True):
         lines += _lines(one, {name: figures[cost] for name, figures in of_slices.items()})
     if model is not None:
         lines.append(f"model: {model}")
+    for one, found in zip(measured, judged, strict=False):
+        lines.append(f"quality: {found.reference}: {quality_text(found.beside)}")
+        lines.append(f"         {one.version}: {quality_text(found.version, found.beside)}")
     told = [
         {
             "reference": str(one.version),
@@ -101,11 +142,19 @@ def evaluate(
                 for name, part in one.found.slices.items()
             },
             "robustness": evaluation.robustness(one) if as_json else [],
-            **beside,
+            **({"flop_equated": _quality_json(found)} if found else {}),
+            **skipped_files,
         }
-        for one, of_slices in zip(measured, costs, strict=True)
+        for one, of_slices, found in zip_longest(measured, costs, judged)
     ]
     answer(as_json, told, lines)
+
+
+def _quality_json(found: JudgedQuality) -> dict[str, Any]:
+    return {
+        **found.version.as_dict(),
+        "reference": {"version": str(found.reference), **found.beside.as_dict()},
+    }
 
 
 def _of_the_project() -> str:
@@ -163,8 +212,6 @@ def _set_lines(listed: list[Any]) -> list[str]:
 
 
 def _set_json(one: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
     texts = [] if one.made is None else [asdict(text) for text in one.made.texts]
     return {
         **asdict(one.named),

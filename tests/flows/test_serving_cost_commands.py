@@ -111,6 +111,29 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     assert f"{per_byte} is {pair['first']:.6g} on evaluation set" in refused.stderr
     assert f"at most {1.01 * cost:.6g} is accepted" in refused.stderr
     printed("promote", "news/1")
+    # Models that were trained are judged beside it: what is saved in serving buys training.
+    points = {"news/1": [[1e18, 1.4], [2e18, 1.25], [4e18, 1.15]]}
+    Path("trained.json").write_text(json.dumps({**points, "news/2": points["news/1"]}))
+    quality = (*shape, "--bits-per-byte", "trained.json")
+    left = 2e18 * (2 - cost / pair["first"])
+    told = json.loads(printed("evaluate", "news/2", *quality, "--json"))[0]["flop_equated"]
+    assert told["budget"] == pytest.approx(left)
+    assert told["reference"]["version"] == "news/1", "the champion"
+    assert (told["reference"]["bits_per_byte"], told["remark"]) == (
+        pytest.approx(1.25, abs=0.01),
+        "",
+    )
+    both = json.loads(printed("compare", "news/1", "news/2", *quality, "--json"))
+    assert both["flop_equated"][1]["bits_per_byte"] == pytest.approx(told["bits_per_byte"])
+    (equated,) = [one for one in both["metrics"] if "flop_equated" in one["key"]]
+    assert equated["difference"] == told["bits_per_byte"] - told["reference"]["bits_per_byte"] < 0
+    again = ("--reference", "news/2", "--training-budget", "3e18", "--serving-ratio", "2")
+    same = json.loads(printed("evaluate", "news/2", *quality, *again, "--json"))[0]["flop_equated"]
+    assert (same["budget"], same["relative_cost"]) == (3e18, 1.0)
+    Path("trained.json").write_text(json.dumps(points))
+    assert "news/2: not judged (points of 0" in printed("compare", "news/1", "news/2", *quality)
+    for wrong in (quality[2:], [*shape, "--reference", "news/1"], [*shape, "--serving-ratio", "2"]):
+        assert bpeline("evaluate", "news/2", *wrong).exit_code == 2, wrong
     printed("promote", "news/2", "--rules", "rules.toml")
     assert bpeline("size", "news/2").exit_code == 2
     assert bpeline("compare", "news/1", "news/2", "--model-shape", "none").exit_code == 2
