@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bpeline.flows.requests import CHAMPION, evaluation_sources, files_of_each, is_named
+from bpeline.flows.requests import (
+    CHAMPION,
+    SMALLEST_SIZE,
+    evaluation_sources,
+    files_of_each,
+    is_named,
+)
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluating import (
     Measured,
@@ -28,7 +34,7 @@ from bpeline.registry.evaluation_sets import (
     texts_of,
 )
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import ROBUSTNESS_COLUMNS
+from bpeline.registry.measured import ROBUSTNESS_COLUMNS, chosen_size_of, evaluation_of
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
@@ -46,12 +52,11 @@ from bpeline.tokenizer_core.evaluation import (
     bytes_per_token_at,
     cheapest_size,
     has_curve,
+    sizes_between,
 )
 from bpeline.tokenizer_core.shards import NO_SEPARATOR
 from bpeline.tokenizer_core.splitting import SplitPattern
 
-_SMALLEST, _MULTIPLE = 1024, 128  # sizes that models have
-_PER_DOUBLING, _MOST_STEPS = 4, 60
 UNNAMED = "text"  # the slice of files that were given without a name
 
 
@@ -186,11 +191,16 @@ def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, Cheap
     counts = count_texts(documents, tokenizer.pattern, tuple(tokenizer.special_tokens))
     gains, full = tokenizer.merge_gains(counts), tokenizer.vocab_size
     size = int((counts.counts * np.diff(counts.offsets)).sum())
-    least = max(_SMALLEST, full - len(gains))
-    steps = (int(_SMALLEST * 2 ** (step / _PER_DOUBLING)) for step in range(_MOST_STEPS))
-    rounded = {step // _MULTIPLE * _MULTIPLE for step in steps}
-    sizes = sorted({size for size in rounded if least <= size < full} | {full})
+    sizes = sizes_between(max(SMALLEST_SIZE, full - len(gains)), full)
     return measured, cheapest_size(shape, bytes_per_token_at(tokenizer, size, gains, sizes))
+
+
+def chosen_size(version: ResolvedVersion, model: NamedShape) -> str:
+    """How the training of a version chose its number of ids for this model; empty: it did not."""
+    chosen = chosen_size_of(evaluation_of(open_registry(make=False), version), version.name)
+    if chosen is None or chosen["model"]["label"] != model.label:
+        return ""
+    return f"its training chose it of {chosen['smallest']:,} to {chosen['reached']:,} ids"
 
 
 def set_from(

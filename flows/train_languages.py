@@ -10,7 +10,7 @@ from typing import Any
 
 from bpeline.flows.languages_record import Choice, keep_choice
 from bpeline.flows.languages_record import LanguagesSummary as LanguagesSummary
-from bpeline.flows.requests import BYTE_BPE, CHARACTER_BPE
+from bpeline.flows.requests import AUTO, BYTE_BPE, CHARACTER_BPE
 from bpeline.flows.steps import TrainingSummary, learned_from
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import validate_name
@@ -41,7 +41,7 @@ def train_languages(
         InvalidOption: less than two languages, or an algorithm other than char-bpe and byte-bpe.
         BpelineError: see `train_tokenizer`. What was finished is kept; the same call goes on.
     """
-    _check(languages, parameters.get("algorithm", BYTE_BPE))
+    _check(languages, parameters.get("algorithm", BYTE_BPE), parameters)
     together = [path for paths in languages.values() for path in paths]
     asked = {
         language: {**parameters, "name": validate_name(f"{name}-{language}"), "paths": paths}
@@ -66,9 +66,17 @@ def train_languages(
     return LanguagesSummary(choice, trainings, compared)
 
 
-def _check(languages: Mapping[str, list[str]], algorithm: str) -> None:
+def _check(
+    languages: Mapping[str, list[str]], algorithm: str, parameters: Mapping[str, Any]
+) -> None:
     for language in languages:
         validate_name(language)
+    if parameters.get("vocab_size") == AUTO or parameters.get("largest_size"):
+        raise InvalidOption(
+            "the number of ids of several languages' vocabularies was to be chosen",
+            "one number for the joint and for each separate vocabulary",
+            "type a number: `--vocab-size 32000`",
+        )
     if len(languages) < 2:
         raise InvalidOption(
             f"{len(languages)} language was named",

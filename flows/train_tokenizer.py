@@ -5,6 +5,7 @@ from __future__ import annotations
 from bpeline.flows.comparisons import comparison_markdown
 from bpeline.flows.requests import TrainingRequest, asks
 from bpeline.flows.running import (
+    CHOOSE_SIZE,
     COMBINE_COUNTS,
     COUNT_WORDS,
     EVALUATE,
@@ -17,8 +18,10 @@ from bpeline.flows.running import (
     tries,
 )  # fmt: skip
 from bpeline.flows.steps import (
+    Sized,
     Trained,
     TrainingSummary,
+    choose_size,
     combine_counts,
     count_words,
     evaluate,
@@ -70,14 +73,19 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                 with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
                     learned = learn(words, request, run.workspace)
                     outcome(learned.outcome, 0 if learned.resumed else corpus.corpus_bytes)
+                sized = Sized(request, learned)
+                if request.chooses_size:
+                    with run.step(CHOOSE_SIZE) as outcome:
+                        sized = choose_size(learned, words, plan, setup, request, registry)
+                        outcome(sized.outcome)
                 preparing.join()
                 with run.step(EVALUATE) as outcome:
-                    evaluated = evaluate(learned, words, plan, setup, request, registry)
+                    evaluated = evaluate(sized.learned, words, plan, setup, sized.request, registry)
                     outcome(evaluated.outcome)
                 with run.step(SCREEN_TOKENS) as outcome:
                     screened = screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
                     outcome(screened.outcome)
-        trained = Trained(request, plan, corpus, words, learned, evaluated, screened)
+        trained = Trained(sized, plan, corpus, words, evaluated, screened)
         summary = summarize(run, trained)
         with run.step(PUBLISH) as outcome:
             version = publish(run, trained, summary)

@@ -144,6 +144,23 @@ def draw_merge_gain(
     return _save(figure, path)
 
 
+def draw_size_choice(costs: Curve, chosen: int, path: Path, title: str = "") -> Path:
+    """Draw what a byte of text costs over the vocab size, and which size was chosen.
+
+    Args:
+        costs: (vocab size, MFLOPs per byte), at least one point.
+        chosen: marked with a line.
+    """
+    figure, axes = _empty_picture(title)
+    xs, ys = _columns(costs)
+    axes.plot(xs, ys, color=_INK, marker="o", markersize=3)
+    axes.axvline(chosen, color=_OTHERS[0], linestyle="--", label=f"least: {chosen:,} ids")
+    axes.legend(frameon=False, fontsize=8)
+    _sizes_below(axes, sorted({xs[0], chosen, xs[-1]}))
+    axes.set_ylabel("MFLOPs for a byte of text")
+    return _save(figure, path)
+
+
 def draw_slices(
     values: Mapping[str, Mapping[str, float]], path: Path, title: str = "", axis: str = ""
 ) -> Path:

@@ -87,12 +87,19 @@ class Lineage:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What was asked of the training; empty for tokenizers that were imported."""
+        """What makes the tokenizer again; empty for those that were imported.
+
+        What was asked of the training, and of a number of ids that it was to choose the chosen one.
+        """
         config = self._config
         if "file" in config:  # an import's
             return {}
-        if config:
-            return config
+        if config and self.row is not None:
+            choosing = ("largest_size", "model_shape")
+            if config.get(choosing[0]) is None:
+                return config
+            kept = {key: value for key, value in config.items() if key not in choosing}
+            return {**kept, "vocab_size": self.row.vocab_size}
         try:
             return dict(self.provenance.get("request") or {})
         except BpelineError:

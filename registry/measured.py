@@ -28,6 +28,11 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     robustness_by_language  {language: the same}, of several that have ten documents or more; {}
     suggested     {knee, well_used}: vocab sizes, or null; the rules are `compression_curve.knee`
                   and `TokenUsage.largest_well_used`
+    chosen_sizes  {name: {vocab_size, said, at_edge, model: {title, label, sizes}, smallest,
+                  largest, reached, near: [low, high], near_share, set, measured_on, curve: [[size,
+                  bytes per token, FLOPs per byte]]}}: how trainings under these names chose the
+                  number of ids. at_edge is smallest, largest or null; sizes of near cost at most
+                  near_share more; reached is below largest where no pair was left
     screening     {suspicious: [[id, kind]], chunks, one_chunk, one_document, unread: [id]}, see
                   `registry.screening.Screening`; not where something else than training wrote it
 """
@@ -80,6 +85,7 @@ if TYPE_CHECKING:
 
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
+CHOSEN_SIZES = "chosen_sizes"
 _LARGEST_FILE = 64 << 20  # bytes
 
 
@@ -151,6 +157,16 @@ def robustness_table(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 def _by_family(applied: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
     kind, effect = applied
     return effect["family"], kind
+
+
+def chosen_size_of(record: Mapping[str, Any] | None, name: str) -> dict[str, Any] | None:
+    """How a training under a name chose the number of ids; None where it was asked for.
+
+    Args:
+        record: the content of ``evaluation.json``, if there is one.
+    """
+    found: dict[str, Any] | None = (record or {}).get(CHOSEN_SIZES, {}).get(name)
+    return found
 
 
 def write_evaluation(record: Mapping[str, Any], directory: Path) -> None:

@@ -23,7 +23,7 @@ def size(reference: str, model_shape: str | None, as_json: bool) -> None:
     for the same text, and more FLOPs for each: the cost is FLOPs for a byte of the evaluation set
     of the name. Train a large version once, and take the size that this finds: REF:SIZE.
     """
-    from bpeline.flows.evaluation import cheapest_size_of
+    from bpeline.flows.evaluation import cheapest_size_of, chosen_size
     from bpeline.flows.wording import aligned
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
@@ -46,10 +46,13 @@ def size(reference: str, model_shape: str | None, as_json: bool) -> None:
             f"{cost.flops_per_byte / 1e6:,.1f}",
             "least" if cost == best else f"{cost.flops_per_byte / best.flops_per_byte - 1:+.2%}",
         )
-        for cost in found.costs
+        for cost in found.shown
     ]
     loaded = f"{reference}:{best.vocab_size}"
-    if found.at_edge == "largest":
+    chosen = chosen_size(measured.version, named)
+    if found.at_edge == "largest" and chosen:
+        said = chosen
+    elif found.at_edge == "largest":
         said = f"{measured.version} has no more ids: a larger vocabulary may cost less"
     elif found.at_edge == "smallest":
         said = "no smaller size was asked about"
@@ -65,9 +68,10 @@ def size(reference: str, model_shape: str | None, as_json: bool) -> None:
         "reference": str(measured.version),
         "set": measured.made.digest,
         "model": named.as_dict(),
-        "sizes": [{**asdict(cost), "flops_per_byte": cost.flops_per_byte} for cost in found.costs],
+        "sizes": [{**asdict(cost), "flops_per_byte": cost.flops_per_byte} for cost in found.shown],
         "least": best.vocab_size,
         "at_edge": found.at_edge or None,
+        "chosen": chosen or None,
         "load": loaded,
     }
     answer(as_json, told, lines)

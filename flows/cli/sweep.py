@@ -76,6 +76,7 @@ def sweep(
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
     """
+    from bpeline.flows.requests import this_project
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
@@ -86,6 +87,7 @@ def sweep(
     of_project = not paths and not given["sources"]
     if of_project:
         name, paths, patterns, given = _of_the_project(name, patterns, given)
+        model_shape = model_shape or this_project().parameters.get("model_shape")
     if name is None:
         raise InvalidOption(
             "the sweep needs a name, which its experiment in MLflow has",
@@ -122,7 +124,8 @@ def _of_the_project(
         key: asked.get(key, value) if usual(key) == click.core.ParameterSource.DEFAULT else value
         for key, value in given.items()
     }
-    unread = asked.keys() - {*given, "name", "paths", "pattern", "vocab_size", "rules"}
+    others = {"name", "paths", "pattern", "vocab_size", "largest_size", "model_shape", "rules"}
+    unread = asked.keys() - {*given, *others}
     if unread:
         said = ", ".join(sorted(unread))
         click.echo(f"note: a sweep has no {said}: {project.path} has, and trains with it", err=True)

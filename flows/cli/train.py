@@ -14,6 +14,7 @@ from bpeline.flows.cli.options import answer, command, echo_json
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import (
+    AUTO,
     BYTE_BPE,
     ENCODINGS,
     OPTIONS,
@@ -24,11 +25,25 @@ from bpeline.flows.requests import (
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bpeline.flows.steps import ImportSummary, TrainingSummary
     from bpeline.flows.train_languages import LanguagesSummary
     from bpeline.registry.catalogue import Run
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    """A number of ids, or ``auto``."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        return AUTO if value == AUTO else int(click.INT.convert(value, param, ctx))
+
+
+SIZE = _Size()
 
 
 @command(
@@ -36,6 +51,7 @@ if TYPE_CHECKING:
     "bpeline train",
     "bpeline train corpus/ --name news --plan",
     "bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'",
+    "bpeline train corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json",
     "bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000",
     "bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ "
@@ -52,6 +68,8 @@ if TYPE_CHECKING:
 @options_of(
     TrainingRequest,
     {
+        "vocab_size": {"type": SIZE, "metavar": "NUMBER|auto"},
+        "model_shape": {"metavar": "NAME|FILE"},
         "special_tokens": {"option": "--special-token"},
         "required_tokens": {"option": "--required-token"},
         "forbid": {"metavar": "NAME|REGEX"},
@@ -278,7 +296,18 @@ def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
     if not parameters["options"]:
         del parameters["options"]
     click.echo(f"note: as {path} says", err=True)
-    return {**read_project(path).parameters, **parameters}
+    return _overriding(read_project(path).parameters, parameters)
+
+
+def _overriding(said: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a project, and over them what was typed; a typed size undoes its choice."""
+    kept = dict(said)
+    if {"vocab_size", "largest_size"} & typed.keys():
+        kept.pop("vocab_size", None)
+        kept.pop("largest_size", None)
+        if isinstance(typed.get("vocab_size"), int):
+            kept.pop("model_shape", None)
+    return {**kept, **typed}
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:
@@ -307,7 +336,8 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
         )
     parameters["paths"] = [DEMO]
     parameters.setdefault("name", DEMO_NAME)
-    parameters.setdefault("vocab_size", DEMO_VOCAB_SIZE)
+    if "largest_size" not in parameters:
+        parameters.setdefault("vocab_size", DEMO_VOCAB_SIZE)
     parameters.setdefault("held_out", DEMO_HELD_OUT)
 
 

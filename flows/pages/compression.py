@@ -25,6 +25,7 @@ def compression(contents: ReportContents) -> dict[str, Any]:
     """Charts and tables; None where there is nothing to draw."""
     return {
         "sizes": _sizes(contents),
+        "choice": _choice(contents.chosen_size),
         "ranks": _ranks(contents),
         "gains": _gains(contents),
         "lengths": _lengths(contents),
@@ -74,6 +75,24 @@ def _sizes(contents: ReportContents) -> dict[str, Any] | None:
         "saved_by_last": saved_by_last(use) if use is not None and len(use.gains) > 10 else None,
         "measured": [(one.name, *point) for one in series if one.dots for point in one.points],
     }
+
+
+def _choice(chosen: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What sizes cost a model, of a number of ids that was chosen by that."""
+    if chosen is None:
+        return None
+    costs = [(size, cost / 1e6) for size, _, cost in chosen["curve"]]
+    (least,) = (point for point in costs if point[0] == chosen["vocab_size"])
+    return {
+        "chart": line_chart(
+            "What a byte of text costs over the vocabulary size", "vocabulary size",
+            "MFLOPs per byte", [Series("cost", costs), Series("chosen", [least], dots=True)],
+        ),
+        "said": chosen["said"],
+        "model": chosen["model"]["title"],
+        "measured_on": chosen["measured_on"],
+        "figures": [(size, value, cost / 1e6) for size, value, cost in chosen["curve"]],
+    }  # fmt: skip
 
 
 def _name_of(key: str) -> str:

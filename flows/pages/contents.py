@@ -42,6 +42,8 @@ class ReportContents:
         use: how often tokens occur in the training corpus; None where its word counts are gone.
         comparison: with another version, that one first.
         comparison_remark: why there is none.
+        chosen_size: how the number of ids was chosen, see `registry.measured`; None where it was
+            asked for.
         robustness: by kind and language, see `registry.measured.robustness_table`.
     """
 
@@ -58,6 +60,7 @@ class ReportContents:
     comparison: VersionComparison | None = None
     comparison_remark: str = ""
     robustness: Sequence[tuple[Any, ...]] = ()
+    chosen_size: Mapping[str, Any] | None = None
 
     @property
     def reference(self) -> str:

@@ -28,7 +28,7 @@ from typing import Any
 from bpeline.flows.requests.corpus_files import CORPUS
 from bpeline.flows.requests.evaluation_texts import EVALUATION
 from bpeline.flows.requests.source_spelling import LARGEST_FILE, SourceKind
-from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.requests.training_request import AUTO, LARGEST_SIZE, TrainingRequest
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
 from bpeline.registry.environment import folders_upward
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource
@@ -128,6 +128,9 @@ def read_project(path: Path) -> Project:
         raise _unusable(path, f"[{TRAIN}] and [{SCHEDULE}] are tables")
     _refuse_strange(path, f"[{TRAIN}]", train, PARAMETERS)
     parameters = {name: _with_files(path, name, value) for name, value in train.items()}
+    if parameters.get("vocab_size") == AUTO:  # as flows take it, whose forms want a number
+        del parameters["vocab_size"]
+        parameters.setdefault("largest_size", LARGEST_SIZE)
     if CORPUS.table in content:
         parameters["sources"] = _spelt(CORPUS, path, content)
     if "temperature" in content:
@@ -165,6 +168,8 @@ def _with_files(path: Path, name: str, value: Any) -> Any:
             raise _unusable(path, f"{name} is {value!r}, and not a list of files")
         return [_beside(path, one) for one in listed]
     if name == "rules" and isinstance(value, str):
+        return _beside(path, value)
+    if name == "model_shape" and isinstance(value, str) and (path.parent / value).exists():
         return _beside(path, value)
     if name == "parity_dev" and isinstance(value, list):
         parted = (str(one).partition("=") for one in value)

@@ -35,10 +35,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bpeline.tokenizer_core.evaluation import NamedShape
     from bpeline.tokenizer_core.training import TokenRules
 
 BYTES = 256
 LARGEST_VOCAB = (1 << 23) - 1  # what merging holds
+USUAL_VOCAB = 32_000
+AUTO = "auto"  # as vocab_size: the size at which text costs a model least
+SMALLEST_SIZE, LARGEST_SIZE = 1024, 1 << 17  # of those that are asked about where nobody says more
 LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
 Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe", "superword-bpe"]
@@ -75,7 +79,9 @@ class TrainingRequest(Request):
     )
     name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
     vocab_size: int = Field(
-        32_000, description="number of ids: special tokens, 256 bytes (or the characters), merges"
+        USUAL_VOCAB,
+        description="number of ids: special tokens, 256 bytes (or the characters), merges; typed "
+        "as auto, the one at which text costs the model of model_shape least",
     )
     pattern: str = Field(
         OPEN,
@@ -238,11 +244,24 @@ class TrainingRequest(Request):
         "address of a Dask scheduler whose workers share workspace and corpus: tcp://HOST:PORT",
     )
 
+    largest_size: int | None = Field(
+        None,
+        description="instead of vocab_size, or with auto as vocab_size (131072 when empty): the "
+        "largest of the sizes that are asked what they cost",
+    )
+    model_shape: str | None = Field(
+        None,
+        description="with largest_size or auto: the model that the vocabulary is for; "
+        "llama-3.2-1b, llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its "
+        "sizes, or the config.json of a dense model",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """What was left open, with absolute paths: a run can be continued from any directory."""
         from bpeline.tokenizer_core.companions import kind_of
+        from bpeline.tokenizer_core.evaluation import MODEL_SHAPES
         from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
         given = dict(asked)
@@ -261,6 +280,14 @@ class TrainingRequest(Request):
             "temperature": 1.0,
             "workers": usable_cores(),
         }
+        if given.get("vocab_size") == AUTO:
+            del given["vocab_size"]
+            given.setdefault("largest_size", LARGEST_SIZE)
+        if largest := given.get("largest_size"):
+            _refuse_two_sizes(given.get("vocab_size", largest), largest)
+            given["vocab_size"] = largest
+        if (shape := given.get("model_shape")) not in MODEL_SHAPES and os.path.lexists(str(shape)):
+            given["model_shape"] = absolute_name(str(shape))
         evaluation = tuple(map(EVALUATION.absolute, given.get("evaluation") or ()))
         evaluation_sources(evaluation)  # refuses what cannot be read
         if given.get("pattern"):
@@ -296,7 +323,44 @@ class TrainingRequest(Request):
         _ = self.token_rules
         self._check_sources()
         self._check_parity()
+        self._check_size_choice()
         return self
+
+    def _check_size_choice(self) -> None:
+        """Refuse a size to be chosen that cannot be, and a model shape that chooses none."""
+        if not self.chooses_size:
+            if self.model_shape is not None:
+                raise InvalidOption(
+                    f"the model shape {self.model_shape} was given, and the number of ids, too",
+                    "a model shape chooses the number of ids",
+                    "type `--vocab-size auto`; or train without it, and type `bpeline evaluate "
+                    f"{self.name}@candidate --model-shape llama-3.1-8b` to see what text costs",
+                )
+            return
+        if self.model_shape is None:
+            raise InvalidOption(
+                "the number of ids is to be chosen, and no model was named",
+                "which size costs least depends on the model that the vocabulary is for",
+                "add `--model-shape llama-3.2-1b`",
+            )
+        _ = self.model  # refuses what there is none of
+        against = {
+            f"the algorithm {self.algorithm}": not self.over_bytes,
+            "a version that is extended, or superwords": bool(self.extends),
+        }
+        if wrong := [what for what, holds in against.items() if holds]:
+            raise InvalidOption(
+                f"the number of ids is to be chosen, with {' and '.join(wrong)}",
+                "byte-bpe, whose first merges are a smaller tokenizer",
+                "type a number: `--vocab-size 32000`",
+            )
+        if self.vocab_size % self.round_to or self.smallest_size >= self.vocab_size:
+            raise InvalidOption(
+                f"--largest-size is {self.vocab_size:,}",
+                f"more than {self.smallest_size:,}, the smallest size that is asked about"
+                + f", and a multiple of --round-to {self.round_to:,}" * (self.round_to > 1),
+                f"type `--largest-size {-(-LARGEST_SIZE // self.round_to) * self.round_to}`",
+            )
 
     def _check_parity(self) -> None:
         """Refuse what cannot be had together with ``parity``, or is said without it."""
@@ -461,7 +525,10 @@ class TrainingRequest(Request):
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
             "characters": "any", "forbid_from": [], "transition_size": 0,
             "counts": [], "count_columns": "word,count", **OF_PARITY, "parity_dev": [],
+            "largest_size": None, "model_shape": None,
         }  # fmt: skip
+        if self.chooses_size:
+            config["vocab_size"] = AUTO
         return {
             name: value
             for name, value in config.items()
@@ -610,6 +677,35 @@ class TrainingRequest(Request):
         return TokenRules.checked(self.forbid, self.forbidden_tokens, self.characters)
 
     @property
+    def chooses_size(self) -> bool:
+        """Whether the number of ids is the one at which text costs a model least."""
+        return self.largest_size is not None
+
+    @property
+    def model(self) -> NamedShape:
+        """The model that the number of ids is chosen for.
+
+        Raises:
+            InvalidOption: there is no such model.
+        """
+        from bpeline.tokenizer_core.evaluation import model_shape
+
+        assert self.model_shape is not None
+        return model_shape(self.model_shape)
+
+    @property
+    def smallest_size(self) -> int:
+        """The smallest number of ids that is asked what it costs: with all required tokens."""
+        given = self.given
+        merges = 0 if given is None else len(given)
+        return max(SMALLEST_SIZE, self.vocab_size - self.merges + merges)
+
+    def of_size(self, vocab_size: int) -> TrainingRequest:
+        """The same of a number of ids that is chosen: what makes the same tokenizer again."""
+        told = {"vocab_size": vocab_size, "largest_size": None, "model_shape": None}
+        return self.model_copy(update=told)
+
+    @property
     def without_token_rules(self) -> TrainingRequest:
         """The same, but that any token may be made."""
         return self.model_copy(update={"forbid": (), "forbidden_tokens": (), "characters": "any"})
@@ -644,6 +740,16 @@ class TrainingRequest(Request):
     def merges_shown(self) -> int | None:
         """What learning shows its progress against; None where it has no merges to count."""
         return self.merges if self.over_bytes else None
+
+
+def _refuse_two_sizes(vocab_size: Any, largest: Any) -> None:
+    """A form sends the usual vocab size, too: that one says nothing."""
+    if vocab_size not in (largest, USUAL_VOCAB):
+        raise InvalidOption(
+            f"vocab_size is {vocab_size}, and largest_size {largest}",
+            "the number of ids, or the largest of the sizes to choose from",
+            "leave one of them out",
+        )
 
 
 def _several(given: str | Iterable[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .progress import telling as telling
     from .runner import choose_runner as choose_runner
     from .step_table import CERTIFY as CERTIFY
+    from .step_table import CHOOSE_SIZE as CHOOSE_SIZE
     from .step_table import COMBINE_COUNTS as COMBINE_COUNTS
     from .step_table import COUNT_WORDS as COUNT_WORDS
     from .step_table import ENCODE as ENCODE

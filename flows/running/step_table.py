@@ -67,6 +67,7 @@ COUNT_WORDS = StepKind("count words", 40, 0.2, 5e-9)
 COMBINE_COUNTS = StepKind("combine counts", 8, 0.3, 1e-9)
 # Merging follows the distinct words, which grow like a root of the corpus.
 LEARN_MERGES = StepKind("learn merges", 35, 0.3, 6e-6, 0.6)
+CHOOSE_SIZE = StepKind("choose size", 2, 1.0)
 EVALUATE = StepKind("evaluate", 4, 1.5)
 SCREEN_TOKENS = StepKind("screen tokens", 2, 1.5)
 PUBLISH = StepKind("publish", 8, 3.0)
@@ -86,8 +87,8 @@ TRAIN_TOKENIZER = FlowKind(
     "train-tokenizer",
     "tokenizer",
     (
-        PLAN_CHUNKS, COUNT_WORDS, COMBINE_COUNTS, LEARN_MERGES, EVALUATE, SCREEN_TOKENS, PUBLISH,
-        PROMOTE,
+        PLAN_CHUNKS, COUNT_WORDS, COMBINE_COUNTS, LEARN_MERGES, CHOOSE_SIZE, EVALUATE,
+        SCREEN_TOKENS, PUBLISH, PROMOTE,
     ),
     hours=24,
     again_after=CorruptFile,

@@ -17,6 +17,8 @@ from bpeline.tokenizer_core.errors import BpelineError
 def training(parameters: Mapping[str, Any], reference: str = "") -> str:
     """``news-32000 from corpus/ (3 files)``, then ``news/3 (32000) from corpus/ (3 files)``."""
     name, size = parameters["name"], parameters["vocab_size"]
+    if largest := parameters.get("largest_size"):
+        size = f"auto to {largest}"
     which = f"{reference} ({size})" if reference else f"{name}-{size}"
     return f"{which} from {corpus(parameters['paths'] or parameters.get('counts', ()))}"
 

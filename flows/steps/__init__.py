@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from .runs import this_user as this_user
     from .runs import training_run as training_run
     from .shard_packing import pack_beside as pack_beside
+    from .size_choice import Sized as Sized
+    from .size_choice import choose_size as choose_size
     from .source_statistics import SourceStatistics as SourceStatistics
     from .summarizing import Trained as Trained
     from .summarizing import summarize as summarize

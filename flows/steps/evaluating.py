@@ -209,6 +209,59 @@ class Evaluated:
         return f"{said}; hold out more (`--held-out 0.1`) or give more text (`--eval`)"
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredTexts:
+    """What a training is measured on.
+
+    Attributes:
+        texts: with their documents.
+        made: the evaluation set that these are; None where they are none.
+        set_number: of it among those of the name.
+        own: texts of this training's own.
+    """
+
+    texts: list[EvaluationText]
+    made: EvaluationSet | None
+    set_number: int
+    own: list[Text]
+
+    @property
+    def held_out(self) -> bool:
+        """Whether training has not seen them."""
+        return self.made is not None or bool(self.own)
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return _named(self.made)
+
+
+def texts_to_measure(
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+    request: TrainingRequest,
+    registry: Registry,
+    *,
+    adopts: bool,
+) -> MeasuredTexts:
+    """The evaluation set of the name; else what was held out, else text that was trained on.
+
+    Args:
+        adopts: whether what was held out becomes the set of a name that has none.
+
+    Raises:
+        CorruptFile: the set, or what was held out, was damaged.
+    """
+    own = _own_texts(setup, words, request, registry.workspace)
+    made, number = _the_set(setup, own, plan, request, registry, adopts)
+    if made is not None:
+        texts = texts_of(registry.workspace, made)
+    else:
+        texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
+    return MeasuredTexts(texts, made, number, own)
+
+
 @step(EVALUATE)
 def evaluate(
     learned: Learned,
@@ -251,13 +304,8 @@ def evaluate(
         counts = WordCountStore(workspace).open_table(words.table)
         others[WORDS_ALONE] = words_alone(counts, request)
         references[WORDS_ALONE] = "the same training without superwords"
-    own = _own_texts(setup, words, request, workspace)
-    made, number = _the_set(setup, own, plan, request, registry, adopts)
-    held_out = made is not None or bool(own)
-    if made is not None:
-        texts = texts_of(workspace, made)
-    else:
-        texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
+    measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
+    texts, made = measuring.texts, measuring.made
     evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
     if evaluation.report.roundtrip_failures and tokenizer.algorithm.over_bytes:
         raise InvalidTokenizer(
@@ -277,7 +325,7 @@ def evaluate(
         tokenizer,
         evaluation,
         _sources(texts, made),
-        held_out,
+        measuring.held_out,
         setup.parallel,
         references,
         made_tokens,
@@ -285,8 +333,8 @@ def evaluate(
         token_usage(tokenizer, use) if has_curve(tokenizer) else None,
         _compared(request.name, tokenizer, champion, evaluation, measured, made),
         made,
-        number,
-        _on_new_text(tokenizer, champion, own, made),
+        measuring.set_number,
+        _on_new_text(tokenizer, champion, measuring.own, made),
         setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
         robustness,
         setup.remark,

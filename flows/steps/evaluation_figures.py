@@ -8,16 +8,20 @@ from pathlib import Path
 from bpeline.flows.requests import CHAMPION
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.evaluation_metrics import shown_slices
+from bpeline.flows.steps.size_choice import SizeChoice
 from bpeline.registry.figures import (
     draw_compression_curve,
     draw_merge_gain,
+    draw_size_choice,
     draw_slices,
     draw_token_lengths,
 )
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, knee
 
 
-def draw_figures(name: str, evaluated: Evaluated, directory: Path) -> tuple[Path, ...]:
+def draw_figures(
+    name: str, evaluated: Evaluated, directory: Path, choice: SizeChoice | None = None
+) -> tuple[Path, ...]:
     """Draw everything worth a look into a directory."""
     tokenizer = evaluated.tokenizer
     title = f"{name}, {evaluated.report.vocab_size:,} ids"
@@ -35,6 +39,10 @@ def draw_figures(name: str, evaluated: Evaluated, directory: Path) -> tuple[Path
                 report.merge_gain, directory / "merge-gain.svg", title, dict(_marks(evaluated))
             )
         )
+    if choice is not None:
+        costs = [(one.vocab_size, one.flops_per_byte / 1e6) for one in choice.found.shown]
+        asked = f"{name}, for {choice.model.title}"
+        figures.append(draw_size_choice(costs, choice.size, directory / "size.svg", asked))
     slices = [ALL, *(part.name for part in shown_slices(evaluation))]
     if len(slices) > 1 or evaluation.opponents:
         values = {name: evaluation.slices}

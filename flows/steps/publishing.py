@@ -22,7 +22,7 @@ from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import HELD_OUT, TRAINING, Evaluated
 from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.learning import Learned
-from bpeline.flows.steps.runs import TrainingRun, asked, this_user
+from bpeline.flows.steps.runs import RunRequest, TrainingRun, asked, this_user
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import TrainingSummary
@@ -30,7 +30,9 @@ from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.measured import (
+    CHOSEN_SIZES,
     ROBUSTNESS_COLUMNS,
+    read_evaluation,
     robustness_table,
     write_evaluation,
 )
@@ -80,13 +82,15 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
     words, learned, evaluated = trained.words, trained.learned, trained.evaluated
     tokenizer = evaluated.tokenizer
     with workspace.temporary_directory("publish") as directory:
-        figures = draw_figures(summary.name, evaluated, directory / "figures")
+        figures = draw_figures(summary.name, evaluated, directory / "figures", trained.choice)
         provenance = _provenance(summary, learned, words, request)
         if evaluated.left_out:
             provenance["left_out"] = evaluated.left_out
         files = _files(tokenizer, provenance, words, request, workspace, directory)
         measured = evaluated.record()
-        write_evaluation({**measured, "screening": trained.screened.screening.as_record()}, files)
+        screening = trained.screened.screening.as_record()
+        chosen = {CHOSEN_SIZES: _chosen_sizes(summary, files)}
+        write_evaluation({**measured, **chosen, "screening": screening}, files)
         report = directory / "pages" / "report.html"
         html = report_page(_report(summary, request, trained, measured))
         DURABLE.write(report, html.encode(errors="backslashreplace"))
@@ -99,7 +103,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             counts_digest=words.table.counts_digest,
             vocab_size=tokenizer.vocab_size,
             pattern=tokenizer.pattern.title,
-            params=_params(request, trained),
+            params=_params(run.request, trained),
             metrics=summary.metrics,
             curve=summary.curve,
             curves=summary.curves,
@@ -164,6 +168,12 @@ def _files(
     return directory
 
 
+def _chosen_sizes(summary: TrainingSummary, files: Path) -> dict[str, Any]:
+    """How trainings chose this number of ids, by name: those of other names share the files."""
+    before = (read_evaluation(files) or {}).get(CHOSEN_SIZES, {})
+    return {**before, **({summary.name: summary.chosen_size} if summary.chosen_size else {})}
+
+
 def _provenance(
     summary: TrainingSummary, learned: Learned, words: CountedWords, request: TrainingRequest
 ) -> dict[str, Any]:
@@ -200,16 +210,20 @@ def installed_version(package: str) -> str:
         return "unknown"
 
 
-def _params(request: TrainingRequest, trained: Trained) -> dict[str, Any]:
-    learned, words, copies = trained.learned, trained.words, trained.corpus.copies
+def _params(asked_for: RunRequest, trained: Trained) -> dict[str, Any]:
+    """What was asked, as the run showed it when it began, and what became of it."""
+    request, learned = trained.request, trained.learned
+    words, copies = trained.words, trained.corpus.copies
     # As a parameter, too: what is compared with it shares rows with what met another one.
-    config = {**asked(request), CHAMPION: trained.evaluated.references.get(CHAMPION, "none")}
+    config = {**asked(asked_for), CHAMPION: trained.evaluated.references.get(CHAMPION, "none")}
     if copies is not None:
         config["copied_documents"] = copies.documents
         config["copied_bytes"] = copies.text_bytes
     if request.min_word_count > 1:
         config["pruned_distinct_words"] = learned.pruned.words
         config["pruned_words"] = learned.pruned.occurrences
+    if trained.choice is not None:
+        config |= trained.choice.params
     if words.sources:
         weights = (f"{one.source}={decimal(one.weight)}" for one in words.sources)
         config["weights"] = ", ".join(weights)
@@ -322,6 +336,7 @@ def _report(
         use=screened.use,
         comparison=trained.evaluated.comparison,
         robustness=robustness_table(measured),
+        chosen_size=summary.chosen_size,
         comparison_remark=f"When it was registered, no version of {request.name} was the champion.",
     )
 

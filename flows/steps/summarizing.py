@@ -13,6 +13,7 @@ from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
 from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.other_versions import against_others
 from bpeline.flows.steps.runs import TrainingRun
+from bpeline.flows.steps.size_choice import SizeChoice, Sized
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
 from bpeline.registry.drift_rules import too_small_to_judge
@@ -23,13 +24,27 @@ from bpeline.registry.word_counts import ShardStatistics
 class Trained:
     """What was asked, and what the steps of a training made of it before it is published."""
 
-    request: TrainingRequest
+    sized: Sized
     plan: CorpusPlan
     corpus: CountedCorpus
     words: CountedWords
-    learned: Learned
     evaluated: Evaluated
     screened: ScreenedTokens
+
+    @property
+    def request(self) -> TrainingRequest:
+        """What makes the same again: of a number of ids that was chosen, that number."""
+        return self.sized.request
+
+    @property
+    def learned(self) -> Learned:
+        """Of this number of ids."""
+        return self.sized.learned
+
+    @property
+    def choice(self) -> SizeChoice | None:
+        """How the number of ids was chosen; None where it was asked for."""
+        return self.sized.choice
 
 
 def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
@@ -50,6 +65,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             f"stopped early at {evaluated.report.vocab_size:,} of {request.vocab_size:,} ids: "
             f"no pair occurs {request.min_count:,} times any more"
         )
+    if trained.choice is not None:
+        run.note(trained.choice.at_edge)
     if evaluated.warning:
         run.note(evaluated.warning)
     if request.counts:
@@ -80,6 +97,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         held_out=evaluated.held_out,
         metrics={
             **metrics_of(evaluated),
+            **({} if trained.choice is None else trained.choice.metrics),
             **screened.screening.metrics,
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
             "corpus/bytes": float(text_bytes),
@@ -91,7 +109,11 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             **({} if request.counts else _copies(corpus, words)),
         },
         curve=evaluated.report.curve,
-        curves=curves_of(evaluated),
+        curves={
+            **curves_of(evaluated),
+            **({} if trained.choice is None else trained.choice.curves_of(evaluated.report.curve)),
+        },
+        chosen_size=None if trained.choice is None else trained.choice.as_record(),
         seconds=dict(run.seconds),
         sources=words.sources,
         notes=tuple(run.notes),

@@ -37,6 +37,8 @@ class TrainingSummary:
         merges: merges it has.
         files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
         corpus_bytes: bytes of text, decompressed; of word counts those of the words.
+        chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
+            asked for.
         of_counts: whether these were given, and not counted here.
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
@@ -86,6 +88,7 @@ class TrainingSummary:
     measured_on: str = ""
     against_others: tuple[tuple[str, ...], ...] = ()
     of_counts: bool = False
+    chosen_size: Mapping[str, Any] | None = None
 
     def published(
         self,
@@ -129,6 +132,7 @@ class TrainingSummary:
         """What text and Markdown show, title and value."""
         rows = [
             ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
+            *([("size", self.chosen_size["said"])] if self.chosen_size else []),
             (
                 "corpus",
                 f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}"
@@ -281,6 +285,15 @@ class TrainingSummary:
             lines += ["", "## Against other versions", "", said, "", table]
         lines += ["", "## By vocabulary size", "", "| ids | bytes/token |", "|---:|---:|"]
         lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
+        if self.chosen_size:
+            said = "What sizes cost, on the same texts:"
+            titles = ("ids", "bytes/token", "MFLOPs/byte")
+            rows = [
+                (f"{size:,}", f"{value:.4f}", f"{cost / 1e6:,.1f}")
+                for size, value, cost in self.chosen_size["curve"]
+            ]
+            lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", said, ""]
+            lines += [markdown_table([titles, *rows])]
         lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
         lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
         said = f"Measured on {self.measured_on}, but for `{NEW_TEXT}`."

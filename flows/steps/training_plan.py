@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from bpeline.flows.requests import DEMO, TrainingRequest, demo_place
 from bpeline.flows.running import (
+    CHOOSE_SIZE,
     COMBINE_COUNTS,
     COUNT_WORDS,
     EVALUATE,
@@ -227,6 +228,7 @@ class _Planner:
             self._counting(files, unread, chunks),
             self._combining(unread, chunks, table, text),
             self._learning(table, merges, text),
+            *self._choosing(),
             *self._others(version),
         ]
         return TrainingPlan(
@@ -395,7 +397,7 @@ class _Planner:
 
     def _version(self, table: TableHandle) -> Version | None:
         """The version that was made of these counts by the same settings, whoever asked."""
-        if self.catalogue is None:
+        if self.catalogue is None or self.request.chooses_size:  # which size, the texts say
             return None
         for version in self.catalogue.versions(self.request.name):
             if version.counts_digest == table.counts_digest:
@@ -415,6 +417,16 @@ class _Planner:
             if row.digest == version.digest:
                 return f"{row.name}/{row.number}"
         return ""
+
+    def _choosing(self) -> list[PlannedStep]:
+        request = self.request
+        if not request.chooses_size:
+            return []
+        said = (
+            f"the size at which a byte costs {request.model} least, of {request.smallest_size:,} "
+            f"to {request.vocab_size:,} ids"
+        )
+        return [self._planned(CHOOSE_SIZE, said)]
 
     def _others(self, version: Version | None) -> list[PlannedStep]:
         sources = len(self.request.evaluation)

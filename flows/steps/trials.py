@@ -30,6 +30,7 @@ from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 SWEEP = "sweep"  # the member of a run's configuration that says it is one
@@ -75,6 +76,12 @@ def sweeping(
         varied: its members that vary, with all their values.
         workspace: as for `train_tokenizer`.
     """
+    if request.chooses_size:
+        raise InvalidOption(
+            "the number of ids was to be chosen of trainings that are measured side by side",
+            "a number of ids for each",
+            "type numbers: `bpeline sweep … --sizes 16000,32000 --model-shape llama-3.2-1b`",
+        )
     registry = open_registry(workspace)
     asked = {**request.as_config(), **varied}
     with registry.workspace.lock(f"sweeping {request.name!r}") as held:

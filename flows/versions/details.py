@@ -11,6 +11,7 @@ from bpeline.registry.catalogue import Version
 from bpeline.registry.exports import certificates_of
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
+from bpeline.registry.measured import chosen_size_of, read_evaluation
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.tracking import model_link
@@ -71,6 +72,8 @@ def version_details(reference: str) -> dict[str, Any]:
     table = lineage.table
     details["word_counts"] = str(table.path) if table is not None and table.path.exists() else ""
     details["sources"] = sources_of(directory)
+    chosen = chosen_size_of(read_evaluation(directory), found.name)
+    details["chosen_size"] = "" if chosen is None else chosen["said"]
     details["certificates"] = certificates_of(directory)
     details["extension"] = _extension(directory)
     if found.number:

@@ -12,7 +12,7 @@ from bpeline.flows.steps import facts_of
 from bpeline.registry.comparison import VersionComparison, compare_versions
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import evaluation_of, robustness_table
+from bpeline.registry.measured import chosen_size_of, evaluation_of, robustness_table
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import Screening, TrainedOn, kept_screening, screen
@@ -63,6 +63,7 @@ def version_contents(reference: str, against: str | None = None) -> ReportConten
     use = None if words is None else token_use(tokenizer, words)
     comparison, remark = _compared(registry, version, against)
     metrics, curves = _metrics(registry, lineage)
+    measured = evaluation_of(registry, version) or {}
     return ReportContents(
         title=str(version) if version.name else version.digest[:12],
         tokenizer=tokenizer,
@@ -76,7 +77,8 @@ def version_contents(reference: str, against: str | None = None) -> ReportConten
         use=use,
         comparison=comparison,
         comparison_remark=remark,
-        robustness=robustness_table(evaluation_of(registry, version) or {}),
+        robustness=robustness_table(measured),
+        chosen_size=chosen_size_of(measured, version.name),
     )
 
 

@@ -78,10 +78,12 @@ if TYPE_CHECKING:
     from .scaling_curve import fit_scaling as fit_scaling
     from .scaling_curve import flop_equated as flop_equated
     from .serving_cost import MODEL_SHAPES as MODEL_SHAPES
+    from .serving_cost import MULTIPLE as MULTIPLE
     from .serving_cost import CheapestSize as CheapestSize
     from .serving_cost import ModelShape as ModelShape
     from .serving_cost import ServingCost as ServingCost
     from .serving_cost import cheapest_size as cheapest_size
+    from .serving_cost import sizes_between as sizes_between
     from .suite import Change as Change
     from .suite import Evaluation as Evaluation
     from .suite import EvaluationText as EvaluationText

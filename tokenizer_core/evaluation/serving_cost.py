@@ -86,6 +86,8 @@ class ModelShape:
         return tokens * (4 * self.heads * self.head_size + 3 * self.heads)
 
 
+MULTIPLE = 128  # sizes that models have
+_EACH_DOUBLING = 2**0.25
 _LEAST = {
     "hidden_size": 1, "layers": 1, "heads": 1, "kv_heads": 1, "head_size": 1, "expert_size": 1,
     "context": 1, "experts_used": 1, "experts": 0, "shared_size": 0, "window": 0,
@@ -154,6 +156,34 @@ class CheapestSize:
     costs: tuple[ServingCost, ...]
     best: ServingCost
     at_edge: str
+
+    def near(self, share: float = 0.01) -> tuple[int, int]:
+        """The smallest and the largest size around the cheapest that cost at most so much more."""
+        accepted = self.best.flops_per_byte * (1 + share)
+        place = self.costs.index(self.best)
+        first = last = place
+        while first > 0 and self.costs[first - 1].flops_per_byte <= accepted:
+            first -= 1
+        while last + 1 < len(self.costs) and self.costs[last + 1].flops_per_byte <= accepted:
+            last += 1
+        return self.costs[first].vocab_size, self.costs[last].vocab_size
+
+    @property
+    def shown(self) -> tuple[ServingCost, ...]:
+        """Those that say enough: four for each doubling, the ends, the cheapest."""
+        found = {cost.vocab_size: cost for cost in (self.costs[0], self.best, self.costs[-1])}
+        edge = self.costs[0].vocab_size * _EACH_DOUBLING
+        for cost in self.costs:
+            if cost.vocab_size >= edge:
+                found[cost.vocab_size] = cost
+                while edge <= cost.vocab_size:
+                    edge *= _EACH_DOUBLING
+        return tuple(found[size] for size in sorted(found))
+
+
+def sizes_between(smallest: int, largest: int, step: int = MULTIPLE) -> list[int]:
+    """Every multiple of a step from the smallest to the largest size, and the largest itself."""
+    return sorted({*range(-(-smallest // step) * step, largest, step), largest})
 
 
 def cheapest_size(shape: ModelShape, curve: Sequence[tuple[int, float]]) -> CheapestSize:
