@@ -34,7 +34,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> NoReturn:
     raise InvalidOption(
         "the format tekken is read and not written",
         "the formats that hold ranks or the whole tokenizer: tiktoken, hf and bpeline",
-        "save it as 'hf'",
+        "save it as 'bpeline', which keeps every tokenizer",
     )
 
 

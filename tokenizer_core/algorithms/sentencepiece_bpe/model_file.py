@@ -66,6 +66,7 @@ def _writer(tokenizer: TokenizerParts) -> Any:
             f"this tokenizer follows {tokenizer.spec.algorithm.name}",
             "SentencePiece merges whole characters over whole texts: byte-level tokens end inside "
             "characters, and the split pattern keeps apart what it would merge",
-            "save it as 'hf' or 'bpeline', or train with `--algorithm char-bpe`",
+            "save it as 'bpeline', which keeps every tokenizer, or train with "
+            "`--algorithm char-bpe`",
         )
     return companion.part(companion.sentencepiece_writer)
