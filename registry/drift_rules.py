@@ -58,7 +58,8 @@ def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
         else f"give {2.5 * LEAST_WATCHED_BYTES / 1e6:.1f} MB of text or more, and `--held-out 0.5`"
     )
     return (
-        f"too little was held out ({documents:,} documents, {held_out / 1e6:,.2f} MB) for "
+        f"too little was held out ({documents:,} document{'s' * (documents != 1)}, "
+        f"{held_out / 1e6:,.2f} MB) for "
         f"`bpeline drift` to judge by: it takes {LEAST_WATCHED_DOCUMENTS} documents and "
         f'{LEAST_WATCHED_BYTES / 1e6:.1f} MB, less is "not judged"; {more}'
     )

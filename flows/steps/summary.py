@@ -137,7 +137,8 @@ class TrainingSummary:
                 "corpus",
                 f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}"
                 f"{' of word counts (documents: not known)' * self.of_counts}, "
-                f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}",
+                f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}"
+                f"{self._held_out()}",
             ),
             (
                 "compression",
@@ -169,6 +170,11 @@ class TrainingSummary:
             ("files", self.directory),
             ("MLflow", self.link + hint),
         ]
+
+    def _held_out(self) -> str:
+        """What of the corpus the words are not of: of a small one, chance may pick what matters."""
+        held_out = int(self.metrics.get("corpus/held_out_bytes", 0))
+        return f"; {megabytes(held_out)} held out, not learned from" if held_out else ""
 
     def _cost_of_rules(self) -> list[tuple[str, str]]:
         """What forbidding tokens and keeping characters whole costs."""

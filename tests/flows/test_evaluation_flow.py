@@ -395,3 +395,16 @@ def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path
     shown = bpeline("compare", "news/1", "news/2", "--on", "short.txt").stdout
     assert "too few documents to tell chance from difference" in shown
     assert "interval" not in shown
+
+
+@pytest.mark.slow
+def test_a_summary_says_how_much_was_not_learned_from(
+    corpus: Path, bpeline: Callable[..., Result]
+) -> None:
+    train = ("train", "corpus", "--name", "news", "--special-token", "\n\n", "--vocab-size")
+    for size in (300, 310):  # measured on the same documents, which stay held out
+        done = bpeline(*train, size, "--held-out", 0.3)
+        assert done.exit_code == 0, done.output
+        assert " kB held out, not learned from\n" in done.stdout
+    whole = bpeline("train", "corpus", "--name", "whole", "--vocab-size", 300, "--held-out", 0)
+    assert "not learned from" not in whole.stdout
