@@ -13,12 +13,19 @@ from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.merge_learning import LearnedPart, merges_in
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.registry.workspace import Workspace, fetch, fetch_directory, share_directory, sharing
+from bpeline.registry.workspace import (
+    Workspace,
+    fetch_below,
+    fetch_directory,
+    share_directory,
+    sharing,
+)
 from bpeline.tokenizer_core.algorithms import (
     WordPieceSettings,
     character_base,
     frequency_base,
     greedy_longest,
+    superwords_beside,
     train_char_bpe,
     train_frequency_bpe,
     train_superword_bpe,
@@ -101,13 +108,15 @@ def learn_tokens(
     wanted = _merges_wanted(request, training.base)
     settings = digest_of([request.reading.pattern.digest, training.settings])
     checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
-    fetch(workspace, checkpoint)
+    fetch_below(workspace, checkpoint.parent, "")
     resumed = merges_in(checkpoint)
     made = training.train(
         wanted,
         resume_from=checkpoint if resumed else None,
         checkpoint=checkpoint,
-        on_progress=sharing(workspace, checkpoint, progress.current().merging),
+        on_progress=sharing(
+            workspace, checkpoint, progress.current().merging, superwords_beside(checkpoint)
+        ),
     )
     # Merges of other parts that make the same text are one token.
     merges = len(made.merges) or made.vocab_size - training.base

@@ -165,17 +165,27 @@ def share_grown(workspace: Workspace, path: Path) -> None:
 
 
 def sharing(
-    workspace: Workspace, path: Path, listener: Callable[..., object]
+    workspace: Workspace, path: Path, listener: Callable[..., object], beside: str = ""
 ) -> Callable[..., None]:
-    """A listener that also copies ``path``, which grows, whenever it was written since."""
-    shared = _last_change(path)
+    """A listener that also copies ``path``, which grows, whenever it was written since.
+
+    Args:
+        beside: a glob of other files in its directory that are copied so; "" for none.
+    """
+    shared: dict[Path, int | None] = {}
+
+    def written() -> Iterator[tuple[Path, int | None]]:
+        for one in (path, *(path.parent.glob(beside) if beside else ())):
+            if not is_temporary(one) and (now := _last_change(one)) != shared.get(one):
+                yield one, now
+
+    shared.update(written())
 
     def listen(*arguments: Any, **options: Any) -> None:
-        nonlocal shared
         listener(*arguments, **options)
-        if workspace.store and (now := _last_change(path)) != shared:
-            share_grown(workspace, path)
-            shared = now
+        for one, now in list(written()) if workspace.store else ():
+            share_grown(workspace, one)
+            shared[one] = now
 
     return listen
 

@@ -44,6 +44,23 @@ def test_what_could_go_is_said_and_then_removed(
     assert "news/2 (registered before)" in again.output
 
 
+@pytest.mark.slow
+def test_what_superwords_were_learned_with_goes_with_the_rest(
+    corpus: Path, bpeline: Callable[..., Result]
+) -> None:
+    train = ("train", corpus, "--name", "news", "--vocab-size", 1500)
+    train += ("--algorithm", "superword-bpe")
+    assert bpeline(*train).exit_code == 0
+    runs = Path(".bpeline/runs")
+    assert list(runs.glob("*/checkpoint.superwords-*"))
+    found = json.loads(bpeline("gc", "--days", 0, "--remove", "--json").output)
+    assert "run" in {one["kind"] for one in found["old"]}
+    assert not list(runs.iterdir())
+    again = bpeline(*train)
+    assert again.exit_code == 0, again.output
+    assert "news/1 (registered before)" in again.output
+
+
 def test_without_a_workspace_there_is_nothing(
     tmp_path: Path, bpeline: Callable[..., Result]
 ) -> None:

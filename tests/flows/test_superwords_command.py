@@ -95,6 +95,9 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
     assert bpeline("compare", "news/1", "news/2").exit_code == 0
     refused = bpeline("export", "news/2", "--format", "hf", "--output", "tokenizer.json")
     assert "superword-bpe" in refused.stderr
+    longer = bpeline("extend", "news/2", "--vocab-size", "420")
+    assert longer.exit_code == 2
+    assert "--algorithm superword-bpe --vocab-size 420" in longer.stderr
     for wrong in (
         (*command, "--transition-size", "300"),
         ("superwords", "news/1"),

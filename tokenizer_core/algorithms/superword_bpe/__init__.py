@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .codec import SuperwordBpe as SuperwordBpe
     from .codec import coders as coders
     from .passages import superword_passages as superword_passages
+    from .trainer import superwords_beside as superwords_beside
     from .trainer import train_superword_bpe as train_superword_bpe
     from .trainer import words_of_passages as words_of_passages
 else:

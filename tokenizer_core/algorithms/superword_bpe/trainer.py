@@ -268,11 +268,16 @@ def _in_order(
     return pairs, tuple(whole)
 
 
+def superwords_beside(checkpoint: Path, merges: str = "*[0-9]") -> str:
+    """The name of the file beside a checkpoint that keeps merges of whole words; a glob of all."""
+    return f"{checkpoint.name}.superwords-{merges}"
+
+
 def _beside(course: Course, merges: int) -> Course:
     """The course of merges of whole words, in a file beside that of the words."""
 
     def other(path: Path) -> Path:
-        return path.with_name(f"{path.name}.superwords-{merges}")
+        return path.with_name(superwords_beside(path, str(merges)))
 
     saved = course.resume_from
     known = other(saved) if isinstance(saved, Path) and other(saved).exists() else None
