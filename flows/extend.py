@@ -17,7 +17,11 @@ from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import ExtensionCertificate, merges_to_continue
+from bpeline.tokenizer_core.training import (
+    ExtensionCertificate,
+    merges_to_continue,
+    superword_lines,
+)
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
 _CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}
@@ -148,6 +152,23 @@ def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
 def separators_of(base: Tokenizer) -> list[str]:
     """The special tokens; a single character is found in texts, but separates no documents."""
     return [token for token in base.special_tokens if len(token.encode()) > 1]
+
+
+def across_spaces(base: Tokenizer, transition_size: int) -> dict[str, Any]:
+    """What a training is told to go on across spaces behind the first ids of a tokenizer.
+
+    Args:
+        base: its files are in the workspace.
+        transition_size: how many of its ids stay.
+    """
+    return {
+        "pattern": canonical_json(superword_lines().as_record()).decode(),
+        "tie_break": "smallest-ids",
+        "special_tokens": separators_of(base),
+        "required_tokens": [],  # they are among its merges
+        "extends": base.digest,
+        "transition_size": transition_size,
+    }
 
 
 def extension_of(directory: str | Path) -> ExtensionCertificate | None:

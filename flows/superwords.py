@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bpeline.flows.extend import on_paths, separators_of, version_to_continue
+from bpeline.flows.extend import across_spaces, on_paths, version_to_continue
 from bpeline.flows.requests import OF_PARITY
-from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.training import merges_to_continue, superword_lines
+from bpeline.tokenizer_core.training import merges_to_continue
 
 
 def run_parameters(
@@ -108,12 +107,7 @@ def superword_parameters(
         **{key: value for key, value in on_paths(config, paths).items() if key not in OF_PARITY},
         "name": name or version.name or config["name"],
         "vocab_size": vocab_size,
-        "pattern": canonical_json(superword_lines().as_record()).decode(),
-        "tie_break": "smallest-ids",
-        "special_tokens": separators_of(base),
-        "required_tokens": [],  # they are among the merges of the version
-        "extends": version.digest,
-        "transition_size": words,
+        **across_spaces(base, words),
         "reserve": reserve,
         "round_to": round_to,
     }

@@ -7,24 +7,35 @@ workspace, so training the one that was chosen takes no time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from bpeline.flows.extend import across_spaces
 from bpeline.flows.requests import (
     BYTE_BPE,
     PLAIN,
+    SUPERBPE,
     VARIANTS,
     TrainingRequest,
     choices_of,
+    transition_size,
 )
 from bpeline.flows.running import RECORD
-from bpeline.flows.steps import MOST_TRIALS, prepared, set_up_evaluation, sweeping, try_sizes
+from bpeline.flows.steps import (
+    MOST_TRIALS,
+    keep_words,
+    prepared,
+    set_up_evaluation,
+    sweeping,
+    try_sizes,
+)
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
 from bpeline.registry.records import CorpusInput
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import NamedShape
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def sweep(
@@ -44,7 +55,8 @@ def sweep(
         vocab_sizes: numbers of ids.
         patterns: split patterns: names or regexes; that of the algorithm when there are none.
         model_shape: also say what text costs this model.
-        variants: names of `VARIANTS`; ``plain`` alone when there are none.
+        variants: names of `VARIANTS`; ``plain`` alone when there are none. With ``superbpe`` the
+            plain one is tried too: it gives nine tenths of the ids.
         parameters: others of `train_tokenizer`: algorithm, special_tokens, held_out, evaluation …
 
     Raises:
@@ -66,22 +78,19 @@ def sweep(
             f"at least one of each, and {MOST_TRIALS} combinations at most",
             "type `--sizes 8000,16000,32000 --pattern gpt2`",
         )
-    told = {**parameters, "paths": list(paths), "name": name}
-    requests = [
-        (
-            pattern,
-            variant,
-            [
-                TrainingRequest.checked(
-                    **{**told, **VARIANTS[variant]}, pattern=pattern, vocab_size=size
-                )
-                for size in sizes
-            ],
-        )
-        for pattern in patterns
-        for variant in variants
-    ]
-    first = requests[0][2][0]
+    if SUPERBPE in variants:
+        if algorithm != BYTE_BPE:
+            raise InvalidOption(
+                f"the variant {SUPERBPE} was asked for of {algorithm}",
+                f"superwords of this kind go on behind the merges of {BYTE_BPE}",
+                f"leave out --algorithm, or --variant {SUPERBPE}",
+            )
+        variants = [PLAIN, *(one for one in variants if one != PLAIN)]  # whose words it begins with
+    asked = _Asked({**parameters, "paths": list(paths), "name": name}, tuple(sizes))
+    for pattern in patterns:
+        for variant in variants:
+            asked.requests(pattern, variant)  # refuses now what cannot be trained later
+    first = asked.requests(patterns[0], variants[0])[0]
     varied = {"vocab_size": sizes, "pattern": patterns}
     if variants != [PLAIN]:
         varied["variant"] = variants
@@ -91,15 +100,22 @@ def sweep(
             run.note(setup.skipped_remark)
             combinations: list[Combination] = []
             inputs: list[CorpusInput] = []
-            for pattern, variant, all_sizes in requests:
-                preparing.join()
-                trials, read = try_sizes(run, all_sizes, setup)
-                combinations += (Combination.of(trial, pattern, variant) for trial in trials)
-                if not inputs and trials[0].evaluated.warning:
-                    run.note(trials[0].evaluated.warning)
-                inputs = inputs or read
-                # What the first pattern held out is what the others are measured on, too.
-                setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
+            for pattern in patterns:
+                words = None
+                for variant in variants:
+                    preparing.join()
+                    title = pattern if variant == PLAIN else f"{pattern} {variant}"
+                    requests = asked.requests(pattern, variant, words)
+                    trials, read = try_sizes(run, requests, setup, title)
+                    combinations += (Combination.of(trial, pattern, variant) for trial in trials)
+                    if not inputs and trials[0].evaluated.warning:
+                        run.note(trials[0].evaluated.warning)
+                    inputs = inputs or read
+                    # What the first pattern held out is what the others are measured on, too.
+                    setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
+                    if variant == PLAIN and SUPERBPE in variants:
+                        words = trials[-1].evaluated.tokenizer
+                        keep_words(words, run.workspace)
         if model_shape is not None:
             combinations = [one.costing(model_shape) for one in combinations]
             run.note(f"FLOPs are of {model_shape}")
@@ -108,3 +124,32 @@ def sweep(
             done = record_sweep(done, first, inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")
         return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What all trainings of a sweep are told, and their sizes, the largest first."""
+
+    told: Mapping[str, Any]
+    sizes: tuple[int, ...]
+
+    def requests(
+        self, pattern: str, variant: str, words: Tokenizer | None = None
+    ) -> list[TrainingRequest]:
+        """One for each size.
+
+        Args:
+            words: the plain training of the pattern, where it was tried: what superwords follow.
+
+        Raises:
+            InvalidOption: a training that cannot be.
+        """
+        told = {**self.told, **VARIANTS[variant]}
+        made = []
+        for size in self.sizes:
+            own: dict[str, Any] = {"pattern": pattern, "vocab_size": size}
+            if variant == SUPERBPE and words is not None:
+                known = min(transition_size(size), words.vocab_size)
+                own |= across_spaces(words, known)
+            made.append(TrainingRequest.checked(**told | own))
+        return made

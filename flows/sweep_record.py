@@ -25,6 +25,7 @@ from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
     FLOPS_PER_BYTE,
     NamedShape,
+    gini_of_texts,
 )
 
 COLUMNS = {
@@ -45,10 +46,12 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
     costs = [one.metrics.get(named) for one in sweep.combinations]
     least = min((cost for cost in costs if cost is not None), default=None)
     varied = any(one.variant != PLAIN for one in sweep.combinations)
+    several = any(one.gini is not None for one in sweep.combinations)
     rows = [
         (
             "pattern", *["variant"] * varied, "vocab", *COLUMNS,
-            *["MFLOPs/byte"] * (least is not None), *["against plain"] * varied, "against champion",
+            *["MFLOPs/byte"] * (least is not None), *["Gini"] * several,
+            *["against plain"] * varied, "against champion",
         )
     ]  # fmt: skip
     for one, cost in zip(sweep.combinations, costs, strict=True):
@@ -59,6 +62,7 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
             f"{one.vocab_size:,}",
             *(number_text(one.metrics.get(name)) for name in COLUMNS.values()),
             *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == least)}"]),
+            *[number_text(one.gini)] * several,
             *[one.against_plain] * varied,
             "" if against is None else f"{against:+.2%} tokens",
         ))  # fmt: skip
@@ -131,6 +135,7 @@ class Combination:
         curves: name → (vocab size, value), the compression curve too.
         against_champion: change in tokens, as a share; None without a champion.
         record: the content of its ``evaluation.json``.
+        gini: of the tokens per byte that each source takes; None where there is one.
     """
 
     pattern: str
@@ -140,6 +145,7 @@ class Combination:
     against_champion: float | None
     record: dict[str, Any]
     variant: str = PLAIN
+    gini: float | None = None
 
     @property
     def title(self) -> str:
@@ -161,7 +167,11 @@ class Combination:
     def of(cls, trial: Trial, pattern: str, variant: str = PLAIN) -> Combination:
         """What was measured with a pattern, as it was asked for."""
         against, size = trial.against_champion([ALL]).get(ALL), trial.vocab_size
-        return cls(pattern, size, against_champion=against, variant=variant, **trial.logged)
+        evaluation = trial.evaluated.evaluation
+        gini = gini_of_texts(evaluation.parts, evaluation.slices)
+        return cls(
+            pattern, size, against_champion=against, variant=variant, gini=gini, **trial.logged
+        )
 
     def costing(self, model: NamedShape) -> Combination:
         """The same with what text costs a model with this vocabulary."""

@@ -11,7 +11,7 @@ import click
 
 from bpeline.flows.cli.options import answer, command, model_shape_option
 from bpeline.flows.cli.standard_input import with_standard_input
-from bpeline.flows.requests import BYTE_BPE, CHOICES, VARIANTS, typed
+from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What is chosen of the sweep, said already, or changes no tokenizer.
@@ -27,7 +27,7 @@ _NOT_OF_TRAINING = {
     "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
     "bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'",
     "bpeline sweep --source 'en=en/*.txt' --source 'de=de/*.txt' --name two --sizes 32000 "
-    "--variant plain --variant whole-characters --variant parity",
+    "--variant plain --variant whole-characters --variant parity --variant superbpe",
 )
 @click.argument("paths", nargs=-1)
 @click.option("--name", help="The tokenizer's name: the experiment in MLflow.")
@@ -44,8 +44,8 @@ _NOT_OF_TRAINING = {
     "variants",
     multiple=True,
     type=click.Choice(list(VARIANTS)),
-    help="Also train it so: tokens of whole characters (--characters), or languages served alike "
-    "(--parity, with --source); repeat for more.  [default: plain]",
+    help="Also train it so: tokens of whole characters (--characters), languages served alike "
+    "(--parity, with --source), or superwords by either rule; repeat for more.  [default: plain]",
 )
 @click.option("--source", "sources", multiple=True, metavar="NAME=FILES", help="Instead of PATHS.")
 @click.option(
@@ -108,6 +108,11 @@ def sweep(
     lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
     lines.append(f"register:  bpeline train {shlex.join(chosen)}")
     lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
+    if SUPERBPE in variants:
+        lines.append(
+            f"           {SUPERBPE}: then bpeline superwords {shlex.quote(name)}@candidate "
+            "--vocab-size N --transition-size M, with nine tenths of N for M"
+        )
     answer(as_json, asdict(done), lines)
 
 

@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     from .training_request import TrainingRequest as TrainingRequest
     from .training_request import usable_cores as usable_cores
     from .variants import PLAIN as PLAIN
+    from .variants import SUPERBPE as SUPERBPE
     from .variants import VARIANTS as VARIANTS
+    from .variants import transition_size as transition_size
     from .variants import typed as typed
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

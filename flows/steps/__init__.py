@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .summarizing import Trained as Trained
     from .summarizing import summarize as summarize
     from .summary import TrainingSummary as TrainingSummary
+    from .superword_learning import keep_words as keep_words
     from .token_screening import screen_tokens as screen_tokens
     from .training_plan import plan_training as plan_training
     from .trials import MOST_TRIALS as MOST_TRIALS

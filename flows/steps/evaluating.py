@@ -39,7 +39,7 @@ from bpeline.registry.evaluation_sets import (
     read_set,
     texts_of,
 )
-from bpeline.registry.loading import ResolvedVersion, load_version
+from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
@@ -51,6 +51,7 @@ from bpeline.tokenizer_core.corpus import (
     documents_between,
     read_chunks,
 )
+from bpeline.tokenizer_core.derived import of_size, slots_of
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidTokenizer, RegistryError
 from bpeline.tokenizer_core.evaluation import (
@@ -279,7 +280,7 @@ def evaluate(
     training text. The champion and the baselines are measured on the same documents. A champion
     that cannot be had is noted and left out. A training that forbids tokens, or serves its sources
     alike, is measured beside the same one that does not, so that its cost is known; so is one with
-    superwords over runs beside the words alone.
+    superwords beside the words alone, where there are words for as many ids.
 
     Args:
         adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
@@ -304,6 +305,11 @@ def evaluate(
         counts = WordCountStore(workspace).open_table(words.table)
         others[WORDS_ALONE] = words_alone(counts, request)
         references[WORDS_ALONE] = "the same training without superwords"
+    if request.transition_size:
+        words_before = load_tokenizer(request.extends, workspace)
+        if not slots_of(words_before) and words_before.vocab_size >= request.learned_size:
+            others[WORDS_ALONE] = of_size(words_before, request.learned_size)
+            references[WORDS_ALONE] = "as many ids of the tokenizer of words"
     measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
     texts, made = measuring.texts, measuring.made
     evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)

@@ -11,12 +11,14 @@ from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.merge_learning import merges_in
 from bpeline.flows.steps.token_learning import LearnedTokens, found_in
 from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.version_files import holds_version
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, fetch_directory, share_directory, sharing
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import NOTHING
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import merges_for, train_superbpe
 
 _VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
@@ -59,6 +61,14 @@ def learn_superwords(
     bpeline.save(tokenizer, directory, said)
     share_directory(workspace, directory, MANIFEST)
     return LearnedTokens(directory, made, wanted, min(resumed, made))
+
+
+def keep_words(tokenizer: Tokenizer, workspace: Workspace) -> None:
+    """Keep the files of a tokenizer that superwords are learned behind, registered or not."""
+    directory = workspace.version_directory(tokenizer.digest)
+    if not holds_version(workspace, tokenizer.digest):
+        bpeline.save(tokenizer, directory)
+        share_directory(workspace, directory, MANIFEST)
 
 
 def superwords_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:

@@ -132,15 +132,19 @@ def try_out(
 
 
 def try_sizes(
-    run: TrainingRun, requests: Sequence[TrainingRequest], setup: EvaluationSetup
+    run: TrainingRun, requests: Sequence[TrainingRequest], setup: EvaluationSetup, title: str
 ) -> tuple[list[Trial], list[CorpusInput]]:
     """All sizes of one pattern, the largest first: it is trained and serves the others.
+
+    Args:
+        requests: one for each size.
+        title: what they are called while they are counted.
 
     Returns:
         One for each size that came of it, the smallest first; and what was read.
     """
     largest = requests[0]
-    plan, corpus = count_once(run, largest, setup, f"{largest.pattern}: ")
+    plan, corpus = count_once(run, largest, setup, f"{title}: ")
     with run.step(COMBINE_COUNTS) as outcome:
         words = combine_counts(corpus, largest, run.registry, run.id)
         outcome(words.outcome)

@@ -108,13 +108,36 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
 
 
 @pytest.mark.slow
-def test_a_sweep_says_what_runs_of_words_are_worth(corpus: Path, bpeline: Command) -> None:
-    asked = ("--sizes", "400", "--variant", "plain", "--variant", "superword-runs", "--json")
-    result = bpeline("sweep", "corpus", "--name", "news", *asked)
-    plain, runs = summary_of(result)["combinations"]
-    assert (plain["variant"], runs["variant"]) == ("plain", "superword-runs")
-    assert plain["pattern"] == runs["pattern"] == "gpt2"
-    fewer = runs["metrics"]["vs_words-alone_percent/all"]
-    ratio = plain["metrics"]["compression/bytes_per_token"]
-    ratio /= runs["metrics"]["compression/bytes_per_token"]
-    assert 100 * (ratio - 1) == pytest.approx(fewer, abs=0.01)
+def test_a_sweep_says_what_superwords_are_worth(corpus: Path, bpeline: Command) -> None:
+    variants = ("plain", "superword-runs", "superbpe")
+    asked = ("sweep", "corpus", "--name", "news", "--sizes", "330,400", "--special-token", "\n\n")
+    found = summary_of(bpeline(*asked, *(f"--variant={one}" for one in variants), "--json"))
+    combinations = found["combinations"]
+    assert [(one["variant"], one["vocab_size"]) for one in combinations] == [
+        (variant, size) for variant in variants for size in (330, 400)
+    ]
+    assert {one["pattern"] for one in combinations} == {"gpt2"}
+    assert len({one["record"]["set"]["digest"] for one in combinations}) == 1
+    for plain, *others in zip(combinations[:2], combinations[2:4], combinations[4:], strict=True):
+        for one in others:
+            fewer = one["metrics"]["vs_words-alone_percent/all"]
+            ratio = plain["metrics"]["compression/bytes_per_token"]
+            ratio /= one["metrics"]["compression/bytes_per_token"]
+            assert 100 * (ratio - 1) == pytest.approx(fewer, abs=0.01)
+    assert "news" not in bpeline("versions", "--json").stdout
+
+    # The plain training need not be named; what it says to type makes that tokenizer.
+    alone = bpeline(*asked, "--variant", "superbpe")
+    assert alone.exit_code == 0, alone.output
+    assert "superbpe: then bpeline superwords news@candidate" in alone.stdout
+    train = ("train", "corpus", "--name", "news", "--pattern", "gpt2", "--special-token", "\n\n")
+    base = summary_of(bpeline(*train, "--vocab-size", 400, "--json"))
+    options = ("--vocab-size", 400, "--transition-size", 360)
+    made = summary_of(bpeline("superwords", "news@candidate", *options, "--json"))
+    assert made["digest"] == combinations[5]["record"]["digest"] != base["digest"]
+    assert made["metrics"]["vs_words-alone_percent/all"] == pytest.approx(
+        combinations[5]["metrics"]["vs_words-alone_percent/all"]
+    )
+    refused = bpeline(*asked, "--variant", "superbpe", "--algorithm", "wordpiece")
+    assert refused.exit_code == 2
+    assert "leave out --algorithm" in refused.stderr

@@ -49,9 +49,12 @@ def test_variants_are_measured_beside_the_plain_training(
         ratio = plain["compression/bytes_per_token"] / metrics["compression/bytes_per_token"]
         assert 100 * (ratio - 1) == pytest.approx(change, abs=0.01)
     assert parity["parity/gini_of_texts"] < parity["vs_ordinary/gini_of_texts"]
+    assert by_variant["parity"]["gini"] == parity["parity/gini_of_texts"]
+    assert by_variant["plain"]["gini"] == parity["vs_ordinary/gini_of_texts"]
 
     shown = bpeline(*command)
     assert "against plain" in shown.output
+    assert "Gini" in shown.output
     assert "parity: add --parity base" in shown.output
     # What it says to type makes that tokenizer.
     typed = ["train", *sources, "--name", "two", "--vocab-size", 330, "--pattern", "gpt2"]
