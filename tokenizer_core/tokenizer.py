@@ -27,7 +27,9 @@ from bpeline.tokenizer_core.encoding import (
     ExplainedPreToken,
     Explainer,
     FindingEncoder,
+    LegalCuts,
     OnInvalid,
+    PartingEncoder,
     PlacedIds,
     PlacingEncoder,
     PreparedEncoder,
@@ -43,6 +45,7 @@ from bpeline.tokenizer_core.encoding import (
     longest_prefix,
     pad,
     refuse_places,
+    whole_characters,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
 from bpeline.tokenizer_core.shards import (
@@ -56,7 +59,7 @@ from bpeline.tokenizer_core.shards import (
     gather_files,
     shard_format,
 )
-from bpeline.tokenizer_core.splitting import CutPairs, Cuts, SplitPattern, behind_lines
+from bpeline.tokenizer_core.splitting import Cuts, SplitPattern, behind_lines
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import (
     BYTE_BPE,
@@ -524,8 +527,12 @@ class Tokenizer:
         Pieces may end anywhere, even inside a word or a special token. Text is held back until a
         place where no pre-token crosses: two characters that the pattern always parts, the end of
         a line or of a sentence where these are encoded by themselves, or the start of an allowed
-        special token. Where there is none the whole text is held: with some regexes of your own,
-        and with imported tokenizers that take texts whole.
+        special token. An imported tokenizer's steps hold what the next character could change:
+        added tokens, marks that follow a letter, spaces that may be the last ones; where it merges
+        over whole texts they are parted between characters that no token holds side by side.
+        Where there is no such place the whole text is held: with some regexes of your own, where
+        whole texts may be tokens (``ignore_merges`` without pre-tokens), and with tokenizers that
+        are run by their own library.
 
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
@@ -533,7 +540,10 @@ class Tokenizer:
         """
         if isinstance(chunks_of_text, str | bytes):
             raise TypeError("encode_iterable takes an iterable of str, not one string")
-        _, policy = self._asked(allowed_special, on_special)
+        encoder, policy = self._asked(allowed_special, on_special)
+        if isinstance(encoder, PreparedEncoder):
+            contents = whole_characters(chunks_of_text, policy)
+            return (id_ for ids in encoder.encode_pieces(contents) for id_ in ids.tolist())
         return (
             id_
             for text in cut_stream(chunks_of_text, policy, self._parted)
@@ -911,8 +921,10 @@ class Tokenizer:
         return SpecialPolicies(self.spec.special_tokens)
 
     @property
-    def _parted(self) -> CutPairs | PunktBreaks | None:
+    def _parted(self) -> LegalCuts | None:
         """Between which characters ids are independent of each other; None where nobody knows."""
+        if isinstance(self.encoder, PartingEncoder):
+            return self.encoder.legal_cuts
         if self.algorithm.sentence_kind == "lines":
             return behind_lines()
         if self.algorithm.sentence_kind == "punkt":

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .dropout import require_natural as require_natural
     from .encoder import Encoder as Encoder
     from .encoder import FindingEncoder as FindingEncoder
+    from .encoder import LegalCuts as LegalCuts
+    from .encoder import PartingEncoder as PartingEncoder
     from .encoder import PlacedIds as PlacedIds
     from .encoder import PlacingEncoder as PlacingEncoder
     from .encoder import TokenizerParts as TokenizerParts
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from .reachability import unreachable_tokens as unreachable_tokens
     from .step_decoding import StepDecoder as StepDecoder
     from .text_stream import cut_stream as cut_stream
+    from .text_stream import whole_characters as whole_characters
     from .truncation import longest_prefix as longest_prefix
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -97,6 +97,26 @@ class FindingEncoder(Protocol):
         ...
 
 
+class LegalCuts(Protocol):
+    """Knows places where no pre-token and no sentence crosses, such as `CutPairs`."""
+
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
+
+        The text before ``begin - 1`` is not looked at.
+        """
+
+
+@runtime_checkable
+class PartingEncoder(Protocol):
+    """An encoder that knows better than its split pattern where texts can be parted."""
+
+    @property
+    def legal_cuts(self) -> LegalCuts | None:
+        """Places where the ids of both parts are those of the whole; None where there are none."""
+        ...
+
+
 class TokenizerParts(Protocol):
     """A tokenizer as the rooms below it see it: what it does, and what makes its ids."""
 

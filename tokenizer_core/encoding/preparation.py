@@ -39,7 +39,7 @@ class TextPreparation:
             nothing of one, or makes two the same (``tokenizers`` then finds one at random).
     """
 
-    __slots__ = ("_late", "_normalize", "_prefix", "_raw", "contents")
+    __slots__ = ("_normalize", "contents", "late", "prefix", "raw")
 
     def __init__(
         self,
@@ -48,13 +48,15 @@ class TextPreparation:
         prefix: PiecePrefix | None = None,
     ) -> None:
         self._normalize = normalize
-        self._prefix = prefix
+        #: What is put in front of pieces, or None.
+        self.prefix = prefix
         #: id → the bytes as which each added token is found: what tokenizers shows of it, too.
         self.contents = {token.id: self._sought(token) for token in added_tokens}
         if len(self.contents) < len(added_tokens):
             _refuse("two added tokens have the same id", "give each an id of its own")
-        self._raw = self._matcher([token for token in added_tokens if not token.normalized])
-        self._late = self._matcher([token for token in added_tokens if token.normalized])
+        #: Finds the added tokens of texts as they are given, and of normalized ones.
+        self.raw = self._matcher([token for token in added_tokens if not token.normalized])
+        self.late = self._matcher([token for token in added_tokens if token.normalized])
 
     def prepare(
         self, text: Text, unsought: frozenset[int] = frozenset()
@@ -80,14 +82,14 @@ class TextPreparation:
         Args:
             content: valid UTF-8.
         """
-        if not content or self._raw.may_be_in(content):
+        if not content or self.raw.may_be_in(content):
             return None
         made = content if self._normalize is None else self._normalize(content)
-        if not made or self._late.may_be_in(made):
+        if not made or self.late.may_be_in(made):
             return None
-        if self._prefix is None:
+        if self.prefix is None:
             return made
-        return self._with_prefix(made, lambda: self._begins_as_given(content))
+        return self.with_prefix(made, lambda: self.begins_as_given(content))
 
     def prepare_spans(
         self,
@@ -107,12 +109,12 @@ class TextPreparation:
         given, starts = text, spans[:, 0]
         # Numbers below those of ids say of which span a piece is the last.
         numbered = _OF_SPANS - np.arange(len(spans))
-        spans, after = self._raw.cut(text, spans, numbered, unsought)
+        spans, after = self.raw.cut(text, spans, numbered, unsought)
         if self._normalize is not None:
             text, spans = _replaced(text, spans, self._normalized(text, spans))
-        spans, after = self._late.cut(text, spans, after, unsought)
+        spans, after = self.late.cut(text, spans, after, unsought)
         last = np.flatnonzero(after <= _OF_SPANS)
-        if self._prefix is not None:
+        if self.prefix is not None:
             firsts = dict(zip([0, *(last[:-1] + 1).tolist()], starts.tolist(), strict=False))
             text, spans = _replaced(text, spans, self._prefixed(given, text, spans, firsts))
         after = after.copy()
@@ -167,28 +169,31 @@ class TextPreparation:
 
             def begins(number: int = number) -> bool:
                 at = firsts.get(number, -1)
-                return at >= 0 and self._begins_as_given(given.bytes(at, at + _LONGEST_CHARACTER))
+                return at >= 0 and self.begins_as_given(given.bytes(at, at + _LONGEST_CHARACTER))
 
-            made = self._with_prefix(piece, begins)
+            made = self.with_prefix(piece, begins)
             pieces.append(None if made == piece else made)
         return pieces
 
-    def _with_prefix(self, piece: bytes, begins: Callable[[], bool]) -> bytes:
+    def with_prefix(self, piece: bytes, begins: Callable[[], bool]) -> bytes:
         """A normalized piece with its prefix.
 
         Args:
             begins: whether the text begins with it.
         """
-        assert self._prefix is not None
-        mark = self._prefix.text.encode()
-        made = piece.replace(b" ", mark) if self._prefix.replaces_spaces else piece
+        assert self.prefix is not None
+        mark = self.prefix.text.encode()
+        made = piece.replace(b" ", mark) if self.prefix.replaces_spaces else piece
         if not piece or made.startswith(mark):
             return made
-        scheme = self._prefix.scheme
+        scheme = self.prefix.scheme
         return mark + made if scheme == "always" or (scheme == "first" and begins()) else made
 
-    def _begins_as_given(self, beginning: bytes) -> bool:
+    def begins_as_given(self, beginning: bytes) -> bool:
         """Whether the normalized text begins with what its first character became.
+
+        Args:
+            beginning: UTF-8 of its first character, and perhaps more.
 
         Where that is dropped, tokenizers does not take the text for the beginning. (Where an added
         token is exactly what a normalizer put before the text, it takes what follows for it, too.)
@@ -209,6 +214,11 @@ def _replaced(
         text.bytes(begin, end) if piece is None else piece
         for piece, (begin, end) in zip(pieces, spans.tolist(), strict=True)
     ]
+    return joined(parts)
+
+
+def joined(parts: Sequence[bytes]) -> tuple[Text, NDArray[np.int64]]:
+    """The text of some parts, and the span of each: int64 ``[n, 2]``."""
     if len(parts) == 1:
         return Text.of(parts[0]), np.array([[0, len(parts[0])]], np.int64)
     ends = np.cumsum([len(part) for part in parts], dtype=np.int64)

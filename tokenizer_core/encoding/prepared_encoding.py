@@ -6,19 +6,29 @@ Added tokens are found, what lies between them is normalized and given its prefi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.encoder import Encoder, PlacedIds
+from bpeline.tokenizer_core.encoding.encoder import (
+    Encoder,
+    LegalCuts,
+    PartingEncoder,
+    PlacedIds,
+)
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, spans_of_lengths
-from bpeline.tokenizer_core.encoding.preparation import TextPreparation
+from bpeline.tokenizer_core.encoding.preparation import TextPreparation, joined
+from bpeline.tokenizer_core.encoding.prepared_pieces import prepared_pieces
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.normalization import in_pieces
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+
+_TOGETHER = 1 << 16  # characters of pieces that are encoded together
 
 
 class PreparedEncoder(Encoder):
@@ -68,6 +78,24 @@ class PreparedEncoder(Encoder):
         places = zip(pieces.tolist(), behind.tolist(), strict=True)
         return [(made.bytes(begin, end).decode(), id_) for (begin, end), id_ in places]
 
+    def encode_pieces(self, contents: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
+        """Token ids of one text that comes in parts, of whole characters, in bounded memory.
+
+        Text is held until it is decided what becomes of it, and up to a place where the ids of both
+        parts are those of the whole; where there is none, to the end.
+        """
+        inner, pipeline = self.inner, self._spec.pipeline
+        cuts: LegalCuts | None = self._spec.pattern.cut_pairs
+        if isinstance(inner, PartingEncoder):
+            cuts = inner.legal_cuts
+        normalizer = None if pipeline is None else pipeline.normalizer
+        new = None if normalizer is None else partial(in_pieces, normalizer)
+        parts = prepared_pieces(self._preparation, new, contents, self._unsought, cuts)
+        for together in _gathered(parts):
+            text, spans = joined([part.encode() for part, _ in together])
+            behind = np.array([id_ for _, id_ in together], np.int64)
+            yield inner.encode(text, spans, behind)[0]
+
     def encode_short(self, content: bytes) -> list[int]:
         prepared = None if self._unsought else self._preparation.whole(content)
         if prepared is None or len(prepared) > SHORT_TEXT:
@@ -95,6 +123,21 @@ class PreparedEncoder(Encoder):
         stops = np.cumsum(lengths) + (all_spans[0, 0] if len(all_spans) else 0)
         places = np.stack((stops - lengths, stops), axis=1)
         return PlacedIds(ids, places, np.ones(len(ids), np.bool_))
+
+
+def _gathered(parts: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    """Many small parts together, none empty that has nothing behind it."""
+    together: list[tuple[str, int]] = []
+    size = 0
+    for part, id_ in parts:
+        if part or id_ >= 0:
+            together.append((part, id_))
+            size += len(part) + 1
+        if size >= _TOGETHER:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def refuse_places() -> NoReturn:

@@ -7,23 +7,14 @@ no pre-token and no special token can cross.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 import regex
 
+from bpeline.tokenizer_core.encoding.encoder import LegalCuts
+from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 
 _ENOUGH = 1 << 16  # characters gathered before a cut is looked for
-
-
-class LegalCuts(Protocol):
-    """Knows places where no pre-token and no sentence crosses, such as `CutPairs`."""
-
-    def last_in(self, text: str, begin: int, end: int) -> int:
-        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
-
-        The text before ``begin - 1`` is not looked at.
-        """
 
 
 def cut_stream(
@@ -63,6 +54,38 @@ def cut_stream(
     policy.refuse_forbidden(text)
     if text:
         yield text
+
+
+def whole_characters(pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[str]:
+    """The same text in parts of some size, none of which ends within a pair of surrogates.
+
+    Raises:
+        TypeError: a piece is not a string.
+        InvalidSpecialToken: a forbidden special token, even across pieces.
+    """
+    gathered: list[str] = []
+    size, before = 0, ""
+
+    def part(text: str) -> str:
+        nonlocal before
+        policy.refuse_forbidden(before + text)
+        before = (before + text)[-policy.longest :] if policy.forbidden else ""
+        return utf8_of(text).decode()
+
+    for piece in pieces:
+        if not isinstance(piece, str):
+            raise TypeError(f"pieces of text are str, not {type(piece).__name__}")
+        gathered.append(piece)
+        size += len(piece)
+        if size < _ENOUGH:
+            continue
+        text = "".join(gathered)
+        end = len(text) - ("\ud800" <= text[-1] <= "\udbff")
+        gathered, size = [text[end:]], len(text) - end
+        if end:
+            yield part(text[:end])
+    if text := "".join(gathered):
+        yield part(text)
 
 
 def _any_of(tokens: Iterable[str]) -> regex.Pattern[str] | None:

@@ -9,5 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .normalizers import Normalizer as Normalizer
     from .sentencepiece_text import SentencePieceText as SentencePieceText
+    from .text_in_pieces import InPieces as InPieces
+    from .text_in_pieces import in_pieces as in_pieces
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

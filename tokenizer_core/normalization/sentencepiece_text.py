@@ -95,29 +95,41 @@ class SentencePieceText:
         """``text`` as SentencePiece sees it: the same string where nothing changes."""
         if not text:
             return text
-        made = self._mapped(text)
+        made, _ = self.mapped(text, len(text))
         if self.remove_extra_whitespaces:
-            if not made.strip(" ") and self._is_all_spaces(text):
+            if not made.strip(" ") and self.is_all_spaces(text):
                 return ""
-            made = _SPACES.sub(" ", made).lstrip(" ")
+            made = self.with_single_spaces(made).lstrip(" ")
         if self.add_dummy_prefix and not self.space_is_suffix:
             made = " " + made
-        if self.escape_whitespaces:
-            made = made.replace(" ", MARK)
-        space = MARK if self.escape_whitespaces else " "
+        made = made.replace(" ", self.space)
         if self.remove_extra_whitespaces:
-            made = made.rstrip(space)
+            made = made.rstrip(self.space)
         if self.add_dummy_prefix and self.space_is_suffix:
-            made += space
+            made += self.space
         return text if made == text else made
 
-    def _mapped(self, text: str) -> str:
-        """``text`` with the rules applied."""
+    @property
+    def space(self) -> str:
+        """What stands for a space in the end."""
+        return MARK if self.escape_whitespaces else " "
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters by which it is decided what is written at a place."""
+        return max([1, *self._lengths, *map(len, self.user_defined)])
+
+    def mapped(self, text: str, limit: int) -> tuple[str, int]:
+        """A beginning of ``text`` with the rules applied, and where it ends.
+
+        Args:
+            limit: what begins before is in it, to its end.
+        """
         if not self._rules:
-            return text
+            return text[:limit], limit
         parts: list[str] = []
         last = at = 0
-        while (found := self._several.search(text, at)) is not None:
+        while (found := self._several.search(text, at)) is not None and found.start() < limit:
             begin = found.start()
             if found.lastgroup == "untouched":
                 end, written = found.end(), found.group()
@@ -128,8 +140,14 @@ class SentencePieceText:
                 continue
             parts += (text[last:begin].translate(self._single), written)
             last = at = end
-        parts.append(text[last:].translate(self._single))
-        return "".join(parts)
+        end = max(last, limit)
+        parts.append(text[last:end].translate(self._single))
+        return "".join(parts), end
+
+    @staticmethod
+    def with_single_spaces(text: str) -> str:
+        """``text`` with one space where there are several in a row."""
+        return _SPACES.sub(" ", text)
 
     def _longest(self, text: str, begin: int) -> tuple[int, str]:
         """Where the longest key of several characters ends, and what is written for it."""
@@ -139,7 +157,7 @@ class SentencePieceText:
                 return begin + length, written
         return begin, ""
 
-    def _is_all_spaces(self, text: str) -> bool:
+    def is_all_spaces(self, text: str) -> bool:
         """Whether each character, or key of the rules, is written as one space."""
         at = 0
         while at < len(text):

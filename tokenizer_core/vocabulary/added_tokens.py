@@ -96,7 +96,7 @@ class AddedTokenMatcher:
         contents: as what each is sought; not empty.
     """
 
-    __slots__ = ("_flagged", "_ids", "_matcher", "_opening", "_sought", "tokens")
+    __slots__ = ("_flagged", "_ids", "_longest", "_matcher", "_opening", "_sought", "tokens")
 
     def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[bytes]) -> None:
         #: What is found.
@@ -109,6 +109,45 @@ class AddedTokenMatcher:
         self._sought = dict[frozenset[int], NDArray[np.bool_]]()
         flagged = [token.single_word or token.lstrip or token.rstrip for token in tokens]
         self._flagged = np.array(flagged, np.bool_)
+        self._longest = max(map(len, contents), default=0)
+
+    def last_cut(self, text: Text) -> int:
+        """The last place where a text that may go on can be parted, or 0.
+
+        Whatever follows, the tokens found in both parts are those of the whole. White space before
+        it would be of a token that takes some; what a token touches, of one that looks beside it.
+
+        Args:
+            text: the beginning of one, valid UTF-8.
+        """
+        if not self._longest:
+            return text.size
+        found = self._matcher.find(text, 0, text.size)
+        begins, stops, indexes = found.T
+        place = text.size - self._longest
+        content = text.data.data
+        looks_beside = bool(self._flagged.any())
+        while place > 0:
+            if place < text.size and content[place] & 0xC0 == 0x80:
+                place -= 1
+                continue
+            # Of those that end here or later, the first one, and perhaps one that begins here.
+            near = int(np.searchsorted(stops, place))
+            if near < len(begins) and begins[near] < place < stops[near]:
+                place = int(begins[near])
+                continue
+            touching = [
+                one
+                for one in (near, near + 1)
+                if one < len(begins) and place in (begins[one], stops[one])
+            ]
+            if self._flagged[indexes[touching]].any():
+                place -= 1
+            elif looks_beside and (space := _SPACE_BEFORE.match(content, 0, place)):
+                place = space.start()
+            else:
+                break
+        return max(place, 0)
 
     def may_be_in(self, content: bytes) -> bool:
         """Whether one may stand in a text; at once, so it is sometimes true where none does."""

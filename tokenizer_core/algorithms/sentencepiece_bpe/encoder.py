@@ -6,7 +6,9 @@ which changes no id, so that most of it are words that have been met before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, chain
 
 import numpy as np
@@ -95,6 +97,36 @@ class CharacterSplitter(Splitter):
         return mark_short
 
 
+@dataclass(frozen=True, slots=True)
+class CharacterCuts:
+    """Places of a text between which no token reaches, whatever stands around.
+
+    Attributes:
+        between: two characters of which the first may be parted from the second.
+        user_defined: tokens that are found before all else: no cut is within one.
+    """
+
+    between: Callable[[str, str], bool]
+    user_defined: tuple[str, ...]
+
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
+
+        None is near the end, where a user-defined token may only have begun.
+        """
+        longest = max(map(len, self.user_defined), default=1)
+        for place in range(min(end, len(text) - longest + 1) - 1, max(begin, 1) - 1, -1):
+            if self.between(text[place - 1], text[place]) and not self._within(text, place):
+                return place
+        return -1
+
+    def _within(self, text: str, place: int) -> bool:
+        return any(
+            text.find(token, max(place - len(token) + 1, 0), place + len(token) - 1) >= 0
+            for token in self.user_defined
+        )
+
+
 class SentencePieceEncoder(Encoder):
     """Merges over characters.
 
@@ -141,8 +173,34 @@ class SentencePieceEncoder(Encoder):
         self._edges = np.array([0, *accumulate(map(len, symbols.written))], np.int64)
         self._tokens = np.array([*chain.from_iterable(symbols.written), 0], np.uint32)
         self._most = max(map(len, symbols.written), default=1)
+        self._user_defined = tuple(user_defined)
+        self._pairs = pairs
         if spec.ignore_merges:
             self._take_whole(spec)
+
+    @cached_property
+    def legal_cuts(self) -> CharacterCuts | None:
+        """Where texts can be parted; None where pre-tokens are unknown before the text ends."""
+        known, drops = self._symbols.known, self._symbols.rest == "nothing"
+        if self.pattern.regex == WHOLE_TEXT:
+            if self._pairs is None:
+                return None
+            joined = frozenset((chr(one), chr(other)) for one, other in self._pairs.tolist())
+
+            # Unknown characters fuse, or are left out, so that what stands beside them merges.
+            def between(one: str, other: str) -> bool:
+                return one in known and other in known and (one, other) not in joined
+
+            return CharacterCuts(between, self._user_defined)
+        pairs = self.pattern.cut_pairs
+        if pairs is None:
+            return None
+
+        def parted(one: str, other: str) -> bool:
+            cut = pairs.last_in(one + other, 1, 2) == 1
+            return cut and (not drops or (one in known and other in known))
+
+        return CharacterCuts(parted, self._user_defined)
 
     def _take_whole(self, spec: TokenizerSpec) -> None:
         known = self._symbols.known

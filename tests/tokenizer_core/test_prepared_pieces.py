@@ -1,0 +1,326 @@
+"""Imported tokenizers on a text that comes in pieces: the ids of the whole, in little memory."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import regex
+from amounts import Amounts
+from charsmaps import charsmap
+from huggingface_peers import peer_of, saved_peer
+from tempting_texts import tempting_texts
+from tokenizers import AddedToken as TheirToken
+from tokenizers import normalizers
+
+from bpeline.tokenizer_core.encoding import TextPreparation, prepared_encoding, text_stream
+from bpeline.tokenizer_core.encoding import prepared_pieces as pieces_module
+from bpeline.tokenizer_core.encoding.prepared_pieces import prepared_pieces
+from bpeline.tokenizer_core.errors import InvalidSpecialToken
+from bpeline.tokenizer_core.normalization import Normalizer, in_pieces, text_in_pieces
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import (
+    AddedToken,
+    PiecePrefix,
+    Pipeline,
+    SpecialPolicy,
+    TokenizerSpec,
+)
+
+RULES = charsmap(
+    {
+        "ﬁ": "fi", "e\u0301": "é", "\u3000": " ", "\u200b": "", "Ａ": "A", "ab": "x", "abc": "y",
+        "\t": " ", "\n": " ", "\u0301": "", "…": "...",
+    }
+)  # fmt: skip
+STEPS: dict[str, Any] = {
+    **{form: {"type": form} for form in ("NFC", "NFD", "NFKC", "NFKD", "Nmt", "Lowercase")},
+    "StripAccents": {"type": "StripAccents"},
+    "Precompiled": {"type": "Precompiled", "precompiled_charsmap": RULES},
+    **{
+        f"Bert {flags}": {
+            "type": "BertNormalizer",
+            "clean_text": flags & 1 > 0,
+            "handle_chinese_chars": flags & 2 > 0,
+            "strip_accents": None if flags & 4 else True,
+            "lowercase": flags & 8 > 0,
+        }
+        for flags in (0, 6, 15)
+    },
+    **{
+        f"Strip {left} {right}": {"type": "Strip", "strip_left": left, "strip_right": right}
+        for left in (False, True)
+        for right in (False, True)
+    },
+    "Prepend": {"type": "Prepend", "prepend": "▁▁"},
+    **{
+        f"Replace {string}": {"type": "Replace", "pattern": {"String": string}, "content": content}
+        for string, content in ((" ", "▁"), ("aa", "a"), ("aba", "b"), ("e\u0301", "E"))
+    },
+    **{
+        f"Replace /{one}/": {"type": "Replace", "pattern": {"Regex": one}, "content": content}
+        for one, content in ((" {2,}", " "), ("a+b", "x"), (r"\s+", " "), ("[^a]", "c"))
+    },
+    **{
+        f"SentencePiece {flags}": {
+            "type": "SentencePiece",
+            "charsmap": RULES if flags & 1 else "",
+            "add_dummy_prefix": flags & 2 > 0,
+            "remove_extra_whitespaces": flags & 4 > 0,
+            "escape_whitespaces": flags & 8 > 0,
+            "space_is_suffix": flags & 16 > 0,
+            "user_defined": ["<u>", "a<u>", "\u3000x"] if flags & 32 else [],
+        }
+        for flags in range(64)
+    },
+}
+SEQUENCES = (("NFD", "StripAccents", "Lowercase"), ("Strip True True", "Prepend", "Replace  "),
+             ("NFKC", "Replace /\\s+/", "SentencePiece 15"))  # fmt: skip
+TEMPTING = [
+    *"aabbecx   ▁\t\n", "  ", "e\u0301", "\u0301", "\u0323\u0300", "\u1100", "\u1161", "\u11a8",
+    "가", "각", "ﬁ", "\u200b", "\u3000", "\u00a0", "<u>", "a<u>", "<", "u>", "क", "\u094d",
+    "\u200d", "ｶ", "\uff9e", "か", "\u3099", "中", "Σ", "İ", "\r\n", "\r", "👍", "🏽",
+    "🇩", "🇪", "…", "Ａ", "\u0e33", "ก", "abc", "\u0660", "ㄱ", "ㅏ",
+]  # fmt: skip
+
+
+def random_text(random_: random.Random, more: list[str] | None = None) -> str:
+    few = random_.sample(TEMPTING, 6) + (more or [])
+    return "".join(random_.choices(few, k=random_.randint(0, 40)))
+
+
+def cut(text: str, random_: random.Random) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        size = random_.choice([1, 1, 2, 7])
+        yield text[at : at + size]
+        at += size
+
+
+def normalized(names: tuple[str, ...]) -> Normalizer:
+    made = Normalizer.of_description(
+        {"type": "Sequence", "normalizers": [STEPS[name] for name in names]}
+    )
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in STEPS), *SEQUENCES])
+def test_each_step_makes_of_pieces_what_it_makes_of_the_whole(
+    names: tuple[str, ...], seed: int, amounts: Amounts
+) -> None:
+    random_, normalizer = random.Random(f"{seed} {names}"), normalized(names)
+    early = 0
+    for _ in range(40 + amounts.laws):
+        text = random_text(random_)
+        stream = in_pieces(normalizer)
+        made = "".join(map(stream.feed, cut(text, random_)))
+        early += bool(made)
+        assert made + stream.finish() == normalizer.text(text), f"REPRO: {names} {text!r}"
+    assert early
+
+
+@pytest.mark.slow
+def test_no_character_that_texts_are_parted_before_joins_the_one_before() -> None:
+    """Every character, by Unicode's own decompositions; clusters by `regex`."""
+    apart = regex.compile(f"(?V1){text_in_pieces._APART}")
+    joins = {chr(point) for point in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
+    for point in range(0x110000):
+        parts = unicodedata.decomposition(chr(point)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            joins.add(chr(int(parts[1], 16)))
+    found = 0
+    for point in range(0x110000):
+        character = chr(point)
+        if 0xD800 <= point < 0xE000 or not apart.match(character):
+            continue
+        found += 1
+        first = unicodedata.normalize("NFKD", character)[:1]
+        assert unicodedata.combining(first) == 0, hex(point)
+        assert first not in joins, hex(point)
+        assert len(regex.findall(r"\X", f"a{character}")) == 2, hex(point)
+        assert len(regex.findall(r"\X", f"{character}a")) == 2, hex(point)
+    assert found > 100_000
+
+
+def test_added_tokens_normalizer_and_prefix_in_pieces(
+    seed: int, amounts: Amounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(seed)
+    contents = ["<u>", "<", "u>", "  ", "a", "ab", "e\u0301", "<u><u>", "▁", "中"]
+    parted = 0
+    for _ in range(150 + 4 * amounts.laws):
+        flags = [random_.random() < 0.3 for _ in range(4)]
+        added = [
+            AddedToken(id_, content, False, *(flag and random_.random() < 0.5 for flag in flags))
+            for id_, content in enumerate(random_.sample(contents, random_.randint(0, 4)))
+        ]
+        names = random_.choice([("NFC",), ("Lowercase",), ("Prepend",), ("Prepend", "Replace  ")])
+        normalizer = None if random_.random() < 0.3 else normalized(names)
+        scheme = random_.choice(["always", "first", "never"])
+        prefix = random_.choice(
+            [None, PiecePrefix("▁", scheme, True), PiecePrefix(" ", scheme, False)]
+        )
+        normalize = None if normalizer is None else normalizer.content
+        preparation = TextPreparation(added, normalize, prefix)
+        new = None if normalizer is None else lambda made=normalizer: in_pieces(made)
+        unsought = frozenset(random_.sample(range(4), random_.choice([0, 0, 2])))
+        for _ in range(6):
+            text = random_text(random_, contents)
+            made, spans, behind = preparation.prepare(Text.of(text.encode()), unsought)
+            expected = [
+                (made.bytes(*span).decode(), id_)
+                for span, id_ in zip(spans.tolist(), behind.tolist(), strict=True)
+            ]
+            monkeypatch.setattr(pieces_module, "_ENOUGH", random_.choice([1, 8]))
+            pieces = cut(text, random_)
+            got = list(prepared_pieces(preparation, new, pieces, unsought, EveryPlace()))
+            parted += len(got) - len(expected)
+            # Pieces that end without an id, and parts of one, are told apart no more.
+            assert joined(got) == joined(expected), f"REPRO: {added} {names} {prefix} {text!r}"
+    assert parted > 500
+
+
+class EveryPlace:
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        return end - 1 if end > begin else -1
+
+
+def joined(parts: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    found, text = [], ""
+    for part, id_ in parts:
+        text += part
+        if id_ >= 0:
+            found.append((text, id_))
+            text = ""
+    return [*found, (text, -1)]
+
+
+PEERS: dict[str, Any] = {
+    "NFC": normalizers.NFC(),
+    "NFKC": normalizers.NFKC(),
+    "BERT": normalizers.BertNormalizer(),
+    "strips": normalizers.Sequence([normalizers.Strip(), normalizers.Lowercase()]),
+    "spaces": normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")]),
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_ids_are_those_of_the_whole(
+    name: str, tmp_path: Path, seed: int, amounts: Amounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = peer_of([("t", "h"), ("th", "e"), ("Ġ", "the"), ("1", "2"), ("Ġ", "Ġ"), ("Ġ", "1")])
+    peer.normalizer = PEERS[name]
+    peer.add_tokens(
+        [TheirToken("<w>", single_word=True), TheirToken("<s>", lstrip=True, rstrip=True)]
+    )
+    tokenizer = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json"))
+    assert_streams(tokenizer, ["<w>", "<s>", "<|end|>", "the ", " 12"], seed, amounts, monkeypatch)
+
+
+def assert_streams(
+    tokenizer: Tokenizer,
+    more: list[str],
+    seed: int,
+    amounts: Amounts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random_, texts = random.Random(seed), tempting_texts(seed)
+    for _ in range(30 + amounts.laws):
+        enough = random_.choice([1, 5, 60])
+        for module in (text_stream, pieces_module):
+            monkeypatch.setattr(module, "_ENOUGH", enough)
+        monkeypatch.setattr(prepared_encoding, "_TOGETHER", enough)
+        text = random_text(random_, more) + next(texts) + random_text(random_, more)
+        text += random_.choice(["", "\ud83d", "\ud83d\udc4d"])
+        for allowed in (None, "none", "all"):
+            streamed = list(tokenizer.encode_iterable(cut(text, random_), allowed))
+            assert streamed == tokenizer.encode(text, allowed), f"REPRO: {allowed} {text!r}"
+
+
+def whole_texts(**options: Any) -> Tokenizer:
+    """BPE over characters of whole texts, as of SentencePiece."""
+    from bpeline.tokenizer_core.algorithms import SentencePieceBpe
+
+    merges = [("▁", "a"), ("a", "b"), ("▁a", "b"), ("b", "▁"), ("e", "\u0301"), ("ab", "ab")]
+    tokens = [
+        "<unk>",
+        *"▁abce中",
+        "\u0301",
+        "<u>",
+        "cac",
+        *("".join(pair) for pair in merges),
+        "<|end|>",
+    ]
+    if options.get("byte_fallback"):
+        tokens += [f"<0x{byte:02X}>" for byte in range(256)]
+    spec = TokenizerSpec.checked(
+        {id_: token.encode() for id_, token in enumerate(tokens)},
+        [(left.encode(), right.encode()) for left, right in merges],
+        algorithm=SentencePieceBpe(user_defined=("<u>", "cac"), **options),
+        pipeline=Pipeline(
+            added_tokens=(AddedToken(tokens.index("<|end|>"), "<|end|>", special=True),),
+            normalizer=normalized(("Prepend", "Replace  ")),
+        ),
+    )
+    return Tokenizer.of_spec(spec)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"byte_fallback": True},
+        {"byte_fallback": False, "fuse_unknown": True},
+        {"byte_fallback": False, "fuse_unknown": False},
+        {"byte_fallback": False, "unknown": None},
+    ],
+)
+def test_whole_texts_are_parted_where_no_token_reaches(
+    options: dict[str, Any], seed: int, amounts: Amounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = whole_texts(**options)
+    more = ["ab", " a", "b ", "<u>", "<|end|>", "cac", "ca", "ee", "qq"]
+    assert_streams(tokenizer, more, seed, amounts, monkeypatch)
+
+
+def test_what_is_forbidden_is_found_across_pieces(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(saved_peer(peer_of([("t", "h")]), tmp_path / "tokenizer.json"))
+    for pieces in (["a<|e", "nd|>b"], iter("x<|end|>")):
+        with pytest.raises(InvalidSpecialToken, match="end"):
+            list(tokenizer.encode_iterable(pieces, "none", on_special="error"))
+    policy = SpecialPolicy({}, ("<|end|>",))
+    long = "x" * ((1 << 16) - 3)
+    with pytest.raises(InvalidSpecialToken, match="end"):
+        list(text_stream.whole_characters([long, "<|e", "nd|>"], policy))
+    with pytest.raises(TypeError, match="pieces of text are str"):
+        list(tokenizer.encode_iterable(["a", b"b"]))  # type: ignore[list-item]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["NFC", "strips", "whole texts"])
+def test_a_stream_takes_little_memory(name: str, tmp_path: Path) -> None:
+    if name == "whole texts":
+        tokenizer = whole_texts(byte_fallback=True)
+    else:
+        peer = peer_of([("t", "h"), ("th", "e")])
+        peer.normalizer = PEERS[name]
+        tokenizer = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json"))
+    random_ = random.Random(3)
+    words = ["".join(random_.choices("abcdefghijéüß中文かな", k=5)) for _ in range(20_000)]
+    piece = " ".join(words)
+    list(tokenizer.encode_iterable(["the 中\n"]))
+    peaks = []
+    for times in (10, 40):
+        tracemalloc.start()
+        ids = sum(1 for _ in tokenizer.encode_iterable(piece for _ in range(times)))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert ids > times * len(words)
+    assert peaks[1] < 1.1 * peaks[0] + 1_000_000
+    assert peaks[1] < 90_000_000  # 7 MB of text; a table of 64 MiB for words is a part of it
