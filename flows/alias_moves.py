@@ -1,13 +1,15 @@
-"""Moving aliases so that others hear of it: the registry moves, Prefect's automations are told."""
+"""Moving aliases so that others hear of it: the page of the name and Prefect's automations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from bpeline.flows.name_page import show_name_page
 from bpeline.flows.running import tell
 from bpeline.registry import aliases
 from bpeline.registry.aliases import AliasChange
 from bpeline.registry.gates import Rule
+from bpeline.registry.opening import open_registry
 from bpeline.registry.workspace import Workspace
 
 ALIAS_MOVED = "bpeline.alias.moved"
@@ -28,7 +30,8 @@ def promote(
         reference, alias, by, reason, workspace, rules: as there.
         say: is told when a Prefect server did not take the event.
     """
-    return _told(aliases.promote(reference, alias, by, reason, workspace, rules=rules), say)
+    change = aliases.promote(reference, alias, by, reason, workspace, rules=rules)
+    return _told(change, say, workspace)
 
 
 def rollback(
@@ -38,12 +41,15 @@ def rollback(
     return _told(aliases.rollback(name, alias, by, reason), say)
 
 
-def _told(change: AliasChange, say: Callable[[str], object]) -> AliasChange:
-    """Tell Prefect that an alias points to another version now; nothing when it stays.
+def _told(
+    change: AliasChange, say: Callable[[str], object], workspace: Workspace | None = None
+) -> AliasChange:
+    """Show and tell Prefect that an alias points to another version now; nothing when it stays.
 
     The event is of the resource ``bpeline.tokenizer.NAME``, which is labelled with the alias.
     """
     if change.before != change.number:
+        show_name_page(open_registry(workspace), change.name)
         payload = {
             "alias": change.alias,
             "from": change.before,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bpeline.flows.name_page import show_name_page
 from bpeline.flows.requests import (
     CHAMPION,
     SMALLEST_SIZE,
@@ -103,8 +104,11 @@ def evaluate(reference: str) -> list[Measured]:
         validate_name(reference)
         found = measure_anew(registry, reference)
         if found:
+            show_name_page(registry, reference)
             return found
-    return [evaluate_version(registry, resolve(registry, parse_registered(reference)))]
+    found = [evaluate_version(registry, resolve(registry, parse_registered(reference)))]
+    show_name_page(registry, found[0].version.name)
+    return found
 
 
 def robustness(measured: Measured) -> list[dict[str, Any]]:
@@ -261,7 +265,9 @@ def set_from(
             "name files that hold text",
         )
     named = change_set(registry, name, made, documents, by=by, reason=reason)
-    return named, measure_anew(registry, name), skipped
+    measured = measure_anew(registry, name)
+    show_name_page(registry, name)
+    return named, measured, skipped
 
 
 def _known(registry: Registry, digest: str) -> EvaluationSet | None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows.name_page import show_name_page
 from bpeline.flows.steps import made_with, this_user
 from bpeline.registry.evaluating import evaluate_version
 from bpeline.registry.imported import imported_in, keep_originals, kept_files
@@ -90,6 +91,7 @@ def rename(reference: str, names: Mapping[str, str], workspace: str | None = Non
         version = publish_version(registry, _publication(tokenizer, names, lineage, directory))
     if version.newly_registered and registry.catalogue.evaluation_set(base.name) is not None:
         evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
+    show_name_page(registry, base.name)
     ids = {new: tokenizer.special_tokens[new] for new in names.values()}
     return Renaming(str(base), dict(names), ids, version, len(slots_of(tokenizer)))
 

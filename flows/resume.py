@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bpeline.flows.name_page import show_name_page
 from bpeline.registry.catalogue import Run
 from bpeline.registry.deletion import DeletedVersion, finish_deletions
 from bpeline.registry.opening import Registry, open_registry
@@ -21,7 +22,10 @@ def publish_waiting() -> list[PublishedVersion]:
     if not waiting_records(registry.workspace):
         return []
     with registry.workspace.lock("publishing the outbox"):
-        return publish_outbox(registry)
+        published = publish_outbox(registry)
+        for name in sorted({one.name for one in published}):
+            show_name_page(registry, name)
+        return published
 
 
 def delete_waiting() -> list[DeletedVersion]:

@@ -33,6 +33,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     alias points to is refused. Who deleted what, when and why stays in the history, and the number
     is never used again. Interrupted, the same command or `bpeline resume` goes on.
     """
+    from bpeline.flows.name_page import show_name_page
     from bpeline.registry.deletion import delete_versions, find_deletable, parse_deletable
     from bpeline.registry.moves import remove_alias
     from bpeline.registry.opening import open_registry
@@ -48,11 +49,13 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
             return
         move = remove_alias(registry, wanted.name, wanted.alias, by=who, reason=reason)
         before = "" if move.from_number is None else f" (before: {move.name}/{move.from_number})"
+        show_name_page(registry, wanted.name)
         told = {"removed": True, "alias": str(wanted), "from": move.from_number}
         answer(as_json, told, [f"{wanted} points nowhere now{before}"])
         return
     if remove:
         found = delete_versions(registry, wanted, who, reason)
+        show_name_page(registry, wanted if isinstance(wanted, str) else wanted.name)
     else:
         found = find_deletable(registry, wanted)
     lines = []

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command, echo_json
+from bpeline.flows.cli.options import FILE, answer, command, echo_json
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 OTHER_TEXT = "*"
 
 
-@command("bpeline versions", "bpeline versions news --json")
+@command(
+    "bpeline versions", "bpeline versions news --json", "bpeline versions news --html news.html"
+)
 @click.argument("name", required=False)
-def versions(name: str | None, as_json: bool) -> None:
+@click.option(
+    "--html",
+    type=FILE,
+    help="Also write a page about NAME: cost over time, figures, who was champion when, drift.",
+)
+def versions(name: str | None, html: Path | None, as_json: bool) -> None:
     """List the registered versions (of NAME), and those that were deleted."""
+    if html is not None:
+        from bpeline.flows.versions import write_name_page
+
+        write_name_page(name, html)
     from bpeline.registry.versions import deleted_versions, list_versions
 
     found = list_versions(name)
     deleted = [] if as_json else deleted_versions(name)
     gone = [f"{one.reference}  {one.digest[:12]}  {one}" for one in deleted]
+    wrote = [] if html is None else [f"\nwrote {html}"]
     if not found:
         whose = f"of {name} " if name else ""
         line = f"no version {whose}is registered; type `bpeline train --demo` to make one"
-        answer(as_json, [], [line, *gone])
+        answer(as_json, [], [line, *gone, *wrote])
         return
     rows = [("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")]
     for version in found:
@@ -45,7 +58,7 @@ def versions(name: str | None, as_json: bool) -> None:
             f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
             "figures do not compare: `bpeline evaluate REF` measures a version on it"
         )
-    answer(as_json, [asdict(version) for version in found], [*lines, *gone])
+    answer(as_json, [asdict(version) for version in found], [*lines, *gone, *wrote])
 
 
 @command(

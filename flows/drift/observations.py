@@ -7,6 +7,7 @@ from dataclasses import replace
 from time import strptime
 
 from bpeline.flows.drift.drift_report import DriftReport
+from bpeline.flows.name_page import show_name_page
 from bpeline.flows.running import RECORD, step, telling
 from bpeline.registry.figures import draw_observations
 from bpeline.registry.opening import Registry
@@ -22,6 +23,7 @@ def recorded(report: DriftReport, registry: Registry) -> DriftReport:
         try:
             report = remember(report, registry)
             said.append(f"observation {report.observation} in MLflow")
+            show_name_page(registry, report.name)
         except RegistryUnreachable as error:
             report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
             said.append("not recorded")

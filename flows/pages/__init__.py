@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .comparison import comparison_page as comparison_page
     from .contents import ReportContents as ReportContents
+    from .name_page import page_of_name as page_of_name
     from .report import report_page as report_page
     from .stepping import Frame as Frame
     from .stepping import compression_frames as compression_frames

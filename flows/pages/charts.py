@@ -6,7 +6,7 @@ They need no library, follow the page's colours, and print.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Point = tuple[float, float]
@@ -35,6 +35,25 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Spot:
+    """A value at one of several places in a row.
+
+    Attributes:
+        place: from 0.
+        value, said: how high it is, and what is shown when somebody points at it.
+        low, high: ends of an interval around it.
+        ringed: drawn with a ring around it.
+    """
+
+    place: int
+    value: float
+    said: str
+    low: float | None = None
+    high: float | None = None
+    ringed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """Everything that is drawn, in the units of the drawing.
 
@@ -44,6 +63,8 @@ class Chart:
         names: x and name of what is below.
         lines: colour and corners of each series, and whether these are marked.
         bars: x, y, width and height of each, and what is shown when somebody points at it.
+        spots: x, y, colour and name of each likewise, and whether it has a ring.
+        intervals: x, both ends and colour of each upright line.
         legend: x, colour and name of each series, where there are several.
     """
 
@@ -54,6 +75,8 @@ class Chart:
     names: Sequence[tuple[float, str]]
     lines: Sequence[tuple[int, Sequence[Point], bool]] = ()
     bars: Sequence[tuple[float, float, float, float, str]] = ()
+    spots: Sequence[tuple[float, float, int, str, bool]] = ()
+    intervals: Sequence[tuple[float, float, float, int]] = ()
     legend: Sequence[tuple[float, int, str]] = ()
 
     width, height = 480, 270
@@ -95,6 +118,51 @@ def bar_chart(title: str, x_title: str, y_title: str, bars: Sequence[tuple[str, 
             names.append((x + step / 2, name))
     levels = [(y_of(tick), short_number(tick)) for tick in y_ticks]
     return Chart(title, x_title, y_title, levels, names, bars=drawn)
+
+
+def spot_chart(
+    title: str,
+    x_title: str,
+    y_title: str,
+    names: Sequence[str],
+    series: Mapping[str, Sequence[Spot]],
+) -> Chart:
+    """Values at places in a row, those of one series joined by lines; at least one of them.
+
+    Args:
+        names: what each place is called; left out where they would touch.
+    """
+    spots = [(row, spot) for row, some in enumerate(series.values()) for spot in some]
+    drawn = [one for _, s in spots for one in (s.value, s.low, s.high) if one is not None]
+    y_ticks = _ticks(drawn)
+    y_of = _scale([*drawn, *y_ticks], Chart.bottom, Chart.top, float)
+    step = (Chart.right - Chart.left) / len(names)
+    every = max(1, math.ceil((max(map(len, names)) * _LETTER + 6) / step))
+
+    def x_of(place: int) -> float:
+        return Chart.left + (place + 0.5) * step
+
+    return Chart(
+        title,
+        x_title,
+        y_title,
+        levels=[(y_of(tick), short_number(tick)) for tick in y_ticks],
+        names=[(x_of(at), name) for at, name in enumerate(names) if at % every == 0],
+        lines=[
+            (row % _COLOURS, [(x_of(spot.place), y_of(spot.value)) for spot in some], False)
+            for row, some in enumerate(series.values())
+        ],
+        spots=[
+            (x_of(spot.place), y_of(spot.value), row % _COLOURS, spot.said, spot.ringed)
+            for row, spot in spots
+        ],
+        intervals=[
+            (x_of(spot.place), y_of(spot.low), y_of(spot.high), row % _COLOURS)
+            for row, spot in spots
+            if spot.low is not None and spot.high is not None
+        ],
+        legend=_legend(list(series)),
+    )
 
 
 def short_number(value: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bpeline.flows.steps.promotion import Promotion
-from bpeline.flows.wording import counted, from_here, megabytes, program
+from bpeline.flows.wording import counted, from_here, megabytes, number_text, program
 from bpeline.registry.records import PublishedVersion
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -149,5 +149,7 @@ class ImportSummary:
         lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
         lines += ["", "## Everything measured", "", f"Measured on {self.measured_on}.", ""]
         lines += ["| metric | value |", "|---|---:|"]
-        lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
+        lines += [
+            f"| {key} | {number_text(value)} |" for key, value in sorted(self.metrics.items())
+        ]
         return "\n".join(lines) + "\n"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows.name_page import show_name_page
 from bpeline.flows.pages import ReportContents, report_page
 from bpeline.flows.requests import ImportRequest
 from bpeline.flows.running import CERTIFY, PUBLISH, READ_FILES, step
@@ -288,7 +289,7 @@ def publish_import(
             named = comparison.called(version.reference)
             for page in comparison_files(named, version.directory / PAGES):
                 registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
-        return version
+        return replace(version, history=show_name_page(registry, version.name))
 
 
 def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:

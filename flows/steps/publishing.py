@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.comparisons import comparison_json
+from bpeline.flows.name_page import show_name_page
 from bpeline.flows.pages import ReportContents, comparison_page, report_page
 from bpeline.flows.requests import CHAMPION, TrainingRequest, decimal
 from bpeline.flows.running import PUBLISH, step
@@ -134,7 +135,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             pages = version.directory / PAGES
             for page in comparison_files(evaluated.comparison.called(version.reference), pages):
                 registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
-        return version
+        return replace(version, history=show_name_page(registry, version.name))
 
 
 def _files(

@@ -15,6 +15,7 @@ from bpeline.flows.wording import (
     from_here,
     markdown_table,
     megabytes,
+    number_text,
     program,
     statistics_table,
 )
@@ -39,6 +40,7 @@ class TrainingSummary:
         corpus_bytes: bytes of text, decompressed; of word counts those of the words.
         chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
             asked for.
+        history: where MLflow shows the page with all versions of the name.
         of_counts: whether these were given, and not counted here.
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
@@ -89,6 +91,7 @@ class TrainingSummary:
     against_others: tuple[tuple[str, ...], ...] = ()
     of_counts: bool = False
     chosen_size: Mapping[str, Any] | None = None
+    history: str = ""
 
     def published(
         self,
@@ -106,6 +109,7 @@ class TrainingSummary:
             directory=str(version.directory),
             link=version.link,
             ui_command=version.ui_command,
+            history=version.history,
             promotion=promotion,
             seconds=dict(seconds),
         )
@@ -280,6 +284,8 @@ class TrainingSummary:
         """The same with steps, curve and metrics, for Prefect and MLflow."""
         lines = [f"# {self.reference}", "", "| | |", "|---|---|"]
         lines += [f"| {title} | {value} |" for title, value in self.rows()]
+        if self.history:
+            lines.append(f"| all versions | [cost over time, aliases, drift]({self.history}) |")
         if self.notes:
             lines += ["", *(f"- {note}" for note in self.notes)]
         if self.sources:
@@ -304,5 +310,7 @@ class TrainingSummary:
         lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
         said = f"Measured on {self.measured_on}, but for `{NEW_TEXT}`."
         lines += ["", "## Everything measured", "", said, "", "| metric | value |", "|---|---:|"]
-        lines += [f"| {key} | {value:.6g} |" for key, value in sorted(self.metrics.items())]
+        lines += [
+            f"| {key} | {number_text(value)} |" for key, value in sorted(self.metrics.items())
+        ]
         return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .details import version_details as version_details
+    from .name_page import write_name_page as write_name_page
     from .origin import TokenOrigin as TokenOrigin
     from .origin import token_origin as token_origin
     from .recipes import recipe_of as recipe_of

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .kept_sets import read_documents as read_documents
     from .kept_sets import read_set as read_set
     from .measurements import SetMeasurement as SetMeasurement
+    from .measurements import changes_from as changes_from
     from .measurements import keep_measurement as keep_measurement
     from .measurements import kept_measurement as kept_measurement
     from .measurements import measured_on as measured_on

@@ -6,7 +6,7 @@ takes them from here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from bpeline.tokenizer_core.evaluation import (
     of_slice,
     slices_of,
     token_change,
+    token_changes,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +108,18 @@ class SetMeasurement:
             },
             {name: np.array(counts, np.int64) for name, counts in record["tokens"].items()},
         )
+
+
+def changes_from(before: SetMeasurement, others: Sequence[SetMeasurement]) -> list[Change]:
+    """How the tokens of everything differ from those of one version, for each of the others.
+
+    Args:
+        before, others: of the same set.
+    """
+    first, *after = (
+        np.concatenate([one.tokens[text] for text in before.tokens]) for one in (before, *others)
+    )
+    return token_changes(first, after)
 
 
 def metrics_on(found: SetMeasurement, made: EvaluationSet) -> dict[str, float]:

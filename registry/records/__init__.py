@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .dataset_record import DatasetRecord as DatasetRecord
     from .drift_record import DriftObservation as DriftObservation
     from .drift_record import ObservedDrift as ObservedDrift
+    from .drift_record import PastObservation as PastObservation
     from .publication import CURVE_METRIC as CURVE_METRIC
     from .publication import LIBRARY as LIBRARY
     from .publication import MEASURED_ON as MEASURED_ON

@@ -46,3 +46,18 @@ class ObservedDrift:
     experiment_id: str
     number: int
     series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class PastObservation:
+    """An observation as MLflow remembers it.
+
+    Attributes:
+        number: from 1.
+        time_ms: when, in milliseconds since 1970.
+        metrics: those that were asked for and that it has, see `DriftObservation`.
+    """
+
+    number: int
+    time_ms: int
+    metrics: Mapping[str, float]

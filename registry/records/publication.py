@@ -183,6 +183,8 @@ class PublishedVersion:
         ui_command: what to type so that the link answers; empty where a server does.
         remarks: what people should know although nothing failed.
         candidate: whether the alias of what was published last points to it now.
+        history: the page of its name with all versions in the MLflow UI; empty where that could not
+            be shown.
     """
 
     name: str
@@ -196,6 +198,7 @@ class PublishedVersion:
     ui_command: str = ""
     remarks: tuple[str, ...] = ()
     candidate: bool = True
+    history: str = ""
 
     @property
     def reference(self) -> str:

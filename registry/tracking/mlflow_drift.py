@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from bpeline.registry.records import DriftObservation, ObservedDrift
+from bpeline.registry.records import DriftObservation, ObservedDrift, PastObservation
 from bpeline.registry.tracking.mlflow_door import point
 from bpeline.registry.tracking.mlflow_runs import MlflowRuns
 from bpeline.registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
@@ -57,19 +58,40 @@ class MlflowDrift(MlflowRuns):
             self._require(number in shown, f"observation {number}")
             return ObservedDrift(run.run_id, run.experiment_id, number, series)
 
+    def past_observations(self, name: str, metrics: Sequence[str]) -> list[PastObservation]:
+        """What the series of a name has of some metrics, in order; empty where none was begun."""
+        with self._answering(f"reading the drift of {name}"):
+            experiment = self._experiment_named(name)
+            runs = [] if experiment is None else self._drift_runs(experiment.experiment_id)
+            times: dict[int, int] = {}
+            found: dict[int, dict[str, float]] = {}
+            for run in runs:
+                for key in {DRIFTED, *metrics} & run.data.metrics.keys():
+                    for one in self._client.get_metric_history(run.info.run_id, key):
+                        found.setdefault(one.step, {})[key] = one.value
+                        times[one.step] = one.timestamp
+            # One that was cut short before its outcome was there has not happened.
+            happened = (number for number in sorted(found) if DRIFTED in found[number])
+            return [PastObservation(number, times[number], found[number]) for number in happened]
+
     def show_drift(self, observed: ObservedDrift, figures: Sequence[Path]) -> None:
         """Keep pictures with the run, in the place of those of the observation before."""
         self.add_files(observed.run_id, figures, "figures")
 
     def _drift_run(self, name: str) -> TrackedRun:
         experiment_id = self._experiment_of(name)
-        found = self._client.search_runs(
+        found = self._drift_runs(experiment_id)
+        if found:
+            return TrackedRun(found[0].info.run_id, found[0].info.experiment_id)
+        about = {"mlflow.source.name": "bpeline", "kind": DRIFT}
+        return self._new_run(experiment_id, f"drift {name}", about)
+
+    def _drift_runs(self, experiment_id: str) -> list[Any]:
+        """The run of the series, if there is one."""
+        found: list[Any] = self._client.search_runs(
             [experiment_id],
             filter_string=f"tags.kind = '{DRIFT}'",
             max_results=1,
             order_by=["attributes.start_time ASC"],
         )
-        if found:
-            return TrackedRun(found[0].info.run_id, found[0].info.experiment_id)
-        about = {"mlflow.source.name": "bpeline", "kind": DRIFT}
-        return self._new_run(experiment_id, f"drift {name}", about)
+        return found

@@ -35,6 +35,7 @@ from bpeline.registry.tracking.tracked import (
     description_of_name,
     insisting,
     is_ours,
+    linked_page,
     shortened,
     version_tags,
 )
@@ -60,15 +61,16 @@ class MlflowModels(MlflowConnection):
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
 
-    def describe_name(self, name: str, measured_on: str) -> None:
+    def describe_name(self, name: str, measured_on: str, page: str = "") -> None:
         """Say on the page of a name what its versions are; what a person wrote there stays.
 
         Args:
             measured_on: the evaluation set, for people.
+            page: a link to the page with all versions; one that is linked already stays.
         """
-        text = description_of_name(name, measured_on)
         with self._answering(f"describing {name}"):
             shown = self._client.get_registered_model(name).description or ""
+            text = description_of_name(name, measured_on, page or linked_page(shown))
             if shown != text and is_ours(shown):
                 self._client.update_registered_model(name, text)
 

@@ -135,6 +135,12 @@ class MlflowRuns(MlflowConnection):
             for path in files:
                 self._require(sizes.get(path.name) == path.stat().st_size, f"the whole {path.name}")
 
+    def artifact_page(self, mlflow_run_id: str, artifact: str) -> str:
+        """Where the UI shows a file of a run, below its own address."""
+        with self._answering(f"reading the run {mlflow_run_id}"):
+            experiment = self._client.get_run(mlflow_run_id).info.experiment_id
+            return run_page(experiment, mlflow_run_id, artifact)
+
     def _add_text(self, mlflow_run_id: str, text: str, place: str) -> None:
         with TemporaryDirectory(prefix="bpeline-") as aside:
             file = Path(aside) / Path(place).name

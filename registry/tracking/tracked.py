@@ -34,6 +34,7 @@ OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a mo
 VERSIONS_AT_ONCE = 100_000
 
 _FIRST_SENTENCE = "Tokenizers that bpeline trained and registered."
+_LINKED_PAGE = "[All versions: cost over time, figures, who was champion when, drift]"
 COMPARED = "compared_with."  # begins the tags that say which versions it was compared with
 _SLICES_SAID = 4  # in the first line of a version's description
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
@@ -279,11 +280,16 @@ def _beyond_chance(metrics: Mapping[str, float]) -> list[str]:
     return [f"{name} {change:+.2f} %" for name, change in ordered]
 
 
-def description_of_name(name: str, measured_on: str) -> str:
-    """What the page of a registered model says, in Markdown: its versions, how to load one."""
+def description_of_name(name: str, measured_on: str, page: str = "") -> str:
+    """What the page of a registered model says, in Markdown: its versions, how to load one.
+
+    Args:
+        page: a link to the page with all versions.
+    """
+    linked = f"{_LINKED_PAGE}({page})\n\n" if page else ""
     return (
-        f"{_FIRST_SENTENCE} All versions of {name} are measured on {measured_on}: their figures "
-        "compare; texts and when they changed: `bpeline evaluate --sets`.\n\n"
+        f"{_FIRST_SENTENCE}\n\n{linked}All versions of {name} are measured on {measured_on}: their "
+        "figures compare; texts and when they changed: `bpeline evaluate --sets`.\n\n"
         f'Load one with `bpeline.load_tokenizer("{name}@champion")`, or without bpeline with '
         f'`mlflow.pyfunc.load_model("models:/{name}@champion")`; the same by `@candidate`, or by '
         f"number. The first line of a version says how it compares to the champion it met; "
@@ -296,6 +302,12 @@ def description_of_name(name: str, measured_on: str) -> str:
         "none, 0 where it may be. Speeds compare on one machine (`speed_of`).\n\n"
         "`champion` is what is in use, `candidate` what was published last."
     )
+
+
+def linked_page(description: str) -> str:
+    """The link to the page with all versions that such a description has; empty without one."""
+    found = re.search(rf"{re.escape(_LINKED_PAGE)}\((\S+)\)", description)
+    return found[1] if found else ""
 
 
 def is_ours(description: str) -> bool:

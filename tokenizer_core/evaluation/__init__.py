@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from .suite import gini_of_texts as gini_of_texts
     from .suite import slices_of as slices_of
     from .suite import token_change as token_change
+    from .suite import token_changes as token_changes
     from .token_documents import TrainingDocuments as TrainingDocuments
     from .token_documents import made_in_one_document as made_in_one_document
     from .token_fragments import FragmentTokens as FragmentTokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,28 +68,46 @@ class ResampledChange:
 
 
 def resampled_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> ResampledChange:
-    """Σ second / Σ first − 1, resampled by documents in pairs.
+    """Σ second / Σ first − 1, see `resampled_changes`."""
+    return resampled_changes(first, [second])[0]
 
-    The bootstrap (Efron 1979): documents are drawn with replacement, each with both of its values,
-    because the same text is long or short for both. Above 2,000 documents, neighbours are drawn
-    together in 2,000 groups.
+
+def resampled_changes(
+    first: NDArray[np.int64], others: Sequence[NDArray[np.int64]]
+) -> list[ResampledChange]:
+    """Σ other / Σ first − 1 of each of the others, resampled by documents in pairs.
+
+    The bootstrap (Efron 1979): documents are drawn with replacement, each with all of its values,
+    because the same text is long or short for all. Above 2,000 documents, neighbours are drawn
+    together in 2,000 groups. The draws are made once: many others take little longer than one.
 
     Args:
-        first, second: int64 ``[documents]``, tokens of each document; Σ first is above 0.
+        first: int64 ``[documents]``, tokens of each document; their sum is above 0.
+        others: likewise, of the same documents.
 
     Raises:
         InvalidOption: no documents, or arrays of different lengths.
     """
-    if len(first) != len(second) or not int(first.sum()):
-        raise InvalidOption(
-            f"{len(first)} and {len(second)} documents cannot be compared in pairs",
-            "the same documents for both, with at least one token",
-            "measure both on the same text",
-        )
-    sums = resampled_sums(np.stack((first, second), axis=1))
+    for other in others:
+        if len(first) != len(other) or not int(first.sum()):
+            raise InvalidOption(
+                f"{len(first)} and {len(other)} documents cannot be compared in pairs",
+                "the same documents for both, with at least one token",
+                "measure both on the same text",
+            )
+    if not others:
+        return []
+    sums = resampled_sums(np.stack((first, *others), axis=1))
+    before, total = sums[:, 0], first.sum()
     # A replicate without a single token says nothing about a ratio.
-    changes = np.divide(sums[:, 1], sums[:, 0], out=np.ones(len(sums)), where=sums[:, 0] > 0) - 1
-    return ResampledChange(float(second.sum() / first.sum() - 1), np.sort(changes), len(first))
+    changes = (
+        np.divide(after, before, out=np.ones(len(sums)), where=before > 0) - 1
+        for after in sums[:, 1:].T
+    )
+    return [
+        ResampledChange(float(other.sum() / total - 1), np.sort(change), len(first))
+        for other, change in zip(others, changes, strict=True)
+    ]
 
 
 def resampled_sums(values: NDArray[np.int64]) -> NDArray[np.float64]:

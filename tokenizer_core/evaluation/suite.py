@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
+from bpeline.tokenizer_core.evaluation.bootstrap import resampled_changes
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
 from bpeline.tokenizer_core.evaluation.metric_names import (
@@ -246,16 +246,30 @@ def token_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> Change:
     Args:
         first, second: int64 ``[documents]``, of the same documents.
     """
+    return token_changes(first, [second])[0]
+
+
+def token_changes(first: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[Change]:
+    """The same to each of several others.
+
+    Args:
+        first, others: int64 ``[documents]`` each, of the same documents.
+    """
     filled = first > 0
-    resampled = resampled_change(first, second)
-    enough = int(filled.sum()) >= FEWEST_RESAMPLED
-    intervals = (resampled.interval(confidence) for confidence in CONFIDENCES if enough)
-    return Change(
-        value=resampled.value,
-        mean_ratio=float((second[filled] / first[filled]).mean()),
-        documents=int(filled.sum()),
-        intervals={one.confidence: (one.low, one.high) for one in intervals},
-    )
+    documents = int(filled.sum())
+    changes = []
+    for other, resampled in zip(others, resampled_changes(first, others), strict=True):
+        enough = documents >= FEWEST_RESAMPLED
+        intervals = (resampled.interval(confidence) for confidence in CONFIDENCES if enough)
+        changes.append(
+            Change(
+                value=resampled.value,
+                mean_ratio=float((other[filled] / first[filled]).mean()),
+                documents=documents,
+                intervals={one.confidence: (one.low, one.high) for one in intervals},
+            )
+        )
+    return changes
 
 
 class _Contestant:

@@ -1,0 +1,300 @@
+"""The page of a name with all its versions: what ``templates/name.html`` needs, gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bpeline.flows.pages.charts import Chart, Spot, short_number, spot_chart
+from bpeline.flows.pages.rendering import render
+from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text
+from bpeline.registry.name_history import (
+    CHAMPION,
+    NEW_TEXT_COST,
+    OWN_TEXT_COST,
+    WATCHED,
+    NameHistory,
+    PastVersion,
+)
+from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, model_link
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, depends_on_text
+
+if TYPE_CHECKING:
+    from bpeline.registry.catalogue import AliasMove
+    from bpeline.registry.records import PastObservation
+
+_MOST_SERIES = 5  # colours of a chart
+_LONGEST_PATTERN = 60  # characters
+_CANDIDATE = "candidate"
+# In the table of figures; what depends on text is marked where that is another text.
+_FIGURES = (
+    (BYTES_PER_TOKEN, "bytes/token"),
+    ("words/fertility", "tokens/word"),
+    ("vocabulary/utilization", "of the vocab in use"),
+    ("training/rare_tokens", "rare tokens"),
+    ("privacy/suspicious_tokens", "look like personal data"),
+)
+_OUTCOMES = {value: outcome for outcome, value in DRIFTED_VALUES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLinks:
+    """Where more is said of a version.
+
+    Attributes:
+        report: its page of figures; empty where there is none.
+        mlflow: its page in MLflow's UI; empty where the page is shown by MLflow, which lets
+            nothing be followed there.
+    """
+
+    report: str = ""
+    mlflow: str = ""
+
+
+def page_of_name(history: NameHistory, ui: str = "") -> str:
+    """The whole page.
+
+    Args:
+        ui: the address of MLflow's pages; empty for a page that MLflow shows, without links.
+    """
+    links = {one.version.number: _links(one, ui) for one in history.versions} if ui else {}
+    newest = history.versions[::-1]
+    values = {
+        "history": history,
+        "at": _minute(history.at),
+        "links": links,
+        "aliases": _aliases(history),
+        "champion": _with_alias(history, CHAMPION),
+        "candidate": _with_alias(history, _CANDIDATE),
+        "newest": newest,
+        "cost": _cost_chart(history),
+        "not_compared": [one for one in history.versions if one.not_compared],
+        "versions": [_version_cells(one) for one in newest],
+        "figures": [_figure_cells(one) for one in newest],
+        "figure_titles": [title for _, title in _FIGURES],
+        "since_first": _since_first(history),
+        "moves": list(_moves(history)),
+        "drift": _drift_chart(history),
+        "observations": _observations(history),
+    }
+    return render("name.html", values)
+
+
+def _links(one: PastVersion, ui: str) -> VersionLinks:
+    report = one.report.as_uri() if one.report is not None else ""
+    return VersionLinks(report, model_link(ui, one.version.name, one.version.number))
+
+
+def _with_alias(history: NameHistory, alias: str) -> PastVersion | None:
+    return next((one for one in history.versions if alias in one.version.aliases), None)
+
+
+def _minute(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+def _aliases(history: NameHistory) -> list[dict[str, str]]:
+    """Where each alias points, and since when that is known."""
+    rows = []
+    for one in history.versions:
+        for alias in one.version.aliases:
+            moves = [move for move in history.moves if move.alias == alias and _moved(move)]
+            last = moves[0] if moves and moves[0].to_number == one.version.number else None
+            rows.append({
+                "alias": alias,
+                "version": one.version.reference,
+                "since": _minute(last.at) if last else "",
+                "by": last.by if last else "",
+                "reason": last.reason if last else "",
+            })  # fmt: skip
+    return sorted(rows, key=lambda row: (row["alias"] != CHAMPION, row["alias"]))
+
+
+def _moved(move: AliasMove) -> bool:
+    return move.from_number != move.to_number
+
+
+def _moves(history: NameHistory) -> Iterator[dict[str, str]]:
+    """The moves of aliases, newest first, each with the time of the next one of its alias."""
+    ends: dict[str, str] = {}
+    for move in history.moves:
+        moved = _moved(move)
+        before, after = (
+            "nowhere" if number is None else f"{history.name}/{number}"
+            for number in (move.from_number, move.to_number)
+        )
+        yield {
+            "at": _minute(move.at),
+            "until": ends.get(move.alias, "") if moved else "",
+            "alias": move.alias,
+            "places": f"{before} → {after}" if moved else f"stays at {after}",
+            "by": move.by,
+            "reason": move.reason,
+        }
+        if moved:
+            ends[move.alias] = _minute(move.at)
+
+
+def _cost(bytes_per_token: float) -> float:
+    """Tokens for a thousand bytes."""
+    return 1000 / bytes_per_token
+
+
+def _cost_chart(history: NameHistory) -> Chart | None:
+    """What the same text costs in each version; a colour for each size where there are few."""
+    compared = history.compared
+    if not compared:
+        return None
+    reference = next(
+        (_cost(one.bytes_per_token) for one in compared
+         if one.version is history.reference and one.bytes_per_token is not None), None
+    )  # fmt: skip
+    sizes = sorted({one.version.vocab_size for one in compared})
+    few = len(sizes) <= _MOST_SERIES
+    series: dict[str, list[Spot]] = {f"{short_number(size)} ids": [] for size in sizes if few}
+    for place, one in enumerate(compared):
+        spot = _spot(place, one, reference)
+        name = f"{short_number(one.version.vocab_size)} ids" if few else ""
+        series.setdefault(name, []).append(spot)
+    return spot_chart(
+        f"Tokens per 1,000 bytes of the versions of {history.name}",
+        "version",
+        "tokens per 1,000 bytes",
+        [str(one.version.number) for one in compared],
+        series,
+    )
+
+
+def _spot(place: int, one: PastVersion, reference: float | None) -> Spot:
+    assert one.bytes_per_token is not None
+    version, cost = one.version, _cost(one.bytes_per_token)
+    said = (
+        f"{version.reference}: {cost:.2f} tokens per 1,000 bytes; {version.vocab_size:,} ids, "
+        f"{_short(version.pattern)}, {version.created_at[:10]}"
+    )
+    ends = one.change.intervals.get(SHOWN_CONFIDENCE) if one.change else None
+    low, high = ends if ends and reference is not None else (None, None)
+    ringed = CHAMPION in version.aliases
+    if low is None or high is None or reference is None:
+        return Spot(place, cost, said, ringed=ringed)
+    return Spot(place, cost, said, reference * (1 + low), reference * (1 + high), ringed)
+
+
+def _short(pattern: str) -> str:
+    return pattern if len(pattern) <= _LONGEST_PATTERN else f"{pattern[: _LONGEST_PATTERN - 1]}…"
+
+
+def _since_first(history: NameHistory) -> tuple[float, str] | None:
+    """How many more tokens the champion takes than the first version that compares, as a share."""
+    champion = _with_alias(history, CHAMPION)
+    first = history.compared[0] if history.compared else None
+    if champion is None or first is None or champion is first or not champion.bytes_per_token:
+        return None
+    assert first.bytes_per_token is not None
+    return first.bytes_per_token / champion.bytes_per_token - 1, first.version.reference
+
+
+def _version_cells(one: PastVersion) -> dict[str, str]:
+    version = one.version
+    metrics = version.metrics
+    words, corpus = metrics.get("corpus/distinct_words"), metrics.get("corpus/bytes")
+    return {
+        "ids": f"{version.vocab_size:,}",
+        "pattern": _short(version.pattern),
+        "words": number_text(words),
+        "corpus": "" if corpus is None else megabytes(int(corpus)),
+        "made": _minute(version.created_at),
+        "digest": version.digest[:12],
+    }
+
+
+def _figure_cells(one: PastVersion) -> dict[str, Any]:
+    other_text = bool(one.not_compared)
+    cells = []
+    for key, _ in _FIGURES:
+        value = one.version.metrics.get(key)
+        marked = "*" if value is not None and other_text and depends_on_text(key) else ""
+        cells.append(f"{_figure(key, value)}{marked}")
+    change, interval = one.change, None
+    if change is not None:
+        interval = change.intervals.get(SHOWN_CONFIDENCE)
+    return {
+        "cells": cells,
+        "change": "" if change is None else f"{change.value:+.2%}",
+        "interval": "" if interval is None else f"{interval[0]:+.2%} … {interval[1]:+.2%}",
+        "kind": "" if interval is None else _kind(*interval),
+    }
+
+
+def _figure(key: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if key == "vocabulary/utilization":
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.4f}"
+
+
+def _kind(low: float, high: float) -> str:
+    """More or fewer tokens, where that is no chance."""
+    return "more" if low > 0 else "less" if high < 0 else ""
+
+
+def _drift_chart(history: NameHistory) -> Chart | None:
+    """Tokens per 1,000 bytes of new text, and of the own text of the version that was watched."""
+    observations = history.observations or ()
+    series = {
+        name: [
+            Spot(place, _cost(one.metrics[key]), _observed(history, one))
+            for place, one in enumerate(observations)
+            if one.metrics.get(key, 0) > 0
+        ]
+        for name, key in (("new text", NEW_TEXT_COST), ("its own text", OWN_TEXT_COST))
+    }
+    series = {name: spots for name, spots in series.items() if spots}
+    if not series:
+        return None
+    return spot_chart(
+        f"Tokens per 1,000 bytes of new text, {len(observations)} observations",
+        "observation",
+        "tokens per 1,000 bytes",
+        [str(one.number) for one in observations],
+        series,
+    )
+
+
+def _observed(history: NameHistory, one: PastObservation) -> str:
+    return (
+        f"observation {one.number}, {_day(one.time_ms)}: {_watched(history, one)}, {_outcome(one)}"
+    )
+
+
+def _day(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+def _watched(history: NameHistory, one: PastObservation) -> str:
+    number = one.metrics.get(WATCHED)
+    return "" if number is None else f"{history.name}/{number:.0f}"
+
+
+def _outcome(one: PastObservation) -> str:
+    return _OUTCOMES.get(one.metrics[DRIFTED], "")
+
+
+def _observations(history: NameHistory) -> list[dict[str, str]]:
+    """Rows for the table, newest first."""
+    rows = []
+    for one in reversed(history.observations or ()):
+        new, own = (one.metrics.get(key) for key in (NEW_TEXT_COST, OWN_TEXT_COST))
+        rows.append({
+            "number": str(one.number),
+            "at": _day(one.time_ms),
+            "version": _watched(history, one),
+            "outcome": _outcome(one),
+            "new": "" if not new else f"{_cost(new):.2f}",
+            "own": "" if not own else f"{_cost(own):.2f}",
+            "change": "" if not new or not own else f"{own / new - 1:+.2%}",
+        })  # fmt: skip
+    return rows

@@ -1,0 +1,343 @@
+"""The page of a name with all its versions: what it says, shows beside what, and links."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+from browser import Page as Browser
+from browser import browsing, installed_browser
+from click.testing import Result
+
+from bpeline.flows.pages.charts import Spot, spot_chart
+from bpeline.flows.pages.name_page import page_of_name
+from bpeline.registry.catalogue import AliasMove, Deletion
+from bpeline.registry.evaluation_sets import changes_from, kept_measurement, parts_of
+from bpeline.registry.measured import evaluation_set_of
+from bpeline.registry.name_history import (
+    NEW_TEXT_COST,
+    OWN_TEXT_COST,
+    WATCHED,
+    NameHistory,
+    PastVersion,
+    name_history,
+)
+from bpeline.registry.opening import open_registry
+from bpeline.registry.records import PastObservation
+from bpeline.registry.tracking import DRIFTED
+from bpeline.registry.versions import ListedVersion
+
+Command = Callable[..., Result]
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\u200b\"'"
+
+
+class Page(HTMLParser):
+    """What a browser would make of it: tags, their addresses, text, and the titles of spots."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""  # of neighbours in a table, words apart
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.text += " "
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def version(number: int, ratio: float | None, **more: object) -> PastVersion:
+    metrics = {} if ratio is None else {"compression/bytes_per_token": ratio}
+    fields = {
+        "name": "news", "digest": f"{number:064x}", "aliases": (), "vocab_size": 8000,
+        "pattern": "gpt2", "created_at": f"2026-01-{number:02}T10:00:00", "run_id": "",
+        "mlflow_run_id": "", "metrics": metrics, "comparable": True, **more,
+    }  # fmt: skip
+    not_compared = str(fields.pop("not_compared", ""))
+    listed = ListedVersion(number=number, **fields)  # type: ignore[arg-type]
+    return PastVersion(listed, not_compared, None if not_compared else ratio, None, None)
+
+
+def history(*versions: PastVersion, **more: object) -> NameHistory:
+    fields = {
+        "at": "2026-02-01T12:00:00", "measured_on": "evaluation set 3f2a91c0", "moves": (),
+        "reference": versions[0].version if versions else None, "deleted": (), "observations": (),
+        **more,
+    }  # fmt: skip
+    return NameHistory(name="news", versions=versions, **fields)  # type: ignore[arg-type]
+
+
+def test_the_curve_shows_the_versions_of_one_text_alone() -> None:
+    told = "measured on evaluation set 11112222; news has set 3f2a91c0 now"
+    page = Page(
+        page_of_name(
+            history(
+                version(1, 3.0, not_compared=told, comparable=False),
+                version(2, 4.0),
+                version(3, 5.0, vocab_size=16000, pattern="cl100k"),
+                version(4, None, not_compared="nothing is known of what it was measured on"),
+            )
+        )
+    )
+    assert "news/2: 250.00 tokens per 1,000 bytes; 8,000 ids, gpt2, 2026-01-02" in page.text
+    assert "news/3: 200.00 tokens per 1,000 bytes; 16,000 ids, cl100k, 2026-01-03" in page.text
+    assert page.tags.count("title") == 1 + 2, "that of the page, and a point for each"
+    assert f"news/1: {told}" in page.text
+    assert "3.0000*" not in page.text  # a whole number is written as one
+    assert "3*" in page.text
+    assert "does not compare" in page.text
+
+
+def test_nothing_that_compares_is_said_so() -> None:
+    told = "measured on text of its own training"
+    page = Page(page_of_name(history(version(1, 3.0, not_compared=told), reference=None)))
+    assert "svg" not in page.tags
+    assert "No version was measured on an evaluation set that news has" in page.text
+
+
+def test_a_chart_puts_every_value_in_its_field() -> None:
+    spots = [Spot(place, 200 + place, "", 190.0, 300.0 + place) for place in range(40)]
+    chart = spot_chart("", "", "", [str(one) for one in range(40)], {"a": spots, "b": spots[::7]})
+    inside = [*((x, y) for x, y, *_ in chart.spots), *((x, low) for x, low, *_ in chart.intervals)]
+    inside += [(x, high) for x, _, high, _ in chart.intervals]
+    assert len(chart.spots) == 40 + 6
+    for x, y in inside:
+        assert chart.left < x < chart.right
+        assert chart.top <= y <= chart.bottom
+    ends = [x for x, _ in chart.names]
+    assert min(after - before for before, after in pairwise(ends)) >= 12
+
+
+def test_one_value_has_a_chart_too() -> None:
+    chart = spot_chart("", "", "", ["1"], {"": [Spot(0, 5.0, "")]})
+    assert chart.legend == []
+    ((x, y, *_),) = chart.spots
+    assert chart.left < x < chart.right
+    assert chart.top <= y <= chart.bottom
+
+
+def test_what_people_typed_neither_acts_nor_hides() -> None:
+    move = AliasMove("news", "champion", None, 1, HOSTILE, HOSTILE, "2026-01-02T10:00:00.000")
+    gone = Deletion("s", "news", 2, "0" * 64, HOSTILE, HOSTILE, "2026-01-03T10:00:00", "x")
+    text = page_of_name(
+        history(
+            version(1, 4.0, pattern=HOSTILE, aliases=("champion",)),
+            moves=(move,),
+            deleted=(gone,),
+            measured_on=HOSTILE,
+        ),
+        ui='https://mlflow.example/"><script>alert(2)</script>',
+    )
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert not set("\u202e\u200b") & set(text)
+    assert page.text.count("<script>alert(1)</script>") >= 5
+
+
+def test_aliases_say_since_when_and_until_when() -> None:
+    def moved(alias: str, before: int | None, after: int | None, day: int, kind: str) -> AliasMove:
+        at = f"2026-01-{day:02}T10:00:00.000"
+        return AliasMove("news", alias, before, after, "jo", f"why {day}", at, kind)  # type: ignore[arg-type]
+
+    moves = (
+        moved("champion", 2, 2, 9, "refusal"),
+        moved("champion", 1, 2, 5, "promote"),
+        moved("candidate", 1, 2, 4, "publish"),
+        moved("champion", None, 1, 2, "promote"),
+    )
+    page = Page(
+        page_of_name(
+            history(version(1, 4.0), version(2, 4.0, aliases=("champion", "x")), moves=moves)
+        )
+    )
+    words = " ".join(page.text.split())
+    assert "news/2 is champion, since 2026-01-05 10:00" in words
+    assert "champion news/2 2026-01-05 10:00 jo why 5" in words
+    assert "2026-01-09 10:00 champion stays at news/2 jo why 9" in words
+    assert "2026-01-02 10:00 2026-01-05 10:00 champion nowhere → news/1 jo why 2" in words
+    assert "x news/2 History" in words, "nothing is known of when this one was set"
+
+
+def test_drift_is_a_series_beside_the_version_s_own_text() -> None:
+    def observed(number: int, outcome: float, new: float) -> PastObservation:
+        metrics = {DRIFTED: outcome, WATCHED: 1.0, NEW_TEXT_COST: new, OWN_TEXT_COST: 4.0}
+        return PastObservation(number, 1_780_000_000_000 + number, metrics)
+
+    seen = (observed(1, 0.0, 4.0), observed(2, -1.0, 3.9), observed(4, 1.0, 2.0))
+    page = Page(page_of_name(history(version(1, 4.0), observations=seen)))
+    words = " ".join(page.text.split())
+    assert "drifted news/1 on new text, 2026-05-28" in words
+    assert "4 2026-05-28 20:26 news/1 drifted 500.00 250.00 +100.00%" in words
+    assert "2 2026-05-28 20:26 news/1 not judged" in words
+    assert page.tags.count("svg") == 2
+    asked = Page(page_of_name(history(version(1, 4.0), observations=None)))
+    assert "did not answer when this page was made" in asked.text
+    assert "Nobody has watched" in Page(page_of_name(history(version(1, 4.0)))).text
+
+
+@pytest.fixture(scope="module")
+def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+    """``news`` in four versions, two of them on an evaluation set that was given later."""
+    pieces = [english_and_code[at : at + 1200] for at in range(0, 240_000, 1200)]
+    files = {
+        "old.txt": "<|end|>".join(pieces[:50]),
+        "new.txt": "<|end|>".join(pieces[40:150]),
+        "given.txt": "<|end|>".join(pieces[150:190]),
+        "drift.txt": "<|end|>".join(pieces[190:]),
+    }
+    options = ("--name", "news", "--special-token", "<|end|>", "--held-out", 0.2)
+    return folder_after(
+        files,
+        [
+            ("train", "old.txt", *options, "--vocab-size", 600),
+            ("promote", "news/1", "--reason", "the first"),
+            ("train", "new.txt", *options, "--vocab-size", 600),
+            ("evaluate", "news", "--set-from", "given=given.txt"),
+            ("train", "new.txt", *options, "--vocab-size", 700, "--pattern", "cl100k"),
+            ("promote", "news/3", "--reason", "fewer tokens"),
+            ("train", "new.txt", *options, "--vocab-size", 700),
+            ("drift", "news@champion", "drift.txt"),
+            ("evaluate", "news/4"),
+        ],
+    )
+
+
+@pytest.mark.slow
+def test_every_change_is_that_of_the_two_versions_alone(here: Path) -> None:
+    registry = open_registry()
+    found = name_history(registry, "news")
+    assert [one.version.number for one in found.versions] == [1, 2, 3, 4]
+    made = evaluation_set_of(registry, "news")
+    everything = parts_of(made)[0]
+    assert found.reference is not None
+    assert found.reference.number == 3
+    before = kept_measurement(registry.workspace, made, found.reference.digest)
+    assert before is not None
+    compared = 0
+    for one in found.versions:
+        own = kept_measurement(registry.workspace, made, one.version.digest)
+        if own is None or one.version == found.reference:
+            assert one.change is None
+            continue
+        compared += 1
+        assert one.change == own.change_from(before, everything)
+        assert one.change.intervals, "forty documents are enough"
+    assert compared >= 2
+    assert changes_from(before, []) == []
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Command) -> None:
+    answer = bpeline("versions", "news", "--html", "news.html")
+    assert answer.exit_code == 0, answer.output
+    assert "wrote news.html" in answer.stdout
+    page = Page((here / "news.html").read_text(encoding="utf-8"))
+    reports = {one for one in page.addresses if one.startswith("file://")}
+    assert len(reports) == 4
+    assert all(Path(unquote(urlparse(one).path)).is_file() for one in reports)
+    assert sum("/models/news/versions/" in one for one in page.addresses) == 4
+    words = " ".join(page.text.split())
+    assert "news/3 is champion, since" in words
+    assert "the first" in words
+    assert "not judged" in words
+    as_json = json.loads(bpeline("versions", "news", "--html", "news.html", "--json").stdout)
+    assert len(as_json) == 4
+    for one in as_json:
+        assert one["digest"][:12] in page.text
+        assert f"{one['metrics']['corpus/distinct_words']:,.0f}" in page.text
+
+
+@pytest.mark.slow
+def test_a_page_is_of_one_name_that_there_is(here: Path, bpeline: Command) -> None:
+    answer = bpeline("versions", "--html", "all.html")
+    assert answer.exit_code == 2
+    assert "bpeline versions NAME --html FILE" in answer.stderr
+    answer = bpeline("versions", "nobody", "--html", "nobody.html")
+    assert answer.exit_code == 1
+    assert "no version of nobody is registered" in answer.stderr
+    assert not list(here.glob("*o*y.html"))
+
+
+@pytest.mark.slow
+def test_mlflow_has_the_page_with_the_latest_version_and_links_it(here: Path) -> None:
+    registry = open_registry()
+    latest = registry.tracker.version("news", 4)
+    assert latest is not None
+    store = registry.tracker._client
+    description = store.get_registered_model("news").description
+    place = f"{latest.mlflow_run_id}/artifacts/versions/versions.html"
+    assert re.search(rf"^\[All versions.*\]\(#/experiments/\d+/runs/{place}\?", description, re.M)
+    (kept,) = (here / ".bpeline" / "mlflow-artifacts").rglob(place)
+    page = Page(kept.read_text(encoding="utf-8"))
+    assert [one for one in page.addresses if not one.startswith("#")] == []
+    words = " ".join(page.text.split())
+    assert "fewer tokens" in words
+    assert "news/3 on new text" in words, "it is made anew after an observation"
+    shown = page_of_name(name_history(registry, "news"))
+    assert _without_time(shown) == _without_time(kept.read_text(encoding="utf-8"))
+
+
+def _without_time(page: str) -> str:
+    return re.sub(r"as of [\d :-]+ UTC", "", page)
+
+
+@pytest.mark.slow
+def test_a_promotion_and_a_deletion_are_on_the_page_at_once(
+    folder_after: Callable[..., Path], english_and_code: str, bpeline: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    options = ("--name", "news", "--vocab-size")
+    files = {"a.txt": english_and_code[:60_000]}
+    monkeypatch.chdir(folder_after(files, [("train", "a.txt", *options, n) for n in (400, 500)]))
+
+    def page() -> str:
+        latest = open_registry().tracker.versions("news")[-1].mlflow_run_id
+        (kept,) = Path(".bpeline/mlflow-artifacts").rglob(f"{latest}/artifacts/versions/*.html")
+        return " ".join(Page(kept.read_text(encoding="utf-8")).text.split())
+
+    assert "none is champion yet" in page()
+    assert bpeline("promote", "news/1", "--reason", "it is small").exit_code == 0
+    assert "news/1 is champion" in page()
+    assert "it is small" in page()
+    assert bpeline("promote", "news/2").exit_code == 0
+    assert bpeline("rollback", "news", "--reason", "slow").exit_code == 0
+    assert "news/1 is champion" in page()
+    assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
+    done = bpeline("delete", "news/2", "--reason", "not needed", "--remove")
+    assert done.exit_code == 0, done.output
+    assert "news/2" in page().partition("Deleted")[2]
+    assert "not needed" in page()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    program = installed_browser()
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    with browsing(program, tmp_path / "profile") as opened:
+        yield opened
+
+
+@pytest.mark.slow
+def test_a_browser_asks_for_nothing_and_a_telephone_holds_it(
+    here: Path, bpeline: Command, browser: Browser
+) -> None:
+    bpeline("versions", "news", "--html", "news.html")
+    browser.open(here / "news.html")
+    assert browser.complaints == []
+    assert browser.requests == [(here / "news.html").absolute().as_uri()]
+    titles = browser.run("Array.from(document.querySelectorAll('h2'), one => one.textContent)")
+    assert titles == ["Cost over time", "Versions", "Figures", "Aliases", "Drift"]
+    browser.resize(380, 800)
+    assert browser.run("document.documentElement.scrollWidth") <= 380
