@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.name_page import show_name_page
-from bpeline.flows.steps import made_with, this_user
+from bpeline.flows.steps import made_with
+from bpeline.registry.environment import this_user
 from bpeline.registry.evaluating import evaluate_version
 from bpeline.registry.imported import imported_in, keep_originals, kept_files
 from bpeline.registry.lineage import RENAMED, Lineage

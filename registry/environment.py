@@ -7,6 +7,7 @@ The file knows addresses, never what lives behind them.
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,14 @@ _MLFLOW_DEFAULTS = {
 
 # The same of huggingface_hub, at its import.
 _HUB_DEFAULTS = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
+def this_user() -> str:
+    """Who works in this process; empty where that has no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,10 +58,11 @@ def promote(
     version in MLflow; the exit code is 3, or 4 where a rule could not be judged.
     """
     from bpeline.flows.alias_moves import promote as promote_version
+    from bpeline.registry.environment import this_user
     from bpeline.registry.gates import read_rules
 
     rules = read_rules(rules_file) if rules_file else ()
-    _say(promote_version(reference, alias, by or user_name(), reason, _note, rules=rules), as_json)
+    _say(promote_version(reference, alias, by or this_user(), reason, _note, rules=rules), as_json)
 
 
 @command(
@@ -75,8 +75,9 @@ def promote(
 def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
     from bpeline.flows.alias_moves import rollback as roll_back
+    from bpeline.registry.environment import this_user
 
-    _say(roll_back(name, alias, by or user_name(), reason or "rollback", _note), as_json)
+    _say(roll_back(name, alias, by or this_user(), reason or "rollback", _note), as_json)
 
 
 @command("bpeline history news", "bpeline history news --alias champion --json")
@@ -135,10 +136,3 @@ def _rule(verdict: Verdict) -> dict[str, Any]:
 
 def _note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
-
-
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
-        return ""

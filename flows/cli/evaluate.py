@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.aliases import user_name
 from bpeline.flows.cli.options import (
     answer,
     asked_quality,
@@ -82,6 +81,7 @@ def evaluate(
     below 50 documents or 200 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
+    from bpeline.registry.environment import this_user
     from bpeline.tokenizer_core.evaluation import FLOPS_PER_BYTE
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
@@ -103,7 +103,7 @@ def evaluate(
         named, measured, skipped = evaluation.set_from(
             reference,
             sources,
-            by=user_name(),
+            by=this_user(),
             reason=reason,
             text_field=text_field,
             separator=separator,

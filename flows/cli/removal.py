@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from bpeline.flows.cli.aliases import by_option, reason_option, user_name
+from bpeline.flows.cli.aliases import by_option, reason_option
 from bpeline.flows.cli.options import answer, command
 
 _ELSEWHERE = (
@@ -35,11 +35,12 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     """
     from bpeline.flows.name_page import show_name_page
     from bpeline.registry.deletion import delete_versions, find_deletable, parse_deletable
+    from bpeline.registry.environment import this_user
     from bpeline.registry.moves import remove_alias
     from bpeline.registry.opening import open_registry
     from bpeline.registry.references import ByAlias
 
-    wanted, who = parse_deletable(reference), by or user_name()
+    wanted, who = parse_deletable(reference), by or this_user()
     registry = open_registry(make=False)
     again = f"\ndo it:  bpeline delete {reference} --remove"
     if isinstance(wanted, ByAlias):

@@ -15,10 +15,11 @@ from pathlib import Path
 import bpeline
 from bpeline.flows.requests import find_project, read_project
 from bpeline.flows.running import choose_runner, settings
+from bpeline.flows.serving import deploying
 from bpeline.flows.serving.project_deployments import write_deployments
 from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.tracking import is_server, ui_base
+from bpeline.registry.tracking import is_server, mlflow_server, ui_base
 from bpeline.registry.workspace import remember_ui_port, serving_prefect
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
@@ -140,21 +141,17 @@ def _deploy(environment: Mapping[str, str]) -> list[str]:
     if project := find_project():
         folder = Path(environment["BPELINE_HOME"])
         path = write_deployments(read_project(project), path, folder)
-    for what, *arguments in (
-        ("make the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite"),
-        ("deploy", "--no-prompt", "deploy", "--all", "--prefect-file", str(path)),
-    ):
-        command = (*_PREFECT, *arguments)
-        done = subprocess.run(
-            command, env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False
+    done = subprocess.run(
+        (sys.executable, "-m", deploying.__name__, POOL, str(path)),
+        env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
+        raise RegistryUnreachable(
+            f"Prefect could not deploy: {said[-1]}",
+            "a Prefect server of version 3.8 or newer",
+            "type `prefect version` to see the server, then try again",
         )
-        if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
-            raise RegistryUnreachable(
-                f"Prefect could not {what}: {said[-1]}",
-                "a Prefect server of version 3.8 or newer",
-                "type `prefect version` to see the server, then try again",
-            )
     return re.findall(r"^ {0,2}- name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -164,8 +161,8 @@ def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
         return []
     registry.tracker.prepare_database()
     # Where its store is says the environment: it may hold a password, and others see arguments.
-    command = (sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port))
-    return [Service("MLflow", (*command, "--workers", "1"), port, option=option)]
+    command = (sys.executable, "-m", mlflow_server.__name__, HOST, str(port))
+    return [Service("MLflow", command, port, option=option)]
 
 
 def _mlflow_pages(registry: Registry, port: int) -> dict[str, str]:

@@ -52,7 +52,7 @@ class Service(NamedTuple):
 def running(
     services: Sequence[Service], environment: Mapping[str, str], directory: Path, say: Say
 ) -> Iterator[Processes]:
-    """Start services, each when the one before it answers; stop them at the end.
+    """Start services at once and wait until all answer; stop them at the end.
 
     SIGTERM ends the block as Ctrl-C does. Services have sessions of their own: Ctrl-C reaches this
     process alone, and they are stopped in order, the last first.
@@ -71,15 +71,16 @@ def running(
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with terminable(signal.SIGTERM, signal.SIGINT), ExitStack() as stack:
         for service in services:
-            say(f"starting {service.name} {'(10 to 20 seconds) ' if service.port else ''}…")
+            say(f"starting {service.name} {'(5 to 15 seconds) ' if service.port else ''}…")
             process = subprocess.Popen(
                 service.command, env=environment, cwd=directory, start_new_session=True,
                 stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
             )  # fmt: skip
             stack.callback(_stop, process)
             processes[service.name] = process
+        for service in services:
             if service.port is not None:
-                _wait_until_ready(service, process)
+                _wait_until_ready(service, processes)
         yield processes
 
 
@@ -90,8 +91,7 @@ def wait_for_any(processes: Processes) -> None:
         RegistryUnreachable: always, in the end.
     """
     while True:
-        for name, process in processes.items():
-            _require_running(name, process)
+        _require_all_running(processes)
         time.sleep(_LOOK_SECONDS)
 
 
@@ -106,27 +106,29 @@ def _refuse_taken_port(service: Service, port: int) -> None:
         ) from error
 
 
-def _wait_until_ready(service: Service, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(service: Service, processes: Processes) -> None:
+    """Until one answers; none of the others may end meanwhile."""
     url = f"http://{HOST}:{service.port}{service.path}"
     deadline = time.monotonic() + START_SECONDS
     while not answers(url, ANSWER_SECONDS):
-        _require_running(service.name, process)
+        _require_all_running(processes)
         if time.monotonic() > deadline:
             raise RegistryUnreachable(
                 f"{service.name} did not answer within {START_SECONDS:.0f} seconds",
-                f"it answers at {url}/health, as a rule in 10 to 20 seconds",
+                f"it answers at {url}/health, as a rule in 5 to 15 seconds",
                 "try again, or type `bpeline doctor`",
             )
         time.sleep(_LOOK_SECONDS)
 
 
-def _require_running(name: str, process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        raise RegistryUnreachable(
-            f"{name} ended by itself (exit code {process.returncode})",
-            "it runs until this command is stopped",
-            "type `bpeline doctor` to see what is wrong",
-        )
+def _require_all_running(processes: Processes) -> None:
+    for name, process in processes.items():
+        if process.poll() is not None:
+            raise RegistryUnreachable(
+                f"{name} ended by itself (exit code {process.returncode})",
+                "it runs until this command is stopped",
+                "type `bpeline doctor` to see what is wrong",
+            )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

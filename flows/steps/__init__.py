@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from .remaking import inputs_now as inputs_now
     from .remaking import learned_again as learned_again
     from .remaking import words_kept as words_kept
-    from .runs import this_user as this_user
     from .runs import training_run as training_run
     from .shard_packing import pack_beside as pack_beside
     from .size_choice import Sized as Sized

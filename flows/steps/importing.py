@@ -24,8 +24,9 @@ from bpeline.flows.steps.publishing import (
     robustness_file,
     tags_of,
 )
-from bpeline.flows.steps.runs import TrainingRun, asked, this_user
+from bpeline.flows.steps.runs import TrainingRun, asked
 from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.environment import this_user
 from bpeline.registry.evaluating import evaluate_version
 from bpeline.registry.exports import ORIGINAL, Certificate, certify_originals
 from bpeline.registry.hub import SCHEME, HubReference, fetch

@@ -23,11 +23,12 @@ from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import HELD_OUT, TRAINING, Evaluated
 from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.learning import Learned
-from bpeline.flows.steps.runs import RunRequest, TrainingRun, asked, this_user
+from bpeline.flows.steps.runs import RunRequest, TrainingRun, asked
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.registry.comparison import VersionComparison
+from bpeline.registry.environment import this_user
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.measured import (

@@ -5,7 +5,6 @@ Knows what is remembered about a run, not what its steps do.
 
 from __future__ import annotations
 
-import getpass
 import threading
 import time
 import traceback
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 from bpeline.flows import engines
 from bpeline.flows.running import Progress, StepKind, progress
 from bpeline.registry.catalogue import Catalogue, Run
+from bpeline.registry.environment import this_user
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
 from bpeline.registry.run_ends import FAILED, KILLED, show_ends
@@ -209,14 +209,6 @@ def _show_end(run: TrainingRun, status: str, error: str) -> None:
     """What MLflow does not hear now, the next run of this workspace tells it."""
     with suppress(RegistryError, StorageError):
         run.registry.tracker.close_run(run.request.name, run.id, status, error)
-
-
-def this_user() -> str:
-    """Who starts runs in this process; empty where that has no name."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container whose user has no name
-        return ""
 
 
 def run_to_continue(catalogue: Catalogue, request: RunRequest) -> Run | None:

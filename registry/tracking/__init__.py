@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from . import mlflow_server as mlflow_server
     from . import ui_links as ui_links
     from .bounded_http import answers as answers
     from .mlflow_database import DatabaseState as DatabaseState

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bpeline.registry.environment import this_user
 from bpeline.registry.records import (
     CURVE_METRIC,
     DatasetRecord,
@@ -37,6 +38,7 @@ from bpeline.registry.tracking.tracked import (
     TrackedVersion,
     UnendedRun,
     description_of,
+    description_of_experiment,
     in_utf8,
     insisting,
     milliseconds,
@@ -247,7 +249,8 @@ class MlflowRuns(MlflowConnection):
         location = self.settings.artifact_location
         place = None if location is None else f"{location.rstrip('/')}/{name}"
         try:
-            made = str(self._client.create_experiment(name, artifact_location=place))
+            said = {"mlflow.note.content": description_of_experiment(name)}
+            made = str(self._client.create_experiment(name, place, said))
         except self._exception:
             found = self._experiment_named(name)  # another process was faster
             if found is None:
@@ -340,7 +343,7 @@ class MlflowRuns(MlflowConnection):
     def _new_run(
         self, experiment_id: str, title: str, tags: Mapping[str, str], started_at: str = ""
     ) -> TrackedRun:
-        owned = {**tags, OWNER_TAG: self.settings.owner}
+        owned = {"mlflow.user": in_utf8(this_user()), **tags, OWNER_TAG: self.settings.owner}
         begin = milliseconds(started_at) if started_at else None
         info = self._client.create_run(experiment_id, begin, owned, title).info
         self._require(info.run_id, "the run that it has just made")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import Result
@@ -16,6 +19,8 @@ from loopback import free_ports, listens
 
 from bpeline.flows.serving import services as looked_after
 from bpeline.flows.serving.services import Processes, Service, wait_for_any
+from bpeline.registry.opening import open_registry
+from bpeline.registry.tracking import mlflow_server
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -101,3 +106,43 @@ def test_deploy_without_a_server_says_how_to_start_one(
     result = bpeline("deploy")
     assert result.exit_code == 1
     assert "bpeline server --deploy" in result.stderr
+
+
+@pytest.mark.slow
+def test_services_start_at_once(tmp_path: Path) -> None:
+    """The first answers only after the second does: neither waits for the other to begin."""
+    first, second = free_ports(2)
+    waits = (
+        "import http.server, socket, time\n"
+        f"while socket.socket().connect_ex(('127.0.0.1', {second})): time.sleep(0.05)\n"
+        f"http.server.test(http.server.SimpleHTTPRequestHandler, port={first}, bind='127.0.0.1')"
+    )
+    waiting = Service("a waiting one", (sys.executable, "-c", waits), first)
+    with running([waiting, web_server(second)], tmp_path):
+        assert listens(first)
+
+
+@pytest.mark.server
+@pytest.mark.slow
+def test_mlflow_s_first_page_remembers_its_notices_and_checks_hosts(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path / "workspace")
+    registry.tracker.prepare_database()
+    (port,) = free_ports(1)
+    environment = {
+        **ENVIRONMENT,
+        "MLFLOW_BACKEND_STORE_URI": registry.tracker.settings.uri,
+        "MLFLOW_ARTIFACTS_DESTINATION": str(registry.tracker.settings.artifact_location),
+    }
+    command = (sys.executable, "-m", mlflow_server.__name__, "127.0.0.1", str(port))
+    service = [Service("MLflow", command, port)]
+    with looked_after.running(service, environment, tmp_path, print):
+        place = f"http://127.0.0.1:{port}"
+        with urlopen(place) as answer:
+            page = answer.read().decode()
+        assert "autoOpenedOnFirstLoad" in page
+        assert page.index("<script>for") < page.index("static-files/static/js/main")
+        with urlopen(f"{place}/ajax-api/3.0/mlflow/ui-telemetry") as answer:
+            assert json.load(answer)["disable_ui_telemetry"] is True
+        foreign = Request(place, headers={"Host": "evil.example"})
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(foreign)
