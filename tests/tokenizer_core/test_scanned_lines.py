@@ -28,6 +28,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.json_lines import DEEPEST, LONGEST_NUMBER
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 
+EDGES = (0x0, 0x1F, 0x7F, 0x80, 0x7FF, 0x800, 0xFFF, 0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xE000, 0xFFFF)
 FILE = SourceFile("a.jsonl", "given", "jsonl", None, 0, 0, 0, 0)
 MENDED = replace(READING, invalid_utf8="replace")
 
@@ -333,6 +334,32 @@ def test_pairs_of_surrogates() -> None:
             halves = any(0xD800 <= ord(one) < 0xE000 for one in json.loads(line)["text"])
             assert agrees_with_json(line.encode()) == (not halves)
             assert_read_as_python_does(line.encode())
+
+
+# The edges of one, two and three bytes, pairs, and what is no escape of four digits.
+SPELT = (
+    *(rf"\u{point:04{form}}" for point in EDGES for form in "xX"),
+    *(r"\ud83d\ude00", r"\n", r"\u00g9", r"\u0x41", r"\u041", r"\U0041", "a", " é", "\t", '"'),
+)
+
+
+def test_runs_of_escapes_of_all_sizes() -> None:
+    """Eight escapes are looked at together, and written together as far as they are of one size."""
+    source = random.Random(7)
+    lines = [
+        "".join([one * count, *two, "c" * (count % 70)])
+        for one in (r"\u0430", r"\u65e5", r"\uD7ff", r"\u00E9")
+        for count in range(20)
+        for two in [("",), *((odd, one * 9) for odd in SPELT), source.choices(SPELT, k=9)]
+    ]
+    read = sum(agrees_with_json(f'{{"text":"{line}"}}'.encode()) for line in lines)
+    assert len(lines) // 2 < read < len(lines)
+
+
+def test_a_run_of_escapes_cut_anywhere() -> None:
+    line = b'{"text":"' + rb"\u0430\u0431 \u65e5\u672c" * 5 + b'"}'
+    assert all(scanned_document(line[:size]) is None for size in range(1, len(line)))
+    assert agrees_with_json(line)
 
 
 @pytest.mark.parametrize("middle", ["", '"', "\n", "é", "\U0001f600", "\\", "\u07ff\uffff"])

@@ -346,8 +346,8 @@ def documents_between(
     documents = text.documents
     # Documents of a chunk are separated by one line feed: a token without any cannot cross it.
     if not special_tokens:
-        found = np.empty((0, 3), np.int64)
-    elif len(documents) <= 1 or not any(b"\n" in token for token in special_tokens):
+        return _not_empty(documents), 0
+    if len(documents) <= 1 or not any(b"\n" in token for token in special_tokens):
         found = find_special_tokens(text.text, 0, text.text.size, special_tokens)
     else:
         found = np.concatenate(
@@ -356,10 +356,15 @@ def documents_between(
                 for begin, end in documents.tolist()
             ]
         )
+    if not len(found):
+        return _not_empty(documents), 0
     begins = np.sort(np.concatenate((documents[:, 0], found[:, 1])))
     ends = np.sort(np.concatenate((documents[:, 1], found[:, 0])))
-    spans = np.stack((begins, ends), axis=1)
-    return np.ascontiguousarray(spans[begins < ends]), len(found)
+    return _not_empty(np.stack((begins, ends), axis=1)), len(found)
+
+
+def _not_empty(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(spans[spans[:, 0] < spans[:, 1]])
 
 
 def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.int64]:

@@ -88,34 +88,56 @@ def arena_size(length: I64) -> I64:
 
 
 @kernel
-def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, position: I64) -> None:
-    """Add a count to a word; table and arena must have room for it.
+def seek_word(table: Table, low: U64, high: U64, address: I64) -> I64:
+    """The entry of a word, or the empty one where it belongs.
 
     Args:
         low, high: the word's key.
+        address: the word itself; read only when it is long.
+    """
+    mixed = mix(low, high, table.key)
+    long_words = table.arena + POSITION_BYTES
+    return find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
+
+
+@kernel
+def put_word(
+    table: Table, entry: I64, low: U64, high: U64, address: I64, count: U64, position: I64
+) -> None:
+    """Write a new word to the empty entry where it belongs; table and arena have room for it.
+
+    Args:
+        entry: from `seek_word`.
         address: the word itself, with seven readable bytes behind; read only when it is long.
         count, position: how often it occurred, and where first.
     """
-    arena, used = table.arena, table.used[0]
-    long_words = arena + POSITION_BYTES
-    mixed = mix(low, high, table.key)
-    entry = find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
-    if load_u64(entry + HIGH) != ZERO:
-        add_to(entry, count)
-        held = entry + PLACE if high < LONG else arena + np.int64(load_u64(entry + PLACE))
-        if np.int64(load_u64(held)) > position:
-            store_u64(held, np.uint64(position))
-        return
+    used = table.used[0]
     length = key_length(high)
     place = position
     if high >= LONG:
         place = used.arena_bytes
         used.arena_bytes = place + arena_size(length)
-        store_u64(arena + place, np.uint64(position))
-        copy_eights(address, arena + place + POSITION_BYTES, length)
+        store_u64(table.arena + place, np.uint64(position))
+        copy_eights(address, table.arena + place + POSITION_BYTES, length)
     put_entry(entry, low, high, count, np.uint64(place))
     used.words += 1
     used.word_bytes += length
+
+
+@kernel
+def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, position: I64) -> None:
+    """Add a count to a word, new or not; its first position is the smaller one from now on.
+
+    Args: see `put_word`.
+    """
+    entry = seek_word(table, low, high, address)
+    if load_u64(entry + HIGH) == ZERO:
+        put_word(table, entry, low, high, address, count, position)
+        return
+    add_to(entry, count)
+    held = entry + PLACE if high < LONG else table.arena + np.int64(load_u64(entry + PLACE))
+    if np.int64(load_u64(held)) > position:
+        store_u64(held, np.uint64(position))
 
 
 @entry_kernel

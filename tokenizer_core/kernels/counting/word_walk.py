@@ -20,9 +20,10 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     Table,
     Used,
     add_to,
-    add_word,
     arena_size,
     expect,
+    put_word,
+    seek_word,
     table_of,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64, trailing_zeros
@@ -83,7 +84,8 @@ def add_entries(
 ) -> None:
     """Add entries of front or queue to a table that has room for them; their counts become 0.
 
-    They may stay where they are: should such a word occur again, the table's position is smaller.
+    They may stay where they are. A word enters the table when it first occurred in the corpus, so
+    only then its position is looked for: that of a word that is there is smaller.
     """
     for index in range(min(number, AHEAD)):
         ahead = entries + (index << 5)
@@ -96,9 +98,13 @@ def add_entries(
         count = load_u64(entry + VALUE)
         if count != ZERO:
             place = np.int64(load_u64(entry + PLACE))
-            position = position_of(place, anchors, origin)
             low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
-            add_word(table, low, high, text + place, count, position)
+            found = seek_word(table, low, high, text + place)
+            if load_u64(found + HIGH) != ZERO:
+                add_to(found, count)
+            else:
+                position = position_of(place, anchors, origin)
+                put_word(table, found, low, high, text + place, count, position)
             store_u64(entry + VALUE, ZERO)
             store_u64(entry + PLACE, NOWHERE)
         entry += ENTRY

@@ -5,41 +5,36 @@ What is not surely read as Python's ``json`` reads it is left to whoever asked.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
-    copy_block,
-    filled,
-    load_block,
     load_u8,
     load_u32,
     mask_line_feeds,
-    of_one,
     store_u8,
-    store_u32,
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, ReadOnlyU8s, U8s
+from bpeline.tokenizer_core.kernels.scanning.json_strings import (
+    UNREAD,
+    copy_string,
+    mask_stops,
+    skip_string,
+)
 from bpeline.tokenizer_core.kernels.scanning.utf8 import first_fault
 
 DEEPEST = 60  # arrays and objects in one another: one bit of a mask for each
 LONGEST_NUMBER = 600  # digits; Python can be told to refuse integers of more than 640
 
-_UNREAD = np.int64(-1)
 _NONE = np.int64(-1)
 
-_TAB, _LINE_FEED, _VERTICAL_TAB, _FORM_FEED, _RETURN, _BLANK = 0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20
-_QUOTE, _BACKSLASH, _SLASH = ord('"'), ord("\\"), ord("/")
+_TAB, _LINE_FEED, _RETURN, _BLANK = 0x09, 0x0A, 0x0D, 0x20
+_QUOTE = ord('"')
 _COMMA, _COLON, _MINUS, _PLUS, _POINT = ord(","), ord(":"), ord("-"), ord("+"), ord(".")
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY, _CLOSE_ARRAY = ord("{"), ord("}"), ord("["), ord("]")
 _0, _1, _9 = ord("0"), ord("1"), ord("9")
-_B, _E, _F, _N, _R, _T, _U = (ord(letter) for letter in "befnrtu")
-_LARGE_E, _LARGE_I, _LARGE_N = (ord(letter) for letter in "EIN")
+_E, _F, _LARGE_E, _LARGE_I = (ord(letter) for letter in "efEI")
 
 
 def _four(letters: str) -> np.uint32:
@@ -49,164 +44,6 @@ def _four(letters: str) -> np.uint32:
 _TRUE, _ALSE, _NULL, _INFI, _NITY = map(_four, ("true", "alse", "null", "Infi", "nity"))
 _NAN = _four("NaN\0")
 _FIRST_THREE = np.uint32(0xFFFFFF)
-
-
-def _stops(builder: Any, address: Any) -> Any:
-    block = load_block(builder, address)
-    found = builder.icmp_unsigned("<", block, filled(_BLANK))
-    for byte in (_QUOTE, _BACKSLASH):
-        found = builder.or_(found, builder.icmp_unsigned("==", block, filled(byte)))
-    return builder.bitcast(found, ir.IntType(64))
-
-
-# ``mask(address) -> uint64``: which of 64 bytes end a string, escape, or may not stand in one.
-_mask_stops = of_one(types.uint64, types.int64, _stops)
-
-_ONES = np.uint64(0x01010101)
-
-
-@kernel
-def _hexadecimal(address: I64) -> I64:
-    """The number that four hexadecimal digits say, or -1. All four are looked at together."""
-    four = np.uint64(load_u32(address))
-    letters = (four >> np.uint64(6)) & _ONES  # of the digits these are 4. or 6., the others 3.
-    value = (four & np.uint64(0x0F0F0F0F)) + letters * np.uint64(9)
-    faults = (
-        (four & np.uint64(0x80808080))
-        | (((four >> np.uint64(4)) & _ONES) ^ letters ^ _ONES)
-        | (((four >> np.uint64(5)) & _ONES | letters) ^ _ONES)
-        # 0 to 9 without, 10 to 15 with a letter
-        | ((((value + np.uint64(0x06060606)) >> np.uint64(4)) & _ONES) ^ letters)
-        | (value & np.uint64(0x10101010))
-    )
-    if faults:
-        return _NONE
-    return np.int64(
-        ((value & np.uint64(0xF)) << np.uint64(12))
-        | (value & np.uint64(0xF00))
-        | ((value >> np.uint64(12)) & np.uint64(0xF0))
-        | (value >> np.uint64(24))
-    )
-
-
-@kernel
-def _simple_escape(letter: I64) -> I64:
-    """The byte that a backslash and a letter stand for, or -1."""
-    if letter == _N:
-        return np.int64(_LINE_FEED)
-    if letter in (_QUOTE, _BACKSLASH, _SLASH):
-        return np.int64(letter)
-    if letter == _T:
-        return np.int64(_TAB)
-    if letter == _R:
-        return np.int64(_RETURN)
-    if letter == _B:
-        return np.int64(0x08)
-    if letter == _F:
-        return np.int64(_FORM_FEED)
-    return _NONE
-
-
-@kernel
-def _put_character(point: I64, target: I64) -> I64:
-    """Write a code point in UTF-8; where the next one goes. Up to four bytes are written."""
-    if point < 0x80:
-        store_u8(target, np.uint8(point))
-        return target + 1
-    if point < 0x800:
-        store_u32(target, np.uint32(0x80C0 | (point >> 6) | ((point & 0x3F) << 8)))
-        return target + 2
-    if point < 0x10000:
-        two = (point >> 12) | (((point >> 6) & 0x3F) << 8)
-        store_u32(target, np.uint32(0x8080E0 | two | ((point & 0x3F) << 16)))
-        return target + 3
-    three = (point >> 18) | (((point >> 12) & 0x3F) << 8) | (((point >> 6) & 0x3F) << 16)
-    store_u32(target, np.uint32(0x808080F0 | three | ((point & 0x3F) << 24)))
-    return target + 4
-
-
-@kernel
-def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
-    """Write what the escape at a backslash stands for; `_UNREAD` for half a pair too."""
-    letter = np.int64(load_u8(position + 1))
-    if letter != _U:
-        byte = _simple_escape(letter)
-        if byte < 0:
-            return _UNREAD, target
-        store_u8(target, np.uint8(byte))
-        return position + 2, target + 1
-    point = _hexadecimal(position + 2)
-    if point < 0:
-        return _UNREAD, target
-    position += 6
-    if point & 0xF800 == 0xD800:
-        # The first of a pair, and the second right after it: Python gives one character then.
-        if point >= 0xDC00 or load_u8(position) != _BACKSLASH or load_u8(position + 1) != _U:
-            return _UNREAD, target
-        second = _hexadecimal(position + 2)
-        if second & ~np.int64(0x3FF) != 0xDC00:  # not for -1 either
-            return _UNREAD, target
-        point = 0x10000 + ((point & 0x3FF) << 10 | (second & 0x3FF))
-        position += 6
-    return position, _put_character(point, target)
-
-
-@kernel
-def _copy_string(position: I64, target: I64) -> tuple[I64, I64]:
-    """Write what a string says.
-
-    Args:
-        position: address behind the opening quote.
-        target: where to write; up to 64 bytes more than the string has are written.
-
-    Returns:
-        The address behind the closing quote, or `_UNREAD`; and the one behind what was written.
-    """
-    while True:
-        stops = _mask_stops(position)
-        copy_block(position, target)
-        if not stops:
-            position += 64
-            target += 64
-            continue
-        run = trailing_zeros(stops)
-        position += run
-        target += run
-        byte = load_u8(position)
-        while byte == _BACKSLASH:  # often many of them, where a script is written in escapes
-            position, target = _copy_escape(position, target)
-            if position < 0:
-                return _UNREAD, target
-            byte = load_u8(position)
-        if byte == _QUOTE:
-            return position + 1, target
-        if byte < _BLANK:
-            return _UNREAD, target
-
-
-@kernel
-def _skip_string(position: I64) -> I64:
-    """The address behind the closing quote, of a string from behind its opening one; `_UNREAD`."""
-    while True:
-        stops = _mask_stops(position)
-        if not stops:
-            position += 64
-            continue
-        position += trailing_zeros(stops)
-        byte = load_u8(position)
-        if byte == _QUOTE:
-            return position + 1
-        if byte != _BACKSLASH:
-            return _UNREAD
-        letter = np.int64(load_u8(position + 1))
-        if letter == _U:
-            if _hexadecimal(position + 2) < 0:
-                return _UNREAD
-            position += 6
-        elif _simple_escape(letter) < 0:
-            return _UNREAD
-        else:
-            position += 2
 
 
 @kernel
@@ -221,12 +58,12 @@ def _skip_blanks(position: I64) -> I64:
 
 @kernel
 def _skip_digits(position: I64) -> I64:
-    """The address behind one digit or more, or `_UNREAD`."""
+    """The address behind one digit or more, or `UNREAD`."""
     begin = position
     while _0 <= load_u8(position) <= _9:
         position += 1
     if position == begin or position - begin > LONGEST_NUMBER:
-        return _UNREAD
+        return UNREAD
     return position
 
 
@@ -249,7 +86,7 @@ def _skip_number(position: I64) -> I64:
 
 @kernel
 def _skip_word(position: I64) -> I64:
-    """The address behind ``true``, ``false``, ``null``, ``NaN`` or ``Infinity``, or `_UNREAD`."""
+    """The address behind ``true``, ``false``, ``null``, ``NaN`` or ``Infinity``, or `UNREAD`."""
     four = load_u32(position)
     if four in (_NULL, _TRUE):
         return position + 4
@@ -259,26 +96,26 @@ def _skip_word(position: I64) -> I64:
         return position + 3
     if four == _INFI and load_u32(position + 4) == _NITY:
         return position + 8
-    return _UNREAD
+    return UNREAD
 
 
 @kernel
 def _skip_key(position: I64) -> I64:
-    """The address of the value of a member, or `_UNREAD`."""
+    """The address of the value of a member, or `UNREAD`."""
     if load_u8(position) != _QUOTE:
-        return _UNREAD
-    position = _skip_string(position + 1)
+        return UNREAD
+    position = skip_string(position + 1)
     if position < 0:
-        return _UNREAD
+        return UNREAD
     position = _skip_blanks(position)
     if load_u8(position) != _COLON:
-        return _UNREAD
+        return UNREAD
     return _skip_blanks(position + 1)
 
 
 @kernel
 def _skip_value(position: I64) -> tuple[I64, I64]:
-    """The address behind a value, or `_UNREAD`; and its commas and opening brackets."""
+    """The address behind a value, or `UNREAD`; and its commas and opening brackets."""
     parts = np.int64(0)
     depth = np.int64(0)
     objects = np.int64(0)  # of what is open, the innermost in the lowest bit: 1 for an object
@@ -286,12 +123,12 @@ def _skip_value(position: I64) -> tuple[I64, I64]:
         byte = load_u8(position)
         closed = True
         if byte == _QUOTE:
-            position = _skip_string(position + 1)
+            position = skip_string(position + 1)
         elif byte in (_OPEN_OBJECT, _OPEN_ARRAY):
             parts += 1
             depth += 1
             if depth >= DEEPEST:
-                return _UNREAD, parts
+                return UNREAD, parts
             objects = objects << 1 | np.int64(byte == _OPEN_OBJECT)
             position = _skip_blanks(position + 1)
             closer = _CLOSE_OBJECT if byte == _OPEN_OBJECT else _CLOSE_ARRAY
@@ -308,7 +145,7 @@ def _skip_value(position: I64) -> tuple[I64, I64]:
         else:
             position = _skip_word(position)
         if position < 0:
-            return _UNREAD, parts
+            return UNREAD, parts
         while closed and depth > 0:
             position = _skip_blanks(position)
             byte = load_u8(position)
@@ -318,16 +155,36 @@ def _skip_value(position: I64) -> tuple[I64, I64]:
                 if objects & 1:
                     position = _skip_key(position)
                     if position < 0:
-                        return _UNREAD, parts
+                        return UNREAD, parts
                 closed = False
             elif byte == (_CLOSE_OBJECT if objects & 1 else _CLOSE_ARRAY):
                 position += 1
                 depth -= 1
                 objects >>= 1
             else:
-                return _UNREAD, parts
+                return UNREAD, parts
         if closed:
             return position, parts
+
+
+@kernel
+def _read_key(position: I64, room: I64) -> tuple[I64, I64, I64]:
+    """Where a key stands as it is meant, which is where it is written if it escapes nothing.
+
+    Args:
+        position: address behind the opening quote.
+        room: where to write what it says otherwise, as `copy_string` does.
+
+    Returns:
+        Its address, the one behind it, and the one behind the closing quote, or `UNREAD`.
+    """
+    stops = mask_stops(position)
+    if stops:
+        end = position + trailing_zeros(stops)
+        if load_u8(end) == _QUOTE:
+            return position, end, end + 1
+    position, end = copy_string(position, room)
+    return room, end, position
 
 
 @kernel
@@ -347,10 +204,10 @@ def _read_object(
     """Write the document of an object.
 
     Returns:
-        The address behind the object, or `_UNREAD`; the one behind the document; where the id's
+        The address behind the object, or `UNREAD`; the one behind the document; where the id's
         value begins and ends, 0 where there is none.
     """
-    unread = _UNREAD, target, np.int64(0), np.int64(0)
+    unread = UNREAD, target, np.int64(0), np.int64(0)
     document_end = np.int64(0)
     id_begin = id_end = np.int64(0)
     parts = np.int64(1)
@@ -360,10 +217,10 @@ def _read_object(
     while True:
         if load_u8(position) != _QUOTE:
             return unread
-        # Keys are compared as they are meant. What they say goes behind the document for now:
-        # there is room, for nothing is longer unescaped.
-        key = document_end if document_end else target
-        position, key_end = _copy_string(position + 1, key)
+        # What keys with escapes say goes behind the document for now: there is room, for nothing
+        # is longer unescaped.
+        room = document_end if document_end else target
+        key, key_end, position = _read_key(position + 1, room)
         if position < 0:
             return unread
         position = _skip_blanks(position)
@@ -376,7 +233,7 @@ def _read_object(
         if is_text:
             if document_end or load_u8(position) != _QUOTE:
                 return unread  # a second one, or no text
-            position, document_end = _copy_string(position + 1, target)
+            position, document_end = copy_string(position + 1, target)
         else:
             position, inner = _skip_value(position)
             parts += inner
@@ -462,7 +319,7 @@ def scan_json_lines(
     while position < size and number < rows.shape[0]:
         line = position
         begin = _skip_blanks(base + line)
-        address, document_end, id_begin, id_end = _UNREAD, target, np.int64(0), np.int64(0)
+        address, document_end, id_begin, id_end = UNREAD, target, np.int64(0), np.int64(0)
         end = np.int64(-1)
         if load_u8(begin) == _OPEN_OBJECT:
             address, document_end, id_begin, id_end = _read_object(
@@ -473,7 +330,7 @@ def scan_json_lines(
                 end = address - base
                 ends = end == size or load_u8(address) == _LINE_FEED
                 if not ends or (end > valid and first_fault(base, line, end) >= 0):
-                    address = _UNREAD
+                    address = UNREAD
         if address < 0:
             end = _line_end(base, line, size)
         position = end + 1
