@@ -191,7 +191,7 @@ def bulk_options(function: Function) -> Function:
             "--include",
             multiple=True,
             metavar="GLOB",
-            help="Read files of these names as text as well, '*.rst' or 'src/*.c', where "
+            help="Read files of these names as text as well, '*.rst' or 'notes/*.log', where "
             "directories and globs are searched; repeat for more.",
         ),
         click.option(

@@ -79,7 +79,7 @@ class DatasetRequest(Request):
     text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
     include: tuple[str, ...] = Field(
         (),
-        description="read files of these names as text as well, '*.rst' or 'src/*.c', where "
+        description="read files of these names as text as well, '*.rst' or 'notes/*.log', where "
         "directories and globs are searched",
     )
     strict: bool = Field(

@@ -108,7 +108,7 @@ class TrainingRequest(Request):
     )
     include: tuple[str, ...] = Field(
         (),
-        description="read files of these names as text as well, '*.rst' or 'src/*.c', where "
+        description="read files of these names as text as well, '*.rst' or 'notes/*.log', where "
         "directories and globs are searched",
     )
     strict: bool = Field(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
+from bpeline.tokenizer_core.corpus.file_kinds import SOURCE_CODE
 from bpeline.tokenizer_core.corpus.sources import Source, find_source_files, search_sources
 from bpeline.tokenizer_core.errors import (
     CorpusError,
@@ -49,8 +51,8 @@ def test_the_order_is_that_of_the_sources_then_of_the_paths(tmp_path: Path) -> N
 
 
 def test_format_and_compression_follow_from_the_name(tmp_path: Path) -> None:
-    make(tmp_path, "a.txt", "b.jsonl", "c.jsonl.gz", "d.log.zst", "e.c")
-    mixed = Source(str(tmp_path / "*"), name="mixed", include=("*.c", "*.log.*"))
+    make(tmp_path, "a.txt", "b.jsonl", "c.jsonl.gz", "d.log.zst", "e.rst")
+    mixed = Source(str(tmp_path / "*"), name="mixed", include=("*.rst", "*.log.*"))
     files = find_source_files([mixed])
     assert [(file.format, file.compression, file.source) for file in files] == [
         ("text", None, "mixed"),
@@ -100,12 +102,35 @@ def test_what_one_source_skips_and_another_reads_is_not_skipped(tmp_path: Path) 
 
 
 def test_more_kinds_are_read_as_text_where_they_are_included(tmp_path: Path) -> None:
-    make(tmp_path, "a.txt", "b.rst", "src/c.c", "doc/d.c", "e.bin.c", "f.zip")
-    (tmp_path / "e.bin.c").write_bytes(b"\x7fELF\0\0")
-    found = search_sources([Source(str(tmp_path), include=("*.rst", "src/*.c", "e*", "*.zip"))])
+    make(tmp_path, "a.txt", "b.rst", "src/c.log", "doc/d.log", "e.bin.log", "f.zip")
+    (tmp_path / "e.bin.log").write_bytes(b"\x7fELF\0\0")
+    found = search_sources([Source(str(tmp_path), include=("*.rst", "src/*.log", "e*", "*.zip"))])
     names = [os.path.relpath(file.path, tmp_path) for file in found.files]
-    assert names == ["a.txt", "b.rst", "src/c.c"]
-    assert found.skipped.kinds == {".c": 1, ".c (a program)": 1, ".zip": 1}
+    assert names == ["a.txt", "b.rst", "src/c.log"]
+    assert found.skipped.kinds == {".log": 1, ".log (a program)": 1, ".zip": 1}
+
+
+def test_source_code_is_read_where_it_begins_as_text(tmp_path: Path) -> None:
+    make(tmp_path, "a.c", "b.RS", "c/d.d.ts", "e.R.gz", "page.html", "s.css", "w.xml", "t.s", "m.d")
+    (tmp_path / "film.ts").write_bytes(b"G@\0\x10\0\0\xb0\r" * 100)
+    for pattern in (tmp_path, tmp_path / "*"):
+        found = search_sources([Source(str(pattern))])
+        names = [os.path.relpath(file.path, tmp_path) for file in found.files]
+        assert names == ["a.c", "b.RS", "c/d.d.ts", "e.R.gz"]
+        assert {(file.format, file.compression) for file in found.files} == {
+            ("text", None), ("text", "gz"),
+        }  # fmt: skip
+        assert found.skipped.kinds == {
+            ".html": 1, ".css": 1, ".xml": 1, ".s": 1, ".d": 1, ".ts (binary)": 1,
+        }  # fmt: skip
+    with pytest.raises(MissingSource, match=r"skipped 1 file: 1 \.ts \(binary\)"):
+        names_of(tmp_path, "*.ts")
+
+
+def test_the_list_of_source_code_is_that_of_the_page() -> None:
+    page = Path(__file__).parents[2] / "docs" / "sources.md"
+    (listed,) = re.findall(r"```text\n(\..*?)```", page.read_text(), re.DOTALL)
+    assert tuple(listed.split()) == SOURCE_CODE == tuple(sorted(SOURCE_CODE))
 
 
 def test_a_glob_that_says_no_extension_takes_what_a_directory_gives(tmp_path: Path) -> None:

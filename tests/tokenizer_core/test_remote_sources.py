@@ -96,6 +96,17 @@ def test_a_url_names_a_file_a_folder_or_a_glob(put: Put) -> None:
         found(f"{place}/nothing.txt")
 
 
+def test_source_code_in_a_store_begins_as_text(put: Put) -> None:
+    for key in ("a.c", "b.RS", "page.html"):
+        one = put(key, b"x")
+    put("film.ts", b"G@\0\x10\0")
+    place = one.removesuffix("/page.html")
+    for pattern in (place, f"{place}/*"):
+        search = search_sources([Source(pattern)])
+        assert [file.path.rsplit("/", 1)[1] for file in search.files] == ["a.c", "b.RS"]
+        assert search.skipped.kinds == {".html": 1, ".ts (binary)": 1}
+
+
 def vars_of(file: SourceFile) -> dict[str, object]:
     return {name: getattr(file, name) for name in SourceFile.__slots__}
 

@@ -27,8 +27,20 @@ _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
     ".json": "json",
 }
+# Programs as people write them. Other things have some of these names, too (.ts is video), so they
+# are no formats: how a file begins decides. Not markup, styles and settings (.html, .css, .xml,
+# .yaml), nor what compilers and build tools write (.s, .d).
+_SOURCE_CODE = """
+    .asm .bash .c .cc .clj .cljc .cljs .cpp .cs .cu .cuh .cxx .dart .el .erl .ex .exs .f .f90 .f95
+    .fish .fs .fsi .fsx .go .groovy .h .hh .hpp .hrl .hs .hxx .java .jl .js .jsx .kt .kts .lhs .lisp
+    .lua .m .mjs .ml .mli .mm .nim .pas .php .pl .pm .proto .ps1 .pxd .pyi .pyx .r .rb .rkt .rs
+    .scala .scm .sh .sol .sql .sv .swift .tcl .ts .tsx .v .vb .vhd .vhdl .zig .zsh
+"""
+SOURCE_CODE = tuple(_SOURCE_CODE.split())
+_DATA_SUFFIXES = (".jsonl", ".parquet", ".arrow", ".feather")
 # Not .csv, .tsv and .json: beside a corpus these are settings and tables about it, as a rule.
-TAKEN_FROM_DIRECTORIES = (*TEXT_SUFFIXES, ".jsonl", ".parquet", ".arrow", ".feather")
+_TAKEN_FROM_DIRECTORIES = (*TEXT_SUFFIXES, *SOURCE_CODE, *_DATA_SUFFIXES)
+SEARCHED_FOR = f"{' '.join((*TEXT_SUFFIXES, *_DATA_SUFFIXES))} and source code (.c .js .rs …)"
 # What `datasets` writes beside its Arrow files: descriptions and locks, and copies of what is there
 # that `map` and `filter` made, which would be read twice.
 _ABOUT_DATASETS = re.compile(
@@ -50,7 +62,7 @@ _REFUSED = {
 ACCEPTED = (
     "text, .jsonl, .csv, .tsv and .json files, all also as .gz, .zst, .bz2 or .xz, .parquet and "
     ".arrow files, directories of "
-    + " ".join(TAKEN_FROM_DIRECTORIES)
+    + SEARCHED_FOR
     + ", globs such as 'data/**/*.txt', and URLs of these such as s3://bucket/data/*.txt"
 )
 HEAD_BYTES = 4096  # of a file whose name says nothing, looked at to tell text from other things
@@ -110,7 +122,8 @@ def is_taken_from_directories(name: str, include: Sequence[str]) -> bool:
         return False
     if is_derived(name):
         return is_included(name, include)
-    return plain_name(name).endswith(TAKEN_FROM_DIRECTORIES) or is_included(name, include)
+    suffix = os.path.splitext(plain_name(name))[1]
+    return suffix in _TAKEN_FROM_DIRECTORIES or is_included(name, include)
 
 
 def is_about_datasets(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bpeline.tokenizer_core.corpus.file_kinds import (
     ACCEPTED,
     HEAD_BYTES,
-    TAKEN_FROM_DIRECTORIES,
+    SEARCHED_FOR,
     Compression,
     Format,
     compression_of,
@@ -164,13 +164,14 @@ def search_sources(sources: Sequence[Source]) -> FoundFiles:
     """The files of a corpus: in the order of the sources, sorted by path within each.
 
     A file that is named is read by its extension; one whose extension says nothing is text, unless
-    its first bytes cannot be. Directories are searched for .txt .text .md .py .jsonl (each also
-    compressed) .parquet .arrow .feather and for what `Source.include` names, without following
-    links to directories; globs that do not say an extension (``data/*``) take the same, and files
-    without any extension that begin as text does. What they meet beside that is skipped and
-    counted. Hidden names are left out and counted too. Each file is taken once, for the first
-    source that names it, also when it has several names (hard links, symbolic links, overlapping
-    globs).
+    its first bytes cannot be. Directories are searched for .txt .text .md .py, source code
+    (`SOURCE_CODE`) and .jsonl (each also compressed), .parquet .arrow .feather and for what
+    `Source.include` names, without following links to directories; globs that do not say an
+    extension (``data/*``) take the same, and files without any extension. Source code, what is
+    included and what has no extension must begin as text does. What they meet beside that is
+    skipped and counted. Hidden names are left out and counted too. Each file is taken once, for the
+    first source that names it, also when it has several names (hard links, symbolic links,
+    overlapping globs).
 
     Raises:
         InvalidOption: no source at all, or one without a name.
@@ -253,15 +254,19 @@ def _is_taken_from_glob(
     if is_refused(path):
         skipping.skip(path, shown_kind(path))
         return False
-    if is_taken_from_directories(path, include) or not os.path.isfile(path):
-        return True  # what is no file is refused by its name
-    if format_of(path) and named:
-        return True
+    if not os.path.isfile(path):
+        return True  # refused by its name
+    taken = is_taken_from_directories(path, include) or named or is_included(path, include)
     has_extension = bool(os.path.splitext(plain_name(os.path.basename(path)))[1])
-    if not (named or is_included(path, include) or not has_extension):
+    if has_extension and not taken:
         skipping.skip(path, shown_kind(path))
         return False
-    if kind := other_than_text(_head_of(path)):
+    return _begins_as_text(path, skipping)
+
+
+def _begins_as_text(path: str, skipping: Skipping) -> bool:
+    """Whether a file was met whose name or whose first bytes say that it can be read."""
+    if format_of(path) is None and (kind := other_than_text(_head_of(path))):
         skipping.skip(path, f"{shown_kind(path)} ({kind})")
         return False
     return True
@@ -334,22 +339,20 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
 
 def _is_remote_taken(file: RemoteFile, source: Source, skipping: Skipping) -> bool:
     """Whether a file that a store listed is read; one that was named itself may be refused."""
-    if not glob.has_magic(source.pattern):
+    if os.path.basename(file.url) == os.path.basename(source.pattern):
         return True
-    if is_refused(file.url):
-        skipping.skip(file.url, shown_kind(file.url))
-        return False
-    if is_taken_from_directories(file.url, source.include):
-        return True
-    if format_of(file.url) and names_its_extension(source.pattern):
-        return True
-    has_extension = bool(os.path.splitext(plain_name(os.path.basename(file.url)))[1])
-    named = names_its_extension(source.pattern) or is_included(file.url, source.include)
-    if has_extension and not named:
-        skipping.skip(file.url, shown_kind(file.url))
-        return False
+    if glob.has_magic(source.pattern):
+        if is_refused(file.url):
+            skipping.skip(file.url, shown_kind(file.url))
+            return False
+        taken = is_taken_from_directories(file.url, source.include)
+        named = names_its_extension(source.pattern) or is_included(file.url, source.include)
+        has_extension = bool(os.path.splitext(plain_name(os.path.basename(file.url)))[1])
+        if has_extension and not (taken or named):
+            skipping.skip(file.url, shown_kind(file.url))
+            return False
     head = b""
-    if file.size and compression_of(file.url) is None:
+    if format_of(file.url) is None and file.size and compression_of(file.url) is None:
         head = read_range(file.url, 0, min(file.size, HEAD_BYTES))
     if kind := other_than_text(head):
         skipping.skip(file.url, f"{shown_kind(file.url)} ({kind})")
@@ -376,9 +379,7 @@ def _text_files_below(
                 skipping.hide(path)
             elif not is_taken_from_directories(os.path.relpath(path, directory), include):
                 skipping.skip(path, shown_kind(path))
-            elif format_of(path) is None and (kind := other_than_text(_head_of(path))):
-                skipping.skip(path, f"{shown_kind(path)} ({kind})")
-            else:
+            elif _begins_as_text(path, skipping):
                 yield path
 
 
@@ -464,7 +465,7 @@ def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
         kind = os.path.splitext(skipped.example)[1] or ".txt"
         return MissingSource(
             f"{where} holds no text{what}",
-            f"directories are searched for {' '.join(TAKEN_FROM_DIRECTORIES)}, also compressed",
+            f"directories are searched for {SEARCHED_FOR}, also compressed",
             f"name files of text by their extension: '{os.path.join(pattern, '*' + kind)}'"
             if os.path.isdir(pattern)
             else f"name the files themselves if they are text, or --include '*{kind}'",
