@@ -8,12 +8,23 @@ import random
 import string
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from corpus_files import READING
+from record_files import as_arrow_stream, as_csv, as_jsonl, as_parquet
 
 from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus import (
+    cut_chunks,
+    find_source_files,
+    plan_chunk_groups,
+    sources_of,
+)
 from bpeline.tokenizer_core.corpus.sources import Source
+from bpeline.tokenizer_core.counting import FilesCounted, TextsCounted, count_corpus
 from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
@@ -246,3 +257,89 @@ def test_patterns_that_drop_white_space_count_and_do_not_train_bytes(
     assert counts.pattern.drops_gaps
     with pytest.raises(InvalidPattern, match=f"'{name}' drops the text"):
         train_bpe(counts, 300)
+
+
+def some_files(directory: Path) -> list[Path]:
+    """Of each kind one, of several chunks of 10,000 bytes."""
+    words = random.Random(3)
+    texts = [" ".join(words.choices(["low", "lower", "newest"], k=500)) for _ in range(40)]
+    (directory / "a.txt").write_text("\n".join(texts))
+    (directory / "b.txt.gz").write_bytes(gzip.compress("\n".join(texts).encode()))
+    return [directory / "a.txt", directory / "b.txt.gz", *(
+        write(directory, texts) for write in (as_jsonl, as_parquet, as_arrow_stream, as_csv)
+    )]  # fmt: skip
+
+
+def counting_threads() -> list[str]:
+    names = (one.name for one in threading.enumerate())
+    return [name for name in names if name.startswith(("count", "digest"))]
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_progress_is_that_of_bytes_on_disk(
+    tmp_path: Path, workers: int, deduplicate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_corpus, "_REPORT_SECONDS", 0)
+    files = some_files(tmp_path)
+    for given in ([one] for one in files) if workers == 1 else [files]:
+        heard: list[FilesCounted] = []
+        options = {"chunk_bytes": 10_000, "deduplicate": deduplicate}
+        told = count_words(given, workers=workers, on_progress=heard.append, **options)
+        assert told.digest == count_words(given, **options).digest
+        total = sum(one.stat().st_size for one in given) * (1 + deduplicate)
+        assert heard[-1] == FilesCounted(total, total)
+        done = [one.bytes for one in heard]
+        assert done == sorted(done)
+        assert all(0 < one.bytes <= one.total_bytes == total for one in heard)
+
+
+def test_chunks_stand_for_all_bytes_on_disk(tmp_path: Path) -> None:
+    """Up to what follows the last document, such as the footer of a Parquet file."""
+    for file in find_source_files(sources_of(some_files(tmp_path))):
+        groups = plan_chunk_groups([file], 10_000)
+        chunks = [chunk for group in groups for chunk, _ in cut_chunks(group, READING, 10_000)]
+        assert len(chunks) > 5
+        assert all(chunk.spent >= 0 for chunk in chunks)
+        assert 0.9 * file.size <= sum(chunk.spent for chunk in chunks) <= file.size
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_a_listener_raises_ends_the_counting(
+    tmp_path: Path, deduplicate: bool, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(count_corpus, "_REPORT_SECONDS", 0)
+    (tmp_path / "a.txt").write_text("low lower newest\n" * 100_000)
+    chunks, told = 0, threading.Event()
+    add = count_corpus._FilesProgress.add
+
+    def slow_add(self: count_corpus._FilesProgress, size: int) -> None:
+        nonlocal chunks
+        chunks += 1
+        add(self, size)
+        told.wait(10)
+        time.sleep(0.005)  # a thousand chunks would take five seconds
+
+    monkeypatch.setattr(count_corpus._FilesProgress, "add", slow_add)
+
+    def listen(at: FilesCounted) -> None:
+        assert 0 < at.bytes < at.total_bytes
+        told.set()
+        raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        count_words(
+            tmp_path, workers=2, chunk_bytes=1_700, deduplicate=deduplicate, on_progress=listen
+        )
+    assert chunks < 500
+    assert not counting_threads()
+
+
+def test_texts_are_told_as_texts(tmp_path: Path) -> None:
+    heard: list[TextsCounted] = []
+    count_words((f"low {number}" for number in range(9)), on_progress=heard.append)
+    assert heard[-1].texts == 9
+    with pytest.raises(ZeroDivisionError):
+        count_words(iter(["low lower"]), on_progress=lambda at: 1 // 0)
+    assert not counting_threads()

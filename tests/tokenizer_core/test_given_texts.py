@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from bpeline import (
     train_bpe,
     train_from_iterator,
 )
+from bpeline.tokenizer_core.corpus import Source
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8, MissingSource
 
 WORDS = ["low", " lower", "newest\n", " naïve", " 中文", "<|end|>", " ", "don't", "3.14", "é", "é"]
@@ -215,3 +217,32 @@ def test_arrow_data_that_are_no_counts_are_refused(table: dict[str, Any], said: 
 def test_a_list_of_texts_taken_for_files_is_told_how_texts_are_counted() -> None:
     with pytest.raises(MissingSource, match=r"count_texts\(\["):
         count_words(["low lower", "lowest"])
+
+
+def test_the_page_says_what_is_taken_for_what(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "sources.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile(code, str(page), "exec"), {})
+    path = tmp_path / "a.txt"
+    path.write_text("low lower")
+    name = str(path)
+    for files in (
+        name,
+        path,
+        Source(name),
+        [name],
+        (path,),
+        {name},
+        frozenset([path]),
+        iter([path]),
+    ):
+        assert count_words(files).to_mapping() == {b"low": 1, b" lower": 1}
+    for texts in (
+        [{"text": "low lower"}],
+        ({"text": "low"}, {"text": " lower"}),
+        [["low", " lower"]],
+        iter(["low lower"]),
+        iter([b"low lower"]),
+        np.array(["low lower"]),
+    ):
+        assert count_words(texts).to_mapping() == {b"low": 1, b" lower": 1}

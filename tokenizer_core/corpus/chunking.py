@@ -67,6 +67,7 @@ class Chunk:
             chunk of its group on.
         digest: SHA-256 of these bytes (behind a mark of their own for JSON lines); empty when
             it was not asked for.
+        spent: bytes on disk that were read for it.
     """
 
     file: SourceFile
@@ -74,6 +75,7 @@ class Chunk:
     begin: int
     end: int
     digest: str
+    spent: int = 0
 
     @property
     def size(self) -> int:
@@ -192,6 +194,7 @@ def _cut(
     file = group.file
     try:
         begin = first_cut(source, cuts, group.begin)
+        before = source.spent(begin)
         while group.end is None or begin < group.end:
             ordinal = begin // chunk_bytes
             end = first_cut(source, cuts, (ordinal + 1) * chunk_bytes)
@@ -199,9 +202,10 @@ def _cut(
                 return
             raw = source.take(begin, end)
             digest = _digest_of(raw, file, begin) if with_digests else ""
-            yield Chunk(file, ordinal, begin, end, digest), raw
+            spent = source.spent(end)
+            yield Chunk(file, ordinal, begin, end, digest, spent - before), raw
             del raw
-            begin = end
+            begin, before = end, spent
     finally:
         source.close()
 

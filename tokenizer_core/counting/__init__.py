@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .chunk_counts import counts_given as counts_given
     from .copied_sections import CopiedSections as CopiedSections
     from .copied_sections import SectionSample as SectionSample
+    from .count_corpus import FilesCounted as FilesCounted
     from .count_corpus import compile_counting as compile_counting
     from .count_corpus import count_words as count_words
     from .document_copies import Copies as Copies

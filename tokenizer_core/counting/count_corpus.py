@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +49,23 @@ from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 # of this size is used again and again by the allocator, where larger pieces go back to the system.
 _CHUNK_BYTES = 4 << 20
 _LONGEST_PATH = 4096  # characters
+_REPORT_SECONDS = 0.1
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesCounted:
+    """How far counting is.
+
+    Attributes:
+        bytes: on disk, of all files, that were read and counted.
+        total_bytes: how many there are; twice the size of the files where copies of documents are
+            looked for first.
+    """
+
+    bytes: int
+    total_bytes: int
 
 
 def count_words(
@@ -61,13 +80,14 @@ def count_words(
     table_bytes: int = TABLE_BYTES,
     deduplicate: bool = False,
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
+    on_progress: Callable[[Any], None] | None = None,
 ) -> WordCounts:
     """Count the words of files, exactly, on all processors.
 
     Args:
-        paths: files, directories or globs (see `find_source_files`), or one of them. A list or a
-            tuple of strings names files; from any other iterable of strings, and from mappings,
-            texts are counted, see `count_texts`.
+        paths: files, directories or globs (see `find_source_files`), or one of them. A string, and
+            the strings in a list, tuple or set, name files; from any other iterable of strings,
+            and from mappings, texts are counted, see `count_texts`, which takes lists, too.
         pattern: the name of a split pattern, a regex, or a `SplitPattern`.
         special_tokens: boundaries between documents; never part of a word.
         workers: threads; None means one for each processor this process may use.
@@ -80,6 +100,10 @@ def count_words(
             the text between special tokens, the ends of a file and JSON lines, so a file without
             any is one. All files are read twice, and 24 bytes are kept for each document.
         text_form: the Unicode form that texts are brought to first, such as ``NFC``; empty: none.
+        on_progress: called in the calling thread with a `FilesCounted`, at most ten times a second
+            and at the end; for texts with a `TextsCounted`, see `count_texts`. What it raises, and
+            an interruption, end the counting after the chunks that are being counted, and nothing
+            is left behind.
 
     The result depends neither on ``workers`` nor on ``chunk_bytes`` and ``table_bytes``.
 
@@ -109,6 +133,7 @@ def count_words(
             invalid_utf8=invalid_utf8,
             table_bytes=table_bytes,
             text_form=text_form,
+            on_progress=on_progress,
         )
     reading = Reading(
         SplitPattern.parse(pattern),
@@ -128,14 +153,22 @@ def count_words(
     except MissingSource as error:
         advice = f"{error.next_step}; a list of texts is counted by count_texts([…])"
         raise MissingSource(error.happened, error.accepted, advice) from error
+    progress = _FilesProgress(on_progress, sum(file.size for file in files) * (1 + deduplicate))
     copies = None
     if deduplicate:
         with ThreadPoolExecutor(workers, thread_name_prefix="digest") as threads:
-            digest = partial(digest_documents, reading=reading, chunk_bytes=chunk_bytes)
-            documents = threads.map(digest, files)
-            paths = (file.path for file in files)
-            copies = find_copies([*zip(paths, documents, strict=True)])
-    counts = _Counting(files, reading, chunk_bytes, table_bytes, copies).words(workers)
+            digest = partial(
+                digest_documents, reading=reading, chunk_bytes=chunk_bytes, on_chunk=progress.add
+            )
+            try:
+                documents = progress.results([threads.submit(digest, file) for file in files])
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        copies = find_copies([*zip((file.path for file in files), documents, strict=True)])
+    counting = _Counting(files, reading, chunk_bytes, table_bytes, copies, progress)
+    counts = counting.words(workers)
+    progress.finish()
     if not len(counts):
         raise EmptyCorpus(
             f"{', '.join(source.label for source in sources)} holds no words",
@@ -207,6 +240,70 @@ def _stretches(groups: Sequence[ChunkGroup]) -> tuple[list[tuple[int, ChunkGroup
     return numbered, lengths
 
 
+class _Abandoned(Exception):
+    """Nobody waits any more for what a worker does."""
+
+
+class _FilesProgress:
+    """Adds up what worker threads have read, and tells it in the thread that waits for them.
+
+    Args:
+        on_progress: see `count_words`.
+        total_bytes: of the files.
+    """
+
+    def __init__(
+        self, on_progress: Callable[[FilesCounted], None] | None, total_bytes: int
+    ) -> None:
+        self._on_progress, self._total = on_progress, total_bytes
+        self._done = self._told = 0
+        self._told_at = time.monotonic()
+        self._abandoned = False
+        self._adding = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """Bytes on disk that a worker has done.
+
+        Raises:
+            _Abandoned: no more are wanted.
+        """
+        with self._adding:
+            self._done += size
+        if self._abandoned:
+            raise _Abandoned
+
+    def results(self, futures: Iterable[Future[Result]]) -> list[Result]:
+        """What workers give, or the first error in their order; meanwhile progress is told.
+
+        Raises:
+            BaseException: what the listener raises, or an interruption: workers end at their next
+                `add` then.
+        """
+        try:
+            return [self._awaited(future) for future in futures]
+        except BaseException:
+            self._abandoned = True
+            raise
+
+    def finish(self) -> None:
+        """Tell that all is done."""
+        if self._on_progress is not None:
+            self._on_progress(FilesCounted(self._total, self._total))
+
+    def _awaited(self, future: Future[Result]) -> Result:
+        if self._on_progress is not None:
+            while wait([future], _REPORT_SECONDS).not_done:
+                self._tell()
+        return future.result()
+
+    def _tell(self) -> None:
+        assert self._on_progress is not None
+        done, now = min(self._done, self._total), time.monotonic()
+        if done > self._told and now - self._told_at >= _REPORT_SECONDS:
+            self._told, self._told_at = done, now
+            self._on_progress(FilesCounted(done, self._total))
+
+
 class _Counting:
     """A corpus being counted: its groups, handed out in order, and the words of all workers.
 
@@ -222,11 +319,12 @@ class _Counting:
         chunk_bytes: int,
         table_bytes: int,
         copies: Copies | None,
+        progress: _FilesProgress,
     ) -> None:
         groups = plan_chunk_groups(files, chunk_bytes)
         self._groups, lengths = _stretches(groups)
         self._reading, self._chunk_bytes, self._table_bytes = reading, chunk_bytes, table_bytes
-        self._copies = copies
+        self._copies, self._progress = copies, progress
         self._splitter = Splitter(reading.pattern)
         self._size = sum(file.size for file in files)
         self._lengths = np.array(lengths, np.int64)
@@ -243,9 +341,8 @@ class _Counting:
             try:
                 text_bytes = self._size // workers
                 shares = [threads.submit(self._count_share, text_bytes) for _ in range(workers)]
-                for share in shares:
-                    share.result()
-            except BaseException:  # interrupted
+                self._progress.results(shares)
+            except BaseException:  # of who listens, or interrupted
                 self._fail(0)
                 abandon_matching()
                 raise
@@ -276,6 +373,7 @@ class _Counting:
                     counter.count(text.text, documents, text.anchors, origin + chunk.begin)
                     if group.file.is_streamed:
                         self._lengths[stretch] = chunk.end
+                    self._progress.add(chunk.spent)
             except Exception as error:
                 self._errors[number] = error
                 self._fail(number)

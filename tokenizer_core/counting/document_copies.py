@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -64,13 +64,19 @@ class Copies:
         return b"" if found is None else found.get(ordinal, b"")
 
 
-def digest_documents(file: SourceFile, reading: Reading, chunk_bytes: int) -> FileDocuments:
+def digest_documents(
+    file: SourceFile,
+    reading: Reading,
+    chunk_bytes: int,
+    on_chunk: Callable[[int], None] | None = None,
+) -> FileDocuments:
     """Read a file through, one chunk in memory, and digest each of its documents.
 
     Args:
         file: which one.
         reading: how its bytes become documents, see `Reading.of_source`.
         chunk_bytes: the grid by which its chunks are counted later.
+        on_chunk: told of each chunk how many bytes on disk it stands for.
 
     Raises:
         CorpusError: it cannot be read as declared.
@@ -96,6 +102,8 @@ def digest_documents(file: SourceFile, reading: Reading, chunk_bytes: int) -> Fi
             if not is_open:
                 digests += state.digest()
                 sizes.append(size)
+        if on_chunk is not None:
+            on_chunk(chunk.spent)
     if is_open:
         digests += state.digest()
         sizes.append(size)
