@@ -139,7 +139,7 @@ def validate_options(
 def learn_with(
     make_engine: Callable[[], Merger],
     merges: int,
-    counts: WordCounts,
+    counts: WordCounts | None,
     settings: str,
     course: Course,
     *,
@@ -150,8 +150,8 @@ def learn_with(
 
     Args:
         make_engine: called unless the checkpoint holds all merges.
-        counts: the words, before any were left out. settings: digest of all else that decides
-            which merges are learned, apart from their number.
+        counts: the words, before any were left out; None where no checkpoint is read or saved.
+        settings: digest of all else that decides which merges are learned, apart from their number.
         given: int32 [n, 2]: merges that come before all learned ones.
         pruned: what to say was left out.
 
@@ -165,7 +165,10 @@ def learn_with(
     if saved is not None and not isinstance(saved, Checkpoint):
         saved = load_checkpoint(Path(saved))
     keeps_merges = saved is not None or course.checkpoint is not None
-    digests = (counts.digest, settings) if keeps_merges else ("", "")
+    digests = "", ""
+    if keeps_merges:
+        assert counts is not None
+        digests = counts.digest, settings
     if saved is not None:
         saved.require_same_run(*digests)
         if len(saved) >= merges:

@@ -8,13 +8,14 @@ Merge k makes token ``base + k``.
 
 What decides the next pair is the queue alone (`kernels.merging.merge_queue`), which relies on
 counts that only fall. Another score, such as n_ab / (n_a · n_b), needs another queue alone:
-`kernels.merging.merge_step.merge` replaces a given pair and keeps all counts of pairs exact.
+`kernels.merging.merge_step.merge` replaces a given pair and keeps all counts of pairs exact. The
+engine of several languages lays out and grows its arrays by the functions here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -94,8 +95,8 @@ def byte_words(counts: WordCounts, tie_break: str) -> SymbolWords:
     )
 
 
-def check_bounds(words: SymbolWords) -> None:
-    """Refuse words on which 64-bit sums or 32-bit positions could overflow.
+def check_bounds(*several: SymbolWords) -> None:
+    """Refuse words on which 64-bit sums or 32-bit positions could overflow, all of them together.
 
     No pair can occur more than Σ count · (length − 1) times, so one check holds for all of
     training.
@@ -104,31 +105,34 @@ def check_bounds(words: SymbolWords) -> None:
         CorpusError: that sum reaches 2⁶³, a count is negative, or the distinct words hold 2³¹
             symbols.
     """
-    if len(words) == 0:
-        return
-    if int(words.counts.min()) < 0:
-        raise CorpusError(
-            f"a word has the count {int(words.counts.min())}",
-            "counts are whole numbers from 0 to 2⁶³ − 1",
-            "count the corpus again",
-        )
-    gaps = np.diff(words.offsets) - 1
-    estimate = float(np.dot(words.counts.astype(np.float64), gaps.astype(np.float64)))
-    if estimate > 2.0**62:  # the estimate is good to nine digits; near the limit be exact
-        pairs = sum(map(int.__mul__, words.counts.tolist(), gaps.tolist()))
-        if pairs > _COUNTS:
+    for words in several:
+        least = int(words.counts.min(initial=0))
+        if least < 0:
             raise CorpusError(
-                f"the words hold {pairs} pairs, more than 64-bit counts can add up",
-                f"Σ count · (length − 1) may be at most {_COUNTS}",
-                "divide all counts or the weights of the sources by the same number",
+                f"a word has the count {least}",
+                "counts are whole numbers from 0 to 2⁶³ − 1",
+                "count the corpus again",
             )
-    size = int(words.offsets[-1]) + len(words) + 1
-    if size > _POSITIONS:
+    symbols = sum(int(words.offsets[-1]) for words in several)
+    if symbols + sum(map(len, several)) + 1 > _POSITIONS:
         raise CorpusError(
-            f"the distinct words hold {int(words.offsets[-1])} symbols",
+            f"the distinct words hold {symbols} symbols",
             f"symbols and words together may be at most {_POSITIONS}",
             "leave out words that occur once, or train on a part of the corpus",
         )
+    pairs = sum(exact_dot(words.counts, np.diff(words.offsets) - 1) for words in several)
+    if pairs > _COUNTS:
+        raise CorpusError(
+            f"the words hold {pairs} pairs, more than 64-bit counts can add up",
+            f"Σ count · (length − 1) may be at most {_COUNTS}",
+            "divide all counts or the weights of the sources by the same number",
+        )
+
+
+def exact_dot(counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
+    """Σ count · length, which may be beyond 64 bits, of lengths whose sum is below 2³¹."""
+    high, low = np.dot(counts >> 32, lengths), np.dot(counts & 0xFFFFFFFF, lengths)
+    return (int(high) << 32) + int(low)
 
 
 class MergeEngine:
@@ -169,19 +173,18 @@ class MergeEngine:
         check_bounds(words)
         self._base_tokens = words.base_tokens
         self.base = len(words.base_tokens)
-        longest = min(max_length or NO_LIMIT, NO_LIMIT)
-        least = min(min_count, _COUNTS)
-        self._limits = Limits(_ORDERS[tie_break], least, longest, least, longest, self.base)
-        if free_application:
-            self._limits = self._limits._replace(kept_count=1, kept_length=NO_LIMIT)
-        self._state = self._laid_out(words)
+        self._limits = limits_for(
+            tie_break, min_count, max_length, self.base, free_application=free_application
+        )
+        state, _ = laid_out([words], self._limits.order)
         if ties is not None:
-            self._state.token_ties[: self.base] = ties
-        self._enter_base_pairs()
+            state.token_ties[: self.base] = ties
+        self._state = with_first_pairs(state, self._limits)
+        first_pairs = int(self._state.sizes[merge_state.PAIRS])
+        merge_queue.queue_new_pairs(self._state, self._limits, 0, first_pairs)
         self._allows = allows
         self._verdicts = np.zeros(0 if allows is None else len(self._state.pairs), np.uint8)
         self._texts = list(words.base_tokens)
-        self._removed = np.zeros(2, np.int64)
 
     @property
     def merges_done(self) -> int:
@@ -256,206 +259,277 @@ class MergeEngine:
             self._grow(merge_step.NEEDS_TOKENS)
         self._state.token_ties[token] = tie
 
-    def merge(self, given: NDArray[np.int64], goal: int) -> tuple[int, int]:
-        """Merge the pair in row ``goal - 1`` of ``given`` [n, 3], which was chosen elsewhere.
-
-        Rows before it that were not merged here must be pairs that occur nowhere in these words.
-        For engines with ``free_application``, which keep rare and long pairs in sight.
-
-        Returns:
-            How many tokens fewer the words have then, and the pair's count.
-        """
-        removed = self._removed
-        while True:
-            status = merge_step.merge_given(self._state, self._limits, given, goal, removed)
-            if status == merge_step.DONE:
-                return int(removed[0]), int(removed[1])
-            self._grow(status)
-
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
-        learned = self._state.learned
-        pieces: list[bytes] = []
-        waiting = [token]
-        while waiting:
-            last = waiting.pop()
-            if last < self.base:
-                pieces.append(self._base_tokens[last])
-            else:
-                waiting.append(int(learned[last, merge_state.RIGHT]))
-                waiting.append(int(learned[last, merge_state.LEFT]))
-        return b"".join(pieces)
+        return spelled(token, self._base_tokens, self.learned)
 
-    def _laid_out(self, words: SymbolWords) -> MergeState:
-        """The state of words without any pairs."""
-        lengths = np.diff(words.offsets)
-        chosen = np.flatnonzero((lengths > 1) & (words.counts > 0)).astype(np.int64)
-        if self._limits.order == merge_queue.FIRST_SEEN:
-            sight = np.argsort(words.first_positions[chosen], kind="stable")
-            chosen = np.ascontiguousarray(chosen[sight])
-        size = int(lengths[chosen].sum()) + len(chosen) + 1
-        compares_text = self._limits.order == merge_queue.GREATEST_BYTES
-        width = max(1, ((self.base - 1).bit_length() + 7) // 8)
-        counts = words.counts[chosen]
-        word_weights = np.minimum(counts, merge_state.MANY).astype(np.int32)
-        large = np.flatnonzero(counts >= merge_state.MANY)
-        ends = np.cumsum(lengths[chosen] + 1)
-        sizes = np.zeros(merge_state.SIZES, np.int64)
-        sizes[merge_state.TOKENS] = self.base
-        sizes[merge_state.CLASS] = merge_queue.CLASSES
-        tokens = max(_FIRST_TOKENS, self.base)
-        nothing = np.zeros(0, np.int32)
-        state = MergeState(
-            cells=np.empty(size, np.int32),
-            large_starts=ends[large] - lengths[chosen[large]],
-            large_counts=counts[large],
-            arena=nothing,
-            pairs=np.zeros((0, pair_tables.COLUMNS), np.int64),
-            slots=nothing,
-            hash_key=HashKey(*HASH_KEY),
-            heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
-            waiting=np.full(merge_queue.CLASSES + 1, pair_tables.EMPTY, np.int32),
-            following=nothing,
-            text=np.empty((size + self.base) * width if compares_text else 0, np.uint8),
-            width=width,
-            token_starts=np.zeros(tokens, np.int32),
-            token_lengths=np.zeros(tokens, np.int32),
-            token_ties=np.zeros(tokens, np.int64),
-            learned=np.zeros((tokens, 3), np.int64),
-            changes=_no_changes(tokens),
-            touched=np.empty((2, tokens + 1), np.int32),
-            noted=np.empty((4, 0), np.int32),
-            sizes=sizes,
-        )
+    def _grow(self, status: merge_state.Integer) -> None:
+        if status == merge_step.NEEDS_TOKENS:
+            self._state = with_more_tokens(self._state)
+            return
+        self._state = with_more_pairs(self._state)
+        if self._allows is not None:
+            known = self._verdicts
+            self._verdicts = np.zeros(len(self._state.pairs), np.uint8)
+            self._verdicts[: len(known)] = known
+
+
+def spelled(token: int, base_tokens: tuple[bytes, ...], learned: NDArray[np.int64]) -> bytes:
+    """The bytes of a token, of merges [n, 2 or more]: left id, right id."""
+    pieces: list[bytes] = []
+    waiting = [token]
+    while waiting:
+        last = waiting.pop()
+        if last < len(base_tokens):
+            pieces.append(base_tokens[last])
+        else:
+            row = last - len(base_tokens)
+            waiting.append(int(learned[row, merge_state.RIGHT]))
+            waiting.append(int(learned[row, merge_state.LEFT]))
+    return b"".join(pieces)
+
+
+def limits_for(
+    tie_break: str, min_count: int, max_length: int | None, base: int, *, free_application: bool
+) -> Limits:
+    """What kernels may do, of what engines are told."""
+    longest = min(max_length or NO_LIMIT, NO_LIMIT)
+    least = min(min_count, _COUNTS)
+    kept = (1, NO_LIMIT) if free_application else (least, longest)
+    return Limits(_ORDERS[tie_break], least, longest, *kept, base)
+
+
+def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, NDArray[np.int64]]:
+    """Words in cells, one collection after the other, without any pairs.
+
+    Args:
+        several: at least one, over the same base tokens.
+
+    Returns:
+        The state; and int64 ``[len(several) + 1]``: the words of number i lie between the
+        separators in the cells ``starts[i]`` and ``starts[i + 1]``.
+    """
+    base_tokens = several[0].base_tokens
+    base = len(base_tokens)
+    chosen = [_words_of_pairs(words, order) for words in several]
+    widths = [np.diff(words.offsets)[rows] + 1 for words, rows in zip(several, chosen, strict=True)]
+    starts = np.concatenate([[0], np.cumsum([int(one.sum()) for one in widths])]).astype(np.int64)
+    size = int(starts[-1]) + 1
+    compares_text = order == merge_queue.GREATEST_BYTES
+    width = max(1, ((base - 1).bit_length() + 7) // 8)
+    counts = np.concatenate(
+        [words.counts[rows] for words, rows in zip(several, chosen, strict=True)]
+    )
+    begins = np.cumsum(np.concatenate([[1], *widths]))[:-1]
+    large = np.flatnonzero(counts >= merge_state.MANY)
+    sizes = np.zeros(merge_state.SIZES, np.int64)
+    sizes[merge_state.TOKENS] = base
+    sizes[merge_state.CLASS] = merge_queue.CLASSES
+    tokens = max(_FIRST_TOKENS, base)
+    nothing = np.zeros(0, np.int32)
+    state = MergeState(
+        cells=np.empty(size, np.int32),
+        large_starts=begins[large],
+        large_counts=counts[large],
+        arena=nothing,
+        pairs=np.zeros((0, pair_tables.COLUMNS), np.int64),
+        slots=nothing,
+        hash_key=HashKey(*HASH_KEY),
+        heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
+        waiting=np.full(merge_queue.CLASSES + 1, pair_tables.EMPTY, np.int32),
+        following=nothing,
+        text=np.empty((size + base) * width if compares_text else 0, np.uint8),
+        width=width,
+        token_starts=np.zeros(tokens, np.int32),
+        token_lengths=np.zeros(tokens, np.int32),
+        token_ties=np.zeros(tokens, np.int64),
+        learned=np.zeros((tokens, 3), np.int64),
+        changes=_no_changes(tokens),
+        touched=np.empty((2, tokens + 1), np.int32),
+        noted=np.empty((4, 0), np.int32),
+        sizes=sizes,
+    )
+    for number, (words, rows) in enumerate(zip(several, chosen, strict=True)):
+        begin, end = int(starts[number]), int(starts[number + 1]) + 1
         merge_layout.lay_out_words(
             _writable(words.content).view(np.uint8),
             words.content.itemsize > 1,
             _writable(words.offsets),
-            chosen,
+            rows,
             _writable(words.ids),
-            word_weights,
-            state.cells,
-            state.text,
+            np.minimum(words.counts[rows], merge_state.MANY).astype(np.int32),
+            state.cells[begin:end],
+            state.text[begin * width : end * width],
             width,
         )
-        state.token_lengths[: self.base] = 1
-        if compares_text:  # the base tokens stand behind the words
-            numbers = np.arange(self.base, dtype=">u4").view(np.uint8).reshape(-1, 4)
-            state.text[size * width :] = numbers[:, 4 - width :].ravel()
-            state.token_starts[: self.base] = np.arange(size, size + self.base)
-            for token in range(self.base):
-                start = (size + token) * width
-                state.token_ties[token] = merge_queue.prefix_tie(state.text, start, width)
-        return state
+    state.token_lengths[:base] = 1
+    if compares_text:  # the base tokens stand behind the words
+        numbers = np.arange(base, dtype=">u4").view(np.uint8).reshape(-1, 4)
+        state.text[size * width :] = numbers[:, 4 - width :].ravel()
+        state.token_starts[:base] = np.arange(size, size + base)
+        for token in range(base):
+            start = (size + token) * width
+            state.token_ties[token] = merge_queue.prefix_tie(state.text, start, width)
+    return state, starts
 
-    def _enter_base_pairs(self) -> None:
-        """Enter the pairs of base tokens; make room for all occurrences there can ever be.
 
-        A merged occurrence leaves one symbol less and makes at most two new occurrences, so
-        the arena never holds more than three times as many as there are pairs of base tokens.
-        """
-        state = self._state
-        is_dense = self.base <= _DENSE_ALPHABET
-        rows = self._dense_pairs() if is_dense else self._sparse_pairs()
-        occurrences = int(rows[:, pair_tables.LENGTH].sum())
-        if self._limits.kept_length < 2:
-            rows = rows[:0]
-        rows = rows[rows[:, pair_tables.COUNT] >= self._limits.kept_count]
-        lengths = rows[:, pair_tables.LENGTH]
-        rows[:, pair_tables.START] = np.cumsum(lengths) - lengths
-        capacity = max(2 * len(rows), _FIRST_PAIRS)
-        pairs = grown(rows, len(rows), capacity)
-        self._state = state = state._replace(
-            arena=np.empty(int(lengths.sum()) + 2 * occurrences, np.int32),
-            noted=np.empty((4, int(lengths.max(initial=0))), np.int32),
-            pairs=pairs,
-            slots=_slots_for(pairs, len(rows), state.hash_key),
-            heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
-            following=np.empty(capacity, np.int32),
+def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
+    """Which words hold pairs that occur."""
+    chosen = np.flatnonzero((np.diff(words.offsets) > 1) & (words.counts > 0)).astype(np.int64)
+    if order != merge_queue.FIRST_SEEN:
+        return chosen
+    sight = np.argsort(words.first_positions[chosen], kind="stable")
+    return np.ascontiguousarray(chosen[sight])
+
+
+def with_first_pairs(
+    state: MergeState, limits: Limits, begin: int = 0, end: int | None = None
+) -> MergeState:
+    """Enter the pairs of base tokens, none queued, with room for all occurrences there can ever be.
+
+    A merged occurrence leaves one symbol less and makes at most two new occurrences, so
+    the arena never holds more than three times as many as there are pairs of base tokens.
+
+    Args:
+        state: as `laid_out` left it.
+        begin, end: the cells in which pairs are looked for, those of the separators around them
+            included; all.
+
+    Returns:
+        A state with arrays of its own for pairs, their queue and ``sizes``; it shares all others.
+    """
+    here = state._replace(
+        cells=state.cells[begin:end],
+        large_starts=state.large_starts - begin,
+        sizes=state.sizes.copy(),
+        waiting=state.waiting.copy(),
+    )
+    is_dense = limits.base <= _DENSE_ALPHABET
+    rows = _dense_pairs(here, limits.base) if is_dense else _sparse_pairs(here)
+    occurrences = int(rows[:, pair_tables.LENGTH].sum())
+    if limits.kept_length < 2:
+        rows = rows[:0]
+    rows = rows[rows[:, pair_tables.COUNT] >= limits.kept_count]
+    lengths = rows[:, pair_tables.LENGTH]
+    rows[:, pair_tables.START] = np.cumsum(lengths) - lengths
+    placed = int(lengths.sum())
+    room = placed + 2 * occurrences
+    # There are no more pairs than occurrences.
+    capacity = max(2 * len(rows), min(_FIRST_PAIRS, room), 1)
+    pairs = grown(rows, len(rows), capacity)
+    here = here._replace(
+        arena=np.empty(room, np.int32),
+        noted=np.empty((4, int(lengths.max(initial=0))), np.int32),
+        pairs=pairs,
+        slots=_slots_for(pairs, len(rows), state.hash_key),
+        heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
+        following=np.empty(capacity, np.int32),
+    )
+    here.sizes[merge_state.PAIRS] = len(rows)
+    here.sizes[merge_state.ARENA] = placed
+    if is_dense:
+        keys = rows[:, pair_tables.KEY]
+        places = np.full((limits.base, limits.base), -1, np.int64)
+        places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, pair_tables.START]
+        merge_layout.collect_dense_pairs(here.cells, places, here.arena)
+    else:
+        places = rows[:, pair_tables.START].copy()
+        merge_layout.collect_sparse_pairs(
+            here.cells, here.pairs, here.slots, here.hash_key, places, here.arena
         )
-        state.sizes[merge_state.PAIRS] = len(rows)
-        state.sizes[merge_state.ARENA] = int(lengths.sum())
-        if is_dense:
-            keys = rows[:, pair_tables.KEY]
-            places = np.full((self.base, self.base), -1, np.int64)
-            places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, pair_tables.START]
-            merge_layout.collect_dense_pairs(state.cells, places, state.arena)
-        else:
-            places = rows[:, pair_tables.START].copy()
-            merge_layout.collect_sparse_pairs(
-                state.cells, state.pairs, state.slots, state.hash_key, places, state.arena
-            )
-        merge_queue.queue_new_pairs(state, self._limits, 0, len(rows))
+    if begin:
+        here.arena[:placed] += begin
+    return here._replace(cells=state.cells, large_starts=state.large_starts)
 
-    def _dense_pairs(self) -> NDArray[np.int64]:
-        """Rows for all pairs of base tokens, without `START`, by means of a square table."""
-        state, square = self._state, (self.base, self.base)
-        counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
-        merge_layout.count_dense_pairs(
-            state.cells, state.large_starts, state.large_counts, counts, occurrences
+
+def without_pairs(state: MergeState, pairs: int) -> MergeState:
+    """A state of which nothing is in the table of pairs or queued, with room for so many pairs."""
+    room = grown(np.zeros((0, pair_tables.COLUMNS), np.int64), 0, pairs)
+    sizes = np.zeros(merge_state.SIZES, np.int64)
+    sizes[merge_state.CLASS] = merge_queue.CLASSES
+    return state._replace(
+        arena=np.zeros(0, np.int32),
+        pairs=room,
+        slots=_slots_for(room, 0, state.hash_key),
+        heap=np.empty((pairs, merge_queue.HEAP_COLUMNS), np.int64),
+        waiting=np.full(merge_queue.CLASSES + 1, pair_tables.EMPTY, np.int32),
+        following=np.empty(pairs, np.int32),
+        sizes=sizes,
+    )
+
+
+def _dense_pairs(state: MergeState, base: int) -> NDArray[np.int64]:
+    """Rows for all pairs of base tokens, without `START`, by means of a square table."""
+    square = (base, base)
+    counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
+    merge_layout.count_dense_pairs(
+        state.cells, state.large_starts, state.large_counts, counts, occurrences
+    )
+    found = np.flatnonzero(occurrences != 0)
+    rows = np.empty((len(found), pair_tables.COLUMNS), np.int64)
+    rows[:, pair_tables.KEY] = (found // base << 32) | found % base
+    rows[:, pair_tables.COUNT] = counts.ravel()[found]
+    rows[:, pair_tables.LENGTH] = occurrences.ravel()[found]
+    return rows
+
+
+def _sparse_pairs(state: MergeState) -> NDArray[np.int64]:
+    """The same by means of a table that grows, for large alphabets."""
+    position: merge_state.Integer = 1
+    size: merge_state.Integer = 0
+    rows = np.empty((_FIRST_PAIRS, pair_tables.COLUMNS), np.int64)
+    while True:
+        slots = _slots_for(rows, size, state.hash_key)
+        position, size = merge_layout.count_sparse_pairs(
+            state.cells,
+            state.large_starts,
+            state.large_counts,
+            position,
+            size,
+            rows,
+            slots,
+            state.hash_key,
         )
-        left, right = np.nonzero(occurrences)
-        rows = np.empty((len(left), pair_tables.COLUMNS), np.int64)
-        rows[:, pair_tables.KEY] = (left << 32) | right
-        rows[:, pair_tables.COUNT] = counts[left, right]
-        rows[:, pair_tables.LENGTH] = occurrences[left, right]
-        return rows
+        if position == len(state.cells):
+            return rows[:size]
+        rows = grown(rows, size, 2 * len(rows))
 
-    def _sparse_pairs(self) -> NDArray[np.int64]:
-        """The same by means of a table that grows, for large alphabets."""
-        state = self._state
-        position: merge_state.Integer = 1
-        size: merge_state.Integer = 0
-        rows = np.empty((_FIRST_PAIRS, pair_tables.COLUMNS), np.int64)
-        while True:
-            slots = _slots_for(rows, size, state.hash_key)
-            position, size = merge_layout.count_sparse_pairs(
-                state.cells,
-                state.large_starts,
-                state.large_counts,
-                position,
-                size,
-                rows,
-                slots,
-                state.hash_key,
-            )
-            if position == len(state.cells):
-                return rows[:size]
-            rows = grown(rows, size, 2 * len(rows))
 
-    def _grow(self, status: merge_state.Integer) -> None:
-        state = self._state
-        if status == merge_step.NEEDS_TOKENS:
-            tokens = len(state.token_lengths)
-            more = min(2 * tokens, merge_state.MOST_TOKENS)
-            if more == tokens:
-                raise InvalidOption(
-                    f"more than {tokens:,} base tokens and merges were asked for",
-                    f"at most {tokens:,}",
-                    "ask for fewer: --vocab-size, --merges",
-                )
-            self._state = state._replace(
-                token_starts=grown(state.token_starts, tokens, more),
-                token_lengths=grown(state.token_lengths, tokens, more),
-                token_ties=grown(state.token_ties, tokens, more),
-                learned=grown(state.learned, tokens, more),
-                changes=_no_changes(more),
-                touched=np.empty((2, more + 1), np.int32),
-            )
-        else:
-            sizes, capacity = state.sizes.tolist(), 2 * len(state.pairs)
-            size, queued = sizes[merge_state.PAIRS], sizes[merge_state.QUEUED]
-            pairs = grown(state.pairs, size, capacity)
-            self._state = state._replace(
-                pairs=pairs,
-                slots=_slots_for(pairs, size, state.hash_key),
-                heap=grown(state.heap, queued, capacity),
-                following=grown(state.following, size, capacity),
-            )
-            if self._allows is not None:
-                verdicts = np.zeros(capacity, np.uint8)
-                verdicts[:size] = self._verdicts[:size]
-                self._verdicts = verdicts
+def with_more_tokens(state: MergeState) -> MergeState:
+    """Room for twice as many tokens.
+
+    Raises:
+        InvalidOption: there are as many as ids can number.
+    """
+    tokens = len(state.token_lengths)
+    more = min(2 * tokens, merge_state.MOST_TOKENS)
+    if more == tokens:
+        raise InvalidOption(
+            f"more than {tokens:,} base tokens and merges were asked for",
+            f"at most {tokens:,}",
+            "ask for fewer: --vocab-size, --merges",
+        )
+    return state._replace(
+        token_starts=grown(state.token_starts, tokens, more),
+        token_lengths=grown(state.token_lengths, tokens, more),
+        token_ties=grown(state.token_ties, tokens, more),
+        learned=grown(state.learned, tokens, more),
+        changes=_no_changes(more),
+        touched=np.empty((2, more + 1), np.int32),
+    )
+
+
+def with_more_pairs(state: MergeState) -> MergeState:
+    """Room for twice as many pairs."""
+    sizes, capacity = state.sizes.tolist(), 2 * len(state.pairs)
+    size, queued = sizes[merge_state.PAIRS], sizes[merge_state.QUEUED]
+    pairs = grown(state.pairs, size, capacity)
+    return state._replace(
+        pairs=pairs,
+        slots=_slots_for(pairs, size, state.hash_key),
+        heap=grown(state.heap, queued, capacity),
+        following=grown(state.following, size, capacity),
+    )
 
 
 def _no_changes(tokens: int) -> NDArray[np.int64]:

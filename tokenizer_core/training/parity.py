@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-_ALGORITHM = "parity-bpe 1"  # to be counted up when the same settings learn other merges
+_ALGORITHM = "parity-bpe 2"  # to be counted up when the same settings learn other merges
 TIE_BREAKS = ("smallest-ids", "greatest-bytes")
 
 
@@ -94,10 +94,10 @@ def learn_parity_merges(
         rule: which language comes next.
         development: words of texts to measure on, by the same names, best of texts that say the
             same in each language; None: see `ParityEngine`.
-        together: the sum of all languages, for ``rule.global_merges`` and checkpoints; None: it
-            is made here.
+        together: the sum of all languages, whose digest checkpoints hold; None: it is made here.
         min_count: pairs that occur less often in the language to be served are not merged.
-        min_word_count: words that occur less often in their language are left out.
+        min_word_count: words that occur less often in their language are left out of it, of the
+            first ``rule.global_merges`` as well.
         tie_break: ``smallest-ids`` or ``greatest-bytes``.
         max_token_bytes, given, resume_from, checkpoint, checkpoint_every, on_progress: as for
             `bpe.learn_merges`.
@@ -113,9 +113,10 @@ def learn_parity_merges(
     )
     _validate(languages, rule, development, tie_break)
     pruned = {name: prune(counts, min_word_count) for name, counts in languages.items()}
-    whole = combine_word_counts(list(languages.values())) if together is None else together
     settings = ""
     if resume_from is not None or checkpoint is not None:
+        if together is None:
+            together = combine_word_counts(list(languages.values()))
         settings = parity_digest(
             languages,
             rule,
@@ -132,7 +133,6 @@ def learn_parity_merges(
         [words(counts) for counts, _ in pruned.values()],
         rule,
         development=[words(development[name]) for name in languages] if development else None,
-        together=words(prune(whole, min_word_count)[0]) if rule.global_merges else None,
         tie_break=tie_break,
         min_count=min_count,
         max_length=bpe.longest_token(max_token_bytes),
@@ -142,7 +142,7 @@ def learn_parity_merges(
     return learn_with(
         engine,
         merges,
-        whole,
+        together,
         settings,
         Course(resume_from, checkpoint, checkpoint_every, on_progress),
         given=given,

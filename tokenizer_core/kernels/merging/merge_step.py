@@ -6,7 +6,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, Int, U8s
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
 from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     GREATEST_BYTES,
@@ -403,46 +403,3 @@ def best_pair(state: MergeState, limits: Limits) -> I64:
     What `learn` would merge next.
     """
     return next_pair(state, limits)
-
-
-@entry_kernel
-def merge_given(state: MergeState, limits: Limits, given: I64Rows, goal: I64, removed: I64s) -> I64:
-    """Merge the pair in the row before ``goal`` that was chosen elsewhere; count what that saves.
-
-    Where several engines merge the same pairs, each over its own words, their tokens have the same
-    ids. Rows before it that were not merged here are pairs that occur nowhere in these words: they
-    make tokens all the same.
-
-    Args:
-        given: [n, 3], row k is the pair of merge k, and something else.
-        goal: a number of merges.
-        removed: [2], takes how many occurrences were merged, each as often as its word occurs,
-            and the pair's count.
-
-    Returns:
-        `DONE`, or what has to grow; call again then.
-    """
-    last = limits.base + goal - 1
-    while state.sizes[TOKENS] < last:
-        if missing_room(state, np.int64(0)) != DONE:
-            return NEEDS_TOKENS
-        row = state.sizes[TOKENS] - limits.base
-        add_token(state, given[row, 0], given[row, 1], np.int64(0))
-    left, right = given[goal - 1, 0], given[goal - 1, 1]
-    pair = find_row(state.pairs, state.slots, state.hash_key, pair_key(left, right))
-    missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)
-    if missing != DONE:
-        return missing
-    removed[0], removed[1] = 0, 0
-    if pair == EMPTY:
-        add_token(state, left, right, np.int64(0))
-        return DONE
-    count = state.pairs[pair, COUNT]
-    removed[1] = count
-    first_new = state.sizes[PAIRS]
-    merged = merge_everywhere(state, limits, pair)
-    if left == right:  # a run of three holds the pair twice, and one of them is merged
-        count = merged_count(state, merged)
-    removed[0] = count
-    queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
-    return DONE

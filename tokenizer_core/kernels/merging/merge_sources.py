@@ -1,0 +1,402 @@
+"""Merging in several sources at once: each merge serves the source that is worst off.
+
+All sources lie in the same cells and have the same tokens; each has pairs, occurrences and a queue
+of its own (`OWN`), so what is merged in one is merged by the kernels that merge in a single corpus.
+Sources that development words lie in are only measured. The rules are those of Foroutan, Meister
+et al. 2025 (arXiv 2508.04796).
+
+Before merges serve one source each they may serve all together. No source has a queue then: one
+more set of arrays holds pairs with the sum of their counts, and no occurrences. Sums only fall, as
+counts do, so they are promises as well: a sum is added up anew when its pair comes first in the
+queue, and nothing has to be told when it falls.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.memory.addresses import trailing_zeros
+from bpeline.tokenizer_core.kernels.memory.array_sets import with_arrays
+from bpeline.tokenizer_core.kernels.memory.types import (
+    I64,
+    F64s,
+    Flags,
+    I32s,
+    I64Rows,
+    I64s,
+    U64Rows,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_queue import next_pair, queue_new_pairs
+from bpeline.tokenizer_core.kernels.merging.merge_state import (
+    LEFT,
+    MERGED_COUNT,
+    PAIRS,
+    RIGHT,
+    TOKENS,
+    Limits,
+    MergeState,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_step import (
+    DONE,
+    EXHAUSTED,
+    NEEDS_PAIRS,
+    NEEDS_TOKENS,
+    add_token,
+    merge_everywhere,
+    merged_count,
+    missing_room,
+)
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    COUNT,
+    EMPTY,
+    KEY,
+    LENGTH,
+    find_row,
+    pair_key,
+    slot_of,
+)
+
+# Who says which pair is next: what is given, the sum of all sources, the source worst off.
+GIVEN, TOGETHER, WORST_OFF = 0, 1, 2
+
+OWN = ("arena", "pairs", "slots", "heap", "waiting", "following", "sizes")
+_of_set = with_arrays(OWN)
+
+NOBODY = EMPTY  # whom a merge serves that is given, or chosen by all together
+MASK = 64  # sources of one number of ``holders``
+_LOW = np.int64(0xFFFFFFFF)
+
+
+class Sources(NamedTuple):
+    """Several sources; S of them, L to learn from and then, where there are any, L to measure on.
+
+    Attributes:
+        sets: int64 [S + 1, NUMBERS · len(OWN)] the arrays of each, see `array_sets.described`; the
+            last: those of all sources together, where merges serve these.
+        learning: L.
+        tokens: int64 [S] how many tokens the words of each take at present.
+        holders: uint64 [T, ⌈S / 64⌉] of each token in which sources it has occurred: what is in
+            none of them costs nothing.
+        rows: int64 [S] the row of the pair that is merged, or `EMPTY`.
+        servants: int32 [T] for which source a token was made, or `EMPTY`.
+    """
+
+    sets: I64Rows
+    learning: int
+    tokens: I64s
+    holders: U64Rows
+    rows: I64s
+    servants: I32s
+
+
+class Choice(NamedTuple):
+    """Who is worst off.
+
+    Attributes:
+        measured: whether there are sources to measure on.
+        before: int64 [L] how many tokens the words of each took before any merge.
+        ratios: float64 [L] what the compression of each is divided by.
+        needs: float64 [L] how badly off each is at present; kept from the stage `WORST_OFF` on.
+        left_out: bool [L] those that no pair is left of.
+        recent: int64 [W] the last choices, in turn; none where there is no window.
+        often: int64 [L] how often each of them is there.
+        turns: int64 [1] how many choices there were.
+        most: what part of the window a source may have.
+    """
+
+    measured: bool
+    before: I64s
+    ratios: F64s
+    needs: F64s
+    left_out: Flags
+    recent: I64s
+    often: I64s
+    turns: I64s
+    most: float
+
+
+@kernel
+def address_of_set(sources: Sources, number: I64) -> I64:
+    """Where a row of ``sets`` begins."""
+    return np.int64(sources.sets.ctypes.data) + 8 * number * sources.sets.shape[1]
+
+
+@kernel
+def note_need(sources: Sources, choice: Choice, source: I64) -> None:
+    """Find out how badly off the source is that these words belong to, if they are measured."""
+    if source >= sources.learning:
+        choice.needs[source - sources.learning] = np.float64(sources.tokens[source])
+    elif not choice.measured:
+        compression = choice.before[source] / sources.tokens[source]
+        choice.needs[source] = -(compression / choice.ratios[source])
+
+
+@kernel
+def worst_off(sources: Sources, choice: Choice) -> I64:
+    """The source to serve, the first of several; `EMPTY` where all are left out.
+
+    One that had its part of the window is passed over, unless all others had as well.
+    """
+    worst, worst_free = np.int64(EMPTY), np.int64(EMPTY)
+    needs, window = choice.needs, choice.recent.size
+    for source in range(sources.learning):
+        if choice.left_out[source]:
+            continue
+        if worst == EMPTY or needs[source] > needs[worst]:
+            worst = np.int64(source)
+        if (worst_free == EMPTY or needs[source] > needs[worst_free]) and (
+            window == 0 or choice.often[source] / window <= choice.most
+        ):
+            worst_free = np.int64(source)
+    return worst if worst_free == EMPTY else worst_free
+
+
+@kernel
+def remember(choice: Choice, source: I64) -> None:
+    """Note in the window that a source was chosen."""
+    window = choice.recent.size
+    if window == 0:
+        return
+    turn = choice.turns[0]
+    place = turn % window
+    if turn >= window:
+        choice.often[choice.recent[place]] -= 1
+    choice.recent[place] = source
+    choice.often[source] += 1
+    choice.turns[0] = turn + 1
+
+
+@kernel
+def key_for_worst_off(
+    state: MergeState, limits: Limits, sources: Sources, choice: Choice
+) -> tuple[I64, I64]:
+    """The source worst off that a pair is left of, or `EMPTY`; and the key of its best pair.
+
+    Who turns out to have none is left out for good; that it was chosen counts.
+    """
+    while True:
+        source = worst_off(sources, choice)
+        if source == EMPTY:
+            return source, np.int64(0)
+        own = _of_set(state, address_of_set(sources, source))
+        row = next_pair(own, limits)
+        if row != EMPTY:
+            return source, own.pairs[row, KEY]
+        remember(choice, source)
+        choice.left_out[source] = True
+
+
+@kernel
+def count_in_all(state: MergeState, sources: Sources, key: I64) -> I64:
+    """How often a pair occurs at present in all sources to learn from."""
+    count = np.int64(0)
+    left, right = key >> 32, key & _LOW
+    for part in range(sources.holders.shape[1]):
+        mask = sources.holders[left, part] & sources.holders[right, part]
+        while mask != 0:
+            source = MASK * part + trailing_zeros(mask)
+            mask &= mask - np.uint64(1)
+            if source >= sources.learning:
+                break
+            own = _of_set(state, address_of_set(sources, source))
+            row = find_row(own.pairs, own.slots, state.hash_key, np.uint64(key))
+            if row != EMPTY:
+                count += own.pairs[row, COUNT]
+    return count
+
+
+@kernel
+def row_of_all(state: MergeState, limits: Limits, sources: Sources) -> I64:
+    """The row of the best pair of all sources together, or `EMPTY` when none may be merged."""
+    together = _of_set(state, address_of_set(sources, sources.rows.size))
+    while True:
+        row = next_pair(together, limits)
+        if row == EMPTY:
+            return row
+        count = count_in_all(state, sources, together.pairs[row, KEY])
+        if count == together.pairs[row, COUNT]:
+            return row
+        together.pairs[row, COUNT] = count
+
+
+@kernel
+def find_in_all(state: MergeState, sources: Sources, key: I64, joins: bool) -> I64:
+    """Leave in ``rows`` where the pair is in each source; returns who needs room for its merge.
+
+    Returns:
+        A source, or `EMPTY`; where ``joins``, maybe the set of all together.
+    """
+    left, right = key >> 32, key & _LOW
+    sources.rows[:] = EMPTY
+    new_pairs = np.int64(0)
+    for part in range(sources.holders.shape[1]):
+        mask = sources.holders[left, part] & sources.holders[right, part]
+        while mask != 0:
+            source = MASK * part + trailing_zeros(mask)
+            mask &= mask - np.uint64(1)
+            own = _of_set(state, address_of_set(sources, source))
+            row = find_row(own.pairs, own.slots, state.hash_key, np.uint64(key))
+            if row == EMPTY or own.pairs[row, COUNT] == 0:
+                continue
+            own.sizes[TOKENS] = state.sizes[TOKENS]
+            length = own.pairs[row, LENGTH]
+            if missing_room(own, length) != DONE:
+                return source
+            sources.rows[source] = row
+            if source < sources.learning:
+                new_pairs += 2 * min(length, state.sizes[TOKENS] + 1)
+    if joins:
+        together = _of_set(state, address_of_set(sources, sources.rows.size))
+        if together.sizes[PAIRS] + new_pairs > together.pairs.shape[0]:
+            return np.int64(sources.rows.size)
+    return np.int64(EMPTY)
+
+
+@kernel
+def add_up(together: MergeState, own: MergeState, first: I64) -> None:
+    """Add the counts of the pairs of a source from row ``first`` on to those of all together."""
+    for row in range(first, own.sizes[PAIRS]):
+        key = own.pairs[row, KEY]
+        slot = slot_of(together.pairs, together.slots, together.hash_key, np.uint64(key))
+        joined = np.int64(together.slots[slot])
+        if joined == EMPTY:
+            joined = together.sizes[PAIRS]
+            together.sizes[PAIRS] = joined + 1
+            together.slots[slot] = joined
+            together.pairs[joined, KEY] = key
+            together.pairs[joined, COUNT] = 0
+            together.pairs[joined, LENGTH] = 0
+        together.pairs[joined, COUNT] += own.pairs[row, COUNT]
+
+
+@entry_kernel
+def enter_stage(
+    state: MergeState, limits: Limits, sources: Sources, choice: Choice, stage: I64
+) -> None:
+    """Queue what the stage chooses from, of which nothing is queued.
+
+    For `TOGETHER` the last set has room for the pairs of all sources, and no pair.
+    """
+    together = _of_set(state, address_of_set(sources, sources.rows.size))
+    for source in range(sources.learning):
+        own = _of_set(state, address_of_set(sources, source))
+        if stage == TOGETHER:
+            add_up(together, own, np.int64(0))
+        else:
+            queue_new_pairs(own, limits, np.int64(0), own.sizes[PAIRS])
+    queue_new_pairs(together, limits, np.int64(0), together.sizes[PAIRS])
+    for source in range(sources.rows.size):
+        note_need(sources, choice, source)
+
+
+@kernel
+def holds_alone(sources: Sources) -> bool:
+    """Whether only one source to learn from holds the pair that is found in ``rows``."""
+    holders = np.int64(0)
+    for source in range(sources.learning):
+        holders += np.int64(sources.rows[source] != EMPTY)
+    return holders == 1
+
+
+@kernel
+def merge_in_all(
+    state: MergeState, limits: Limits, sources: Sources, choice: Choice, key: I64, stage: I64
+) -> None:
+    """Make one token of a pair in all sources in whose ``rows`` it is found.
+
+    What is too rare or too long to be merged in a source is entered all the same, because another
+    may choose it, unless no other has the new token.
+    """
+    left, right = key >> 32, key & _LOW
+    token = add_token(state, left, right, np.int64(0))
+    last = np.int64(sources.rows.size)
+    together = _of_set(state, address_of_set(sources, last))
+    first_joined = np.int64(0)
+    if stage == TOGETHER:
+        first_joined = together.sizes[PAIRS]
+    strict = Limits(
+        limits.order,
+        limits.min_count,
+        limits.max_length,
+        limits.min_count,
+        limits.max_length,
+        limits.base,
+    )
+    alone = stage != GIVEN and holds_alone(sources)
+    count_of_all = np.int64(0)
+    for source in range(last):
+        row = sources.rows[source]
+        if row == EMPTY:
+            continue
+        own = _of_set(state, address_of_set(sources, source))
+        count = own.pairs[row, COUNT]
+        first_new = own.sizes[PAIRS]
+        is_learning = source < sources.learning
+        merged = merge_everywhere(own, strict if alone and is_learning else limits, row)
+        removed = count
+        if left == right:  # a run of three holds the pair twice, and one of them is merged
+            removed = merged_count(own, merged)
+        sources.tokens[source] -= removed
+        note_need(sources, choice, source)
+        sources.holders[token, source // MASK] |= np.uint64(1) << np.uint64(source % MASK)
+        if is_learning:
+            count_of_all += count
+            if stage == TOGETHER:
+                add_up(together, own, first_new)
+            elif stage == WORST_OFF:
+                queue_new_pairs(own, limits, first_new, own.sizes[PAIRS])
+    if stage == TOGETHER:
+        queue_new_pairs(together, limits, first_joined, together.sizes[PAIRS])
+    state.learned[token, MERGED_COUNT] = count_of_all
+
+
+@entry_kernel
+def merge_for_sources(
+    state: MergeState,
+    limits: Limits,
+    sources: Sources,
+    choice: Choice,
+    given: I64Rows,
+    stage: I64,
+    goal: I64,
+) -> tuple[I64, I64]:
+    """Merge until there are ``goal`` tokens.
+
+    Args:
+        state: what sources share; its own arrays of the names in `OWN` hold no pair.
+        given: [n, 2 or more], row k is the pair of merge k. Who is served is chosen all the same,
+            as when these merges were learned, unless the stage is `GIVEN`.
+        stage: `GIVEN`, `TOGETHER` or `WORST_OFF`.
+
+    Returns:
+        What `merge_step.learn` returns; and with `NEEDS_PAIRS` in which set of arrays.
+    """
+    while state.sizes[TOKENS] < goal:
+        token = state.sizes[TOKENS]
+        rank = token - limits.base
+        if token >= state.token_lengths.size:
+            return np.int64(NEEDS_TOKENS), np.int64(EMPTY)
+        source, key = np.int64(EMPTY), np.int64(EMPTY)
+        if stage == TOGETHER:
+            row = row_of_all(state, limits, sources)
+            if row != EMPTY:
+                key = _of_set(state, address_of_set(sources, sources.rows.size)).pairs[row, KEY]
+        elif stage == WORST_OFF:
+            source, key_of_source = key_for_worst_off(state, limits, sources, choice)
+            if source != EMPTY:
+                key = key_of_source
+        if rank < given.shape[0]:
+            key = np.int64(pair_key(given[rank, LEFT], given[rank, RIGHT]))
+        if key == EMPTY:
+            return np.int64(EXHAUSTED), np.int64(EMPTY)
+        needy = find_in_all(state, sources, key, stage == TOGETHER)
+        if needy != EMPTY:
+            return np.int64(NEEDS_PAIRS), needy
+        if source != EMPTY:
+            remember(choice, source)
+        merge_in_all(state, limits, sources, choice, key, stage)
+        sources.servants[token] = source
+    return np.int64(DONE), np.int64(EMPTY)
