@@ -15,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from corpus_files import GPT2
@@ -164,3 +166,24 @@ def test_what_is_compressed_twice_or_followed_by_something_else_is_refused(tmp_p
             counted(tmp_path / "a.txt.gz")
     (tmp_path / "a.txt.gz").write_bytes(once + bytes(100) + once)
     assert counted(tmp_path / "a.txt.gz") == expected("hello wordshello words")
+
+
+@pytest.mark.slow
+def test_a_damaged_footer_loses_no_row_in_silence(tmp_path: Path) -> None:
+    """Of any byte of it changed: the reader leaves rows out where numbers of rows or values are."""
+    path = tmp_path / "whole.parquet"
+    table = pa.table({"text": [f"low {number}" for number in range(90)]})
+    pq.write_table(table, path, row_group_size=30, use_dictionary=False, store_schema=False)
+    whole, content = count_words(path, workers=1), path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = []
+    for at in range(footer, len(content) - 8):
+        for change in (1, 255, 192):
+            damaged = bytearray(content)
+            damaged[at] = (damaged[at] + change) % 256
+            path.write_bytes(damaged)
+            try:
+                assert count_words(path, workers=1).digest == whole.digest
+            except UnreadableSource as refusal:
+                refused.append(refusal.happened)
+    assert any("rows where its metadata say" in one for one in refused)

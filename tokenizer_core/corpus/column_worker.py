@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -142,8 +142,10 @@ class _Opened:
             )
             self._places = _places_of(self._file.metadata, state[0])
             groups = range(self._file.metadata.num_row_groups)
-            numbers = (self._file.metadata.row_group(i).num_rows for i in groups)
+            numbers = [self._file.metadata.row_group(i).num_rows for i in groups]
             self._rows = [*accumulate(numbers, initial=0)]
+            if min(numbers, default=0) < 0 or self._rows[-1] != self._file.metadata.num_rows:
+                _refuse_rows(self._rows[-1], self._file.metadata.num_rows)
             self._key = key
         fields = field if format == "counts" else [field]
         others: list[str | None] = []
@@ -199,6 +201,17 @@ class _Opened:
                 yield VALUES, spent, _values_of(batch, others, row)
             for text in _texts_of(column, row):
                 yield DATA, spent, text
+        if done != number:
+            _refuse_rows(done, number)
+
+
+def _refuse_rows(found: int, said: int) -> NoReturn:
+    """Where a footer is damaged, the reader may leave rows out and say nothing."""
+    raise ColumnRefused(
+        f"holds {found:,} rows where its metadata say {said:,}",
+        "complete Parquet files, of which no row is lost",
+        "write it anew, from what it was made of",
+    )
 
 
 def _refuse_brotli(metadata: Any, groups: range, field: str) -> None:
