@@ -68,10 +68,12 @@ def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
 def read_drift_rules(path: Path) -> tuple[Rule, ...]:
     """Rules from a TOML file, as those of promotion; a confidence speaks of a limit too.
 
+    In a project's file they are tables ``[[drift.rule]]``.
+
     Raises:
         InvalidOption: no such file, or not such rules.
     """
-    return read_rules(path, metrics=DRIFT_DEFINITIONS, with_intervals=WITH_INTERVALS)
+    return read_rules(path, metrics=DRIFT_DEFINITIONS, with_intervals=WITH_INTERVALS, table="drift")
 
 
 def default_rules(slices: Sequence[str]) -> tuple[Rule, ...]:

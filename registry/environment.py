@@ -24,6 +24,7 @@ STORE_VARIABLE = "BPELINE_STORE"
 
 DEFAULT_HOME = Path(".bpeline")
 PROJECT_FILE = "bpeline.toml"
+PROJECT_TABLE = "train"  # which no file of sources or rules alone has
 
 # What MLflow reads from the environment, some of it at its first import. Set only where the user
 # has not: somebody who chose another time-out keeps it.
@@ -79,6 +80,7 @@ class Addresses:
 
 
 _configured: Addresses | None = None
+_project: Path | None = None  # the file that was named
 _set_by_us: dict[str, str] = {}
 
 
@@ -86,10 +88,11 @@ def folders_upward() -> Iterator[Path]:
     """The current directory, and those above it that belong to the same user, up to another's.
 
     A workspace or a project is found from below, as a repository of git is; not one that somebody
-    else may have put into a directory above.
+    else may have put into a directory above. Where a project's file was named, its directory takes
+    the place of the current one.
     """
     try:
-        here = Path.cwd()
+        here = Path.cwd() if _project is None else _project.parent
     except FileNotFoundError:  # it was removed
         return
     yield here
@@ -105,8 +108,25 @@ def _found_home() -> Path:
     for number, folder in enumerate(folders_upward()):
         home = folder / DEFAULT_HOME
         if home.is_dir() or (folder / PROJECT_FILE).is_file():
-            return home if number else DEFAULT_HOME
-    return DEFAULT_HOME
+            return home if number or _project else DEFAULT_HOME
+    return DEFAULT_HOME if _project is None else _project.parent / DEFAULT_HOME
+
+
+def name_project(path: Path | str | None) -> None:
+    """Let a file be the project's, wherever the current directory is; with None it is found.
+
+    The workspace is then looked for from its directory upward, and is beside it where none is.
+    """
+    global _project
+    _project = None if path is None else Path(path).expanduser().absolute()
+
+
+def find_project() -> Path | None:
+    """The file of the project in force: that was named, else of this directory or one above it."""
+    if _project is not None:
+        return _project
+    files = (folder / PROJECT_FILE for folder in folders_upward())
+    return next((file for file in files if file.is_file()), None)
 
 
 def where_it_was_looked_for() -> str:
@@ -116,6 +136,7 @@ def where_it_was_looked_for() -> str:
     if os.environ.get(HOME_VARIABLE):
         return f", which {HOME_VARIABLE} names"
     last = Path()
+    begin = "the current directory" if _project is None else str(_project.parent)
     for folder in folders_upward():
         if (folder / PROJECT_FILE).is_file():
             return f", beside {folder / PROJECT_FILE}"
@@ -123,7 +144,7 @@ def where_it_was_looked_for() -> str:
             return ", for that directory holds none"
         last = folder
     return (
-        f": {HOME_VARIABLE} is not set, and from the current directory up to {last} there is "
+        f": {HOME_VARIABLE} is not set, and from {begin} up to {last} there is "
         f"neither a {DEFAULT_HOME} nor a {PROJECT_FILE}"
     )
 

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bpeline.tokenizer_core.errors import InvalidOption, PromotionNotJudged, PromotionRefused
+from bpeline.registry.environment import PROJECT_TABLE
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    PromotionNotJudged,
+    PromotionRefused,
+    likely,
+)
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     CONFIDENCES,
@@ -135,13 +141,15 @@ def read_rules(
     *,
     metrics: Collection[str] | None = None,
     with_intervals: Collection[str] = POWER_OF_TOKENS,
+    table: str = "",
 ) -> tuple[Rule, ...]:
-    """Read rules from a TOML file.
+    """Read rules from a TOML file: tables ``[[rule]]``, alone in it or in that of a project.
 
     Args:
         metrics: the metrics there are; None accepts any, and a rule on one that was not measured
             is not judged.
         with_intervals: those that may have a confidence.
+        table: the one of a project's file that holds them, where they are not of promotion.
 
     Raises:
         InvalidOption: no such file, not TOML, or a rule that says something else than a rule can.
@@ -152,9 +160,13 @@ def read_rules(
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise _unusable(path, str(error)) from error
-    tables = content.pop("rule", None)
-    if content or not isinstance(tables, list) or not tables:
-        raise _unusable(path, f"it has {', '.join(content) or 'no [[rule]]'}")
+    shared = PROJECT_TABLE in content
+    within = content.get(table, {}) if shared and table else content
+    tables = within.pop("rule", None) if isinstance(within, dict) else None
+    strange = [] if shared else [f"{name}{likely(name, ['rule'])}" for name in content]
+    if strange or not isinstance(tables, list) or not tables:
+        called = f"{table}.rule" if shared and table else "rule"
+        raise _unusable(path, f"it has {', '.join(strange) or f'no [[{called}]]'}")
     rules = tuple(_rule(table, path, with_intervals) for table in tables)
     for rule in rules:
         if metrics is not None and rule.metric not in metrics:
@@ -326,11 +338,13 @@ def _cost_of_a_token(rule: Rule, evidence: Evidence) -> float:
 
 
 def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
-    if not isinstance(table, dict) or not {"metric", "direction"} <= table.keys():
+    if not isinstance(table, dict):
+        raise _unusable(path, f"a rule is {table!r}")
+    if unknown := table.keys() - set(Rule.__slots__):
+        said = (f"{name}{likely(name, Rule.__slots__)}" for name in sorted(unknown))
+        raise _unusable(path, f"a rule has {', '.join(said)}")
+    if not {"metric", "direction"} <= table.keys():
         raise _unusable(path, "a rule lacks its metric or its direction")
-    unknown = table.keys() - set(Rule.__slots__)
-    if unknown:
-        raise _unusable(path, f"a rule has {', '.join(sorted(unknown))}")
     metric = table["metric"]
     if not isinstance(metric, str) or table["direction"] not in get_args(Direction):
         raise _unusable(path, f"the direction of {metric} is {table['direction']!r}")

@@ -54,8 +54,8 @@ FLOORS = {
         ("warm_up",),
     ),
     "registry": (
-        ("closed_duckdb", "environment", "exports", "figures", "gates", "references"),
-        ("hub",),
+        ("closed_duckdb", "environment", "exports", "figures", "references"),
+        ("gates", "hub"),
         ("drift_rules", "records", "workspace"),
         ("catalogue", "imported", "tracking", "version_files"),
         ("opening", "word_counts"),

@@ -6,7 +6,17 @@ environment's (exit code 1). A rule that is broken has 3, one that could not be 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from bpeline.tokenizer_core.redaction import without_secrets
+
+
+def likely(name: str, known: Collection[str]) -> str:
+    """The accepted name that is most like one that is not, as the end of a sentence; or nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; {near[0]} is meant?" if near else ""
 
 
 class BpelineError(Exception):

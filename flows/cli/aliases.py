@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command
+from bpeline.flows.cli.options import FILE, answer, command, project_option
+from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
@@ -34,13 +36,17 @@ by_option = click.option(
     "--rules",
     "rules_file",
     type=FILE,
-    help="TOML file of rules that must hold against the version the alias points to now.",
+    help="TOML file of rules that must hold against the version the alias points to now.  "
+    "[default: those of the project's bpeline.toml, for versions of its name]",
 )
+@click.option("--no-rules", is_flag=True, help="Judge nothing, whatever bpeline.toml says.")
+@project_option
 @reason_option
 @by_option
 def promote(
-    reference: str, alias: str, rules_file: Path | None, reason: str, by: str, as_json: bool
-) -> None:
+    reference: str, alias: str, rules_file: Path | None, no_rules: bool, reason: str, by: str,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Let an alias point to a version.
 
     REF is name@alias, name/number or a digest. Whoever loads NAME@champion gets it from now on.
@@ -53,6 +59,7 @@ def promote(
       tolerance = 0.005
       slice = "german"
       confidence = 0.95
+    Or they stand in bpeline.toml, and judge what has the project's name, unless --no-rules.
     Both versions are judged on the evaluation set of their name. The first version an alias points
     to must only keep to limits (limit = 3.5). A refusal is written into the history and on the
     version in MLflow; the exit code is 3, or 4 where a rule could not be judged.
@@ -61,8 +68,30 @@ def promote(
     from bpeline.registry.environment import this_user
     from bpeline.registry.gates import read_rules
 
+    if rules_file and no_rules:
+        raise InvalidOption(
+            "--rules and --no-rules were both given",
+            "rules that judge, or none",
+            "leave one of them out",
+        )
+    rules_file = rules_file or (None if no_rules else _of_the_project(reference))
     rules = read_rules(rules_file) if rules_file else ()
     _say(promote_version(reference, alias, by or this_user(), reason, _note, rules=rules), as_json)
+
+
+def _of_the_project(reference: str) -> Path | None:
+    """The rules of the project, if the version has its name."""
+    from bpeline.flows.requests import find_project, read_project
+
+    path = find_project()
+    if path is None:
+        return None
+    project = read_project(path)
+    rules = project.parameters.get("rules")
+    if rules is None or re.split("[@/]", reference)[0] != project.name:
+        return None
+    click.echo(f"note: judged by the rules in {rules}", err=True)
+    return Path(rules)
 
 
 @command(

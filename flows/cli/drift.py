@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, project_is_named, project_option
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import DriftRequest
@@ -24,6 +24,7 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
 )
 @click.argument("reference", metavar="NAME@ALIAS", required=False)
 @click.argument("paths", nargs=-1)
+@project_option
 @options_of(
     DriftRequest,
     {
@@ -43,7 +44,8 @@ def drift(
 ) -> None:
     """Say how far new text in PATHS has moved from what a version was made for.
 
-    Without NAME@ALIAS the champion and the corpus of the project's bpeline.toml are meant.
+    Without NAME@ALIAS the champion of the project's bpeline.toml is meant, and what its table
+    [drift] says, else its corpus.
 
     Compares bytes per token, words split into many tokens, the distribution of words, and new
     frequent words with the version's own text, each with an interval; rules decide what is drift.
@@ -55,13 +57,20 @@ def drift(
     from bpeline.flows.watch_drift import watch_drift
     from bpeline.registry.environment import addresses
 
-    if reference is None:
+    if reference is None or project_is_named():
         from bpeline.flows.requests import this_project
 
-        project = this_project()
-        watched = project.watched
-        reference, paths = project.name, tuple(watched["paths"])
-        given["sources"] = given["sources"] or tuple(watched.get("sources", ()))
+        watched = this_project().watched
+        project_name, project_alias = watched.pop("name"), watched.pop("alias", None)
+        if reference is None:
+            at = "" if project_alias is None else f"@{project_alias}"
+            reference = f"{project_name}{at}"
+        typed = {key: value for key, value in given.items() if value not in (None, ())}
+        if paths or given["sources"]:  # new text that was typed takes the whole place
+            del watched["paths"]
+            watched.pop("sources", None)
+        given = {**given, **watched, **typed}
+        paths = paths or tuple(given.pop("paths", ()))
     name, _, alias = reference.partition("@")
     if "/" in reference or (not alias and "@" in reference):
         raise InvalidOption(

@@ -16,11 +16,14 @@ from bpeline.flows.cli.options import (
     model_shape_option,
     quality_options,
     quality_text,
+    project_is_named,
+    project_option,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.flows.evaluation import JudgedQuality
+    from bpeline.flows.requests import Project
 
 
 @command(
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     "news/3",
     "bpeline evaluate news                         # every version that an alias points to",
     "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
+    "bpeline evaluate --set-from bpeline.toml      # what its tables [[evaluation]] say",
 )
 @click.argument("reference", metavar="[REF]", required=False)
 @click.option("--sets", is_flag=True, help="List the evaluation sets (of a name).")
@@ -40,8 +44,10 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="[NAME=]FILES",
     help="Give the name another evaluation set: files, or named sources as of `bpeline train "
-    "--eval`; may be repeated. Versions with an alias are measured on it at once.",
+    "--eval`, or a .toml file with tables [[evaluation]], such as bpeline.toml; may be "
+    "repeated. Versions with an alias are measured on it at once.",
 )
+@project_option
 @model_shape_option
 @quality_options
 @click.option(
@@ -51,7 +57,10 @@ if TYPE_CHECKING:
     help="With --bits-per-byte: the version that cost is relative to.  [default: the champion]",
 )
 @click.option("--reason", default="", show_default=False, help="Why, for the record.")
-@click.option("--text-field", default="text", help="Field of .jsonl lines.")
+@click.option(
+    "--text-field",
+    help="Field of .jsonl lines.  [default: that of the project, else text]",
+)
 @click.option(
     "--separator",
     metavar="TEXT|none",
@@ -68,7 +77,7 @@ def evaluate(
     serving_ratio: float,
     beside: str | None,
     reason: str,
-    text_field: str,
+    text_field: str | None,
     separator: str | None,
     as_json: bool,
 ) -> None:
@@ -97,15 +106,17 @@ def evaluate(
         listed = evaluation.list_sets(reference)
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
         return
-    if reference is None:
-        reference = _of_the_project()
+    if reference is None or project_is_named():
+        project = _of_the_project()
+        reference = reference or project.name
+        text_field = text_field or project.parameters.get("text_field")
     if sources:
         named, measured, skipped = evaluation.set_from(
             reference,
             sources,
             by=this_user(),
             reason=reason,
-            text_field=text_field,
+            text_field=text_field or "text",
             separator=separator,
         )
         first = [
@@ -157,8 +168,8 @@ def _quality_json(found: JudgedQuality) -> dict[str, Any]:
     }
 
 
-def _of_the_project() -> str:
-    """The name that the project's file registers under."""
+def _of_the_project() -> Project:
+    """The project whose versions are meant."""
     from bpeline.flows.requests import find_project, read_project
 
     path = find_project()
@@ -168,7 +179,7 @@ def _of_the_project() -> str:
             "accepted is a version (news@champion), or a name for all that an alias points to",
             "type `bpeline evaluate --sets` to see names and their sets",
         )
-    return read_project(path).name
+    return read_project(path)
 
 
 def _lines(one: Any, costs: dict[str, float]) -> list[str]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import FILE, answer, command
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 
 @command(
     "bpeline init corpus/ --name news",
+    "bpeline init --name news                      # with the texts that are here, as proposals",
     "bpeline init 'data/*.jsonl.zst' --name news --vocab-size 64000 --pattern llama3",
 )
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option("--name", required=True, help="The name to register under.")
 @click.option("--vocab-size", type=int, help="Number of ids.  [default: 32000]")
 @click.option("--pattern", help="The split pattern.  [default: gpt2]")
@@ -25,40 +28,71 @@ from bpeline.tokenizer_core.errors import InvalidOption
     multiple=True,
     help="A token of its own, which also separates documents. Repeat for more.",
 )
+@click.option("--project", type=FILE, help="Write this file.  [default: bpeline.toml]")
 def init(
     paths: tuple[str, ...],
     name: str,
     vocab_size: int | None,
     pattern: str | None,
     special_tokens: tuple[str, ...],
+    project: Path | None,
     as_json: bool,
 ) -> None:
     """Write bpeline.toml here: what this project trains on PATHS, with comments.
 
+    Without PATHS the texts beside the file are looked for and listed in it, behind comment signs:
+    which of them are the corpus, you say.
+
     `bpeline train` without arguments does then what it says, `bpeline train --plan` says what that
     would be, `bpeline deploy` schedules it. The file and the workspace beside it are found from
-    every directory below.
+    every directory below; a file of another name by --project.
     """
-    from bpeline.flows.requests import DEMO, PROJECT_FILE, TrainingRequest, project_text
+    from bpeline.flows.requests import (
+        DEMO,
+        PROJECT_FILE,
+        FoundSource,
+        TrainingRequest,
+        project_text,
+        sources_beside,
+    )
     from bpeline.tokenizer_core.corpus import Source, find_source_files
     from bpeline.tokenizer_core.durable_files import DURABLE
 
-    path = Path(PROJECT_FILE)
+    path = project or Path(PROJECT_FILE)
     if path.exists():
         raise InvalidOption(
-            f"there is a {PROJECT_FILE} here already",
-            "a directory without one",
-            f"edit it, or move it away: `mv {PROJECT_FILE} {PROJECT_FILE}.old`",
+            f"there is a {path} already",
+            "the name of a file that is not there",
+            f"edit it, or move it away: `mv {path} {path}.old`",
         )
     given: dict[str, Any] = {
         "name": name,
-        "paths": list(paths),
         "vocab_size": vocab_size or TrainingRequest.model_fields["vocab_size"].default,
         "pattern": pattern or "gpt2",
         "special_tokens": list(special_tokens),
     }
-    TrainingRequest.checked(**given)
-    find_source_files([Source(one) for one in paths if one != DEMO])
-    DURABLE.write(path, project_text(given).encode())
-    lines = [f"wrote {path}", "what it would do:  bpeline train --plan", "do it:  bpeline train"]
-    answer(as_json, {"written": str(path.absolute())}, lines)
+    TrainingRequest.checked(**given, paths=list(paths) or ["corpus/"])
+    found: list[FoundSource] = []
+    if paths:
+        find_source_files([Source(one) for one in paths if one != DEMO])
+        given["paths"] = [one if one == DEMO else _beside(path, one) for one in paths]
+    else:
+        found = sources_beside(path.absolute().parent)
+    DURABLE.write(path, project_text(given, found).encode())
+    typed = "" if project is None else f" --project {path}"
+    lines = [f"wrote {path}"]
+    if found:
+        width = max(len(one.path) for one in found)
+        lines += [f"  found {one.path:<{width}}  {one}" for one in found]
+        lines.append(f"say which is the corpus: take the comment signs of paths away in {path}")
+    lines += [f"what it would do:  bpeline train --plan{typed}", f"do it:  bpeline train{typed}"]
+    told = {"written": str(path.absolute()), "found": [asdict(one) for one in found]}
+    answer(as_json, told, lines)
+
+
+def _beside(project: Path, path: str) -> str:
+    """A path that was typed here, as it stands in a file that may lie elsewhere."""
+    folder = project.absolute().parent
+    if folder == Path.cwd() or is_url(path):
+        return path
+    return absolute_name(path)

@@ -81,6 +81,34 @@ def _workspace_option() -> click.Option:
     )
 
 
+def project_option(function: Function) -> Function:
+    """Which project's file is read, for the commands that read one."""
+
+    def name(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+        from bpeline.registry.environment import name_project
+
+        if value is not None:
+            name_project(value)
+            context.call_on_close(lambda: name_project(None))
+
+    option = click.option(
+        "--project",
+        type=FILE,
+        callback=name,
+        expose_value=False,
+        is_eager=True,
+        help="The project's file; the workspace is looked for from its directory upward.  "
+        "[default: bpeline.toml here, or in a directory above]",
+    )
+    return option(function)
+
+
+def project_is_named() -> bool:
+    """Whether the command's project was typed, so that it is read whatever else was."""
+    context = click.get_current_context()
+    return context.get_parameter_source("project") == click.core.ParameterSource.COMMANDLINE
+
+
 def model_shape_option(function: Function) -> Function:
     """Which model the vocabulary is for, for the commands that say what text costs it."""
     option = click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, project_option
 
 _PORT = click.IntRange(1, 65535)
 
@@ -16,7 +16,10 @@ _PORT = click.IntRange(1, 65535)
 )
 @click.option("--prefect-port", type=_PORT, default=4200)
 @click.option("--mlflow-port", type=_PORT, default=5000)
-@click.option("--deploy", "deploys", is_flag=True, help="Apply prefect.yaml as well.")
+@click.option(
+    "--deploy", "deploys", is_flag=True, help="Apply bpeline.toml, else prefect.yaml, as well."
+)
+@project_option
 def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
     """Run all that schedules need on this machine; Ctrl-C stops it.
 
@@ -28,7 +31,12 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
     serve(prefect_port, mlflow_port, deploys, say=click.echo)
 
 
-@command("bpeline deploy", "bpeline deploy --workspace /srv/bpeline")
+@command(
+    "bpeline deploy",
+    "bpeline deploy --workspace /srv/bpeline",
+    "bpeline deploy --project ~/news/bpeline.toml",
+)
+@project_option
 def deploy(as_json: bool) -> None:
     """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does."""
     from bpeline.flows.serving import local_server

@@ -9,11 +9,19 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command, model_shape_option
+from bpeline.flows.cli.options import (
+    answer,
+    command,
+    model_shape_option,
+    project_is_named,
+    project_option,
+)
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
+# What a sweep varies, and what only a new version is asked.
+_NOT_SWEPT = ("name", "pattern", "vocab_size", "largest_size", "model_shape", "rules")
 # What is chosen of the sweep, said already, or changes no tokenizer.
 _NOT_OF_TRAINING = {
     "paths", "name", "sizes", "patterns", "variants", "workers", "model_shape", "as_json",
@@ -22,6 +30,7 @@ _NOT_OF_TRAINING = {
 
 @command(
     "bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000",
+    "bpeline sweep",
     "bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json",
     "bpeline sweep corpus/ --name news --sizes 32000,64000,128000 --model-shape llama-3.1-8b",
     "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
@@ -31,7 +40,8 @@ _NOT_OF_TRAINING = {
 )
 @click.argument("paths", nargs=-1)
 @click.option("--name", help="The tokenizer's name: the experiment in MLflow.")
-@click.option("--sizes", required=True, metavar="N,N,…", help="Vocabulary sizes.")
+@click.option("--sizes", metavar="N,N,…", help="Vocabulary sizes.")
+@project_option
 @click.option(
     "--pattern",
     "patterns",
@@ -64,12 +74,13 @@ _NOT_OF_TRAINING = {
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 @model_shape_option
 def sweep(
-    paths: tuple[str, ...], name: str | None, sizes: str, patterns: tuple[str, ...],
+    paths: tuple[str, ...], name: str | None, sizes: str | None, patterns: tuple[str, ...],
     variants: tuple[str, ...], model_shape: str | None, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Measure several sizes, patterns and variants on PATHS; register nothing.
 
-    Without PATHS those of the project's bpeline.toml, with its name, pattern and other parameters.
+    Without PATHS those of the project's bpeline.toml, with its name, pattern and other parameters;
+    what is compared stands in its table [sweep].
 
     Counting is done once for each pattern, and one training serves all its sizes (of another
     algorithm than byte-bpe, each size is learned). In MLflow the
@@ -81,13 +92,21 @@ def sweep(
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
     from bpeline.flows.wording import aligned
-    from bpeline.registry.environment import addresses
+    from bpeline.registry.environment import addresses, find_project
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
-    of_project = not paths and not given["sources"]
+    typed_paths = paths
+    of_project = project_is_named() or not (paths or given["sources"])
+    compared: dict[str, Any] = {"patterns": patterns, "variants": variants}
+    compared |= {"sizes": _numbers(sizes) if sizes else (), "model_shape": model_shape}
     if of_project:
-        name, paths, patterns, given = _of_the_project(name, patterns, given)
-        model_shape = model_shape or this_project().parameters.get("model_shape")
+        name, paths, compared, given = _of_the_project(name, paths, compared, given)
+    if not compared["sizes"]:
+        raise InvalidOption(
+            "no size was named",
+            "vocabulary sizes, here or below [sweep] in bpeline.toml",
+            "add `--sizes 8000,16000,32000`",
+        )
     if name is None:
         raise InvalidOption(
             "the sweep needs a name, which its experiment in MLflow has",
@@ -97,14 +116,18 @@ def sweep(
     paths = tuple(with_standard_input(paths, given["text_field"]))
     parameters = {key: list(v) if isinstance(v, tuple) else v for key, v in given.items()}
     home = addresses().workspace
-    named = None if model_shape is None else named_shape(model_shape)
+    shape = compared["model_shape"]
+    named = None if shape is None else named_shape(shape)
+    patterns, variants = tuple(compared["patterns"]), tuple(compared["variants"])
     with progress.listening(progress.for_stream(sys.stderr)):
         done = sweep_all(
-            list(paths), name, _numbers(sizes), patterns, home, named, variants, **parameters
+            list(paths), name, compared["sizes"], patterns, home, named, variants, **parameters
         )
     chosen = ["--vocab-size", "N", "--pattern", "P", *_options_given()]
     if not of_project:
         chosen = [*paths, "--name", name, *chosen]
+    elif project_is_named():
+        chosen = [*typed_paths, "--project", str(find_project()), *chosen]
     lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
     lines.append(f"register:  bpeline train {shlex.join(chosen)}")
     lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
@@ -117,25 +140,23 @@ def sweep(
 
 
 def _of_the_project(
-    name: str | None, patterns: tuple[str, ...], given: dict[str, Any]
-) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[str, Any]]:
-    """Name, paths, patterns and the other parameters: as typed, else as the project's file says."""
+    name: str | None, paths: tuple[str, ...], compared: dict[str, Any], given: dict[str, Any]
+) -> tuple[str, tuple[str, ...], dict[str, Any], dict[str, Any]]:
+    """Name, paths, what is compared, and others: as typed, else as the project's file says."""
     from bpeline.flows.requests import this_project
 
     project = this_project()
-    asked = dict(project.parameters)
+    click.echo(f"note: as {project.path} says", err=True)
     usual = click.get_current_context().get_parameter_source
-    merged = {
-        key: asked.get(key, value) if usual(key) == click.core.ParameterSource.DEFAULT else value
-        for key, value in given.items()
-    }
-    others = {"name", "paths", "pattern", "vocab_size", "largest_size", "model_shape", "rules"}
-    unread = asked.keys() - {*given, *others}
-    if unread:
-        said = ", ".join(sorted(unread))
-        click.echo(f"note: a sweep has no {said}: {project.path} has, and trains with it", err=True)
-    own = (asked["pattern"],) if "pattern" in asked else ()
-    return name or project.name, tuple(asked["paths"]), patterns or own, merged
+    typed = {key: given[key] for key in given if usual(key) != click.core.ParameterSource.DEFAULT}
+    asked = project.with_typed({**typed, "paths": paths} if paths else typed)
+    merged = {**given, **{key: asked[key] for key in asked if key not in _NOT_SWEPT}}
+    pattern = project.parameters.get("pattern")
+    own = {} if pattern is None else {"patterns": [pattern]}
+    own |= {key: value for key, value in project.parameters.items() if key == "model_shape"}
+    listed = {**own, **project.sweep}
+    compared = {one: value or listed.get(one, value) for one, value in compared.items()}
+    return name or project.name, tuple(merged.pop("paths")), compared, merged
 
 
 def _options_given() -> list[str]:

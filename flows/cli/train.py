@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from bpeline.flows.cli.options import answer, command, echo_json
+from bpeline.flows.cli.options import (
+    answer,
+    command,
+    echo_json,
+    project_is_named,
+    project_option,
+)
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import (
@@ -49,6 +55,7 @@ SIZE = _Size()
 @command(
     "bpeline train --demo",
     "bpeline train",
+    "bpeline train --project ~/news/bpeline.toml --vocab-size 16000",
     "bpeline train corpus/ --name news --plan",
     "bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'",
     "bpeline train corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
@@ -65,6 +72,7 @@ SIZE = _Size()
     "zstdcat corpus.txt.zst | bpeline train - --name news",
 )
 @click.argument("paths", nargs=-1)
+@project_option
 @options_of(
     TrainingRequest,
     {
@@ -166,7 +174,8 @@ def train(
     """Train a tokenizer on PATHS (files, directories, globs) and register it.
 
     Without PATHS, and without what takes their place, what bpeline.toml says is trained: that of
-    this directory, or of one above it (`bpeline init` writes one). Options have the last word.
+    this directory, or of one above it (`bpeline init` writes one). With --project its file is read
+    in any case. What is typed has the last word.
 
     PATHS are .txt and .jsonl files, each also .gz or .zst, .parquet and .arrow; directories are
     searched for them, and what is not read is said (--strict: an error). URLs such as
@@ -184,7 +193,14 @@ def train(
 
             listed = (token for path in lists for token in read_token_list(path))
             parameters[name] = [*given[name], *listed]
+    named = project_is_named()
     others = bool(paths or demo or show_steps or given["sources"] or given["counts"])
+    if named and (demo or show_steps or joint or separate):
+        raise InvalidOption(
+            "--project was given together with --demo, --show-steps, --joint or --separate",
+            "a project trains one tokenizer, on its own corpus or on what is typed",
+            "leave --project out",
+        )
     if bool(joint) + bool(separate) + others > 1:
         raise InvalidOption(
             "--joint and --separate bring their own files, and more was given",
@@ -198,10 +214,10 @@ def train(
         _add_demo(parameters, paths)
     elif paths:
         parameters["paths"] = with_standard_input(paths, parameters.get("text_field"))
-    elif not others and not joint and not separate:
-        parameters = _of_the_project(parameters)
-    else:
+    elif joint or separate or others:
         parameters["paths"] = ()
+    if named or not (others or joint or separate):
+        parameters = _of_the_project(parameters)
     if "name" not in parameters:
         raise InvalidOption(
             "the tokenizer needs a name to be registered under",
@@ -283,7 +299,7 @@ def _refuse_missing(paths: Sequence[str]) -> None:
 
 
 def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
-    """What the project's file says, and over it what was typed."""
+    """What the project's file says, and over it what was typed; a corpus takes the whole place."""
     from bpeline.flows.requests import find_project, read_project
 
     path = find_project()
@@ -293,21 +309,8 @@ def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
             "files, directories or globs; or a project's bpeline.toml",
             "type `bpeline train corpus/ --name news`, or `bpeline init corpus/ --name news` first",
         )
-    if not parameters["options"]:
-        del parameters["options"]
     click.echo(f"note: as {path} says", err=True)
-    return _overriding(read_project(path).parameters, parameters)
-
-
-def _overriding(said: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a project, and over them what was typed; a typed size undoes its choice."""
-    kept = dict(said)
-    if {"vocab_size", "largest_size"} & typed.keys():
-        kept.pop("vocab_size", None)
-        kept.pop("largest_size", None)
-        if isinstance(typed.get("vocab_size"), int):
-            kept.pop("model_shape", None)
-    return {**kept, **typed}
+    return read_project(path).with_typed(parameters)
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:

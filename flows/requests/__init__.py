@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from .evaluation_texts import evaluation_sources as evaluation_sources
     from .evaluation_texts import is_named as is_named
     from .import_request import ImportRequest as ImportRequest
+    from .new_project import FoundSource as FoundSource
+    from .new_project import project_text as project_text
+    from .new_project import sources_beside as sources_beside
     from .other_requests import DatasetRequest as DatasetRequest
     from .other_requests import DriftRequest as DriftRequest
     from .other_requests import GarbageRequest as GarbageRequest
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from .project import PROJECT_FILE as PROJECT_FILE
     from .project import Project as Project
     from .project import find_project as find_project
-    from .project import project_text as project_text
     from .project import read_project as read_project
     from .project import this_project as this_project
     from .request import Request as Request

@@ -6,41 +6,61 @@
     vocab_size = 32000
     special_tokens = ["<|endoftext|>"]
 
+    [sweep]
+    sizes = [8000, 16000, 32000]
+
+    [[rule]]
+    metric = "compression/bytes_per_token"
+    direction = "higher"
+
     [schedule]
     retrain = "0 3 * * *"
 
 ``[train]`` has the parameters of `TrainingRequest`, under their names. Instead of ``paths`` there
 may be tables ``[[source]]``, as in a corpus file, and ``[[evaluation]]`` for what is evaluated on.
+``[drift]`` has those of `DriftRequest`, with tables ``[[drift.source]]`` and ``[[drift.rule]]``.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
 import os
-import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests.corpus_files import CORPUS
 from bpeline.flows.requests.evaluation_texts import EVALUATION
-from bpeline.flows.requests.source_spelling import LARGEST_FILE, SourceKind
+from bpeline.flows.requests.other_requests import DatasetRequest, DriftRequest
+from bpeline.flows.requests.source_spelling import LARGEST_FILE, NamedSource, SourceKind
 from bpeline.flows.requests.training_request import AUTO, LARGEST_SIZE, TrainingRequest
+from bpeline.flows.requests.variants import VARIANTS
+from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
-from bpeline.registry.environment import folders_upward
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource
+from bpeline.registry.environment import PROJECT_TABLE as TRAIN
+from bpeline.registry.environment import find_project as find_project
+from bpeline.registry.gates import read_rules
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource, likely
+from bpeline.tokenizer_core.evaluation import model_shape
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
-TRAIN, SCHEDULE = "train", "schedule"
+SWEEP, DRIFT, SCHEDULE, RULE = "sweep", "drift", "schedule", "rule"
 RETRAIN = "retrain"
 JOBS = (RETRAIN, "watch-drift", "encode-dataset", "sweep-garbage", "recertify")
 _TIMEZONE = "timezone"
+_ABOVE = ("temperature", "parallel")  # said above the tables
+_TABLES = {
+    **{name: f"[{name}]" for name in (TRAIN, SWEEP, DRIFT, SCHEDULE)},
+    **{name: f"[[{name}]]" for name in (CORPUS.table, EVALUATION.table, RULE)},
+}
+_CORPUS = ("paths", "sources", "counts")
 _FILES = ("paths", "counts")  # parameters that are lists of files
 _NOT_HERE = ("extends", "continued_ids", "transition_size", "text_form", "sources", "evaluation")
 PARAMETERS = tuple(name for name in TrainingRequest.model_fields if name not in _NOT_HERE)
+OF_SWEEP = ("sizes", "patterns", "variants", "model_shape")
+_SPELT = ("source", "rule")  # tables of [drift]
+OF_DRIFT = tuple(name for name in DriftRequest.model_fields if name not in ("name", "sources"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +70,16 @@ class Project:
     Attributes:
         path: the file.
         parameters: of `TrainingRequest`, files with absolute names.
+        sweep: which of ``sizes``, ``patterns``, ``variants`` and ``model_shape`` are compared.
+        drift: of `DriftRequest`, without the name: files with absolute names.
         schedules: for each of `JOBS` that is to run by itself, when: five fields of cron.
         timezone: of the schedules.
     """
 
     path: Path
     parameters: Mapping[str, Any]
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    drift: Mapping[str, Any] = field(default_factory=dict)
     schedules: Mapping[str, str] = field(default_factory=dict)
     timezone: str = "UTC"
 
@@ -64,36 +88,87 @@ class Project:
         """The name it registers under."""
         return str(self.parameters["name"])
 
+    def with_typed(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters, and over them what was typed: a corpus takes the whole place of its own.
+
+        Args:
+            typed: parameters of `TrainingRequest` that somebody gave.
+        """
+        said = dict(self.parameters)
+        typed = {key: value for key, value in typed.items() if value not in (None, (), {})}
+        if any(typed.get(one) for one in _CORPUS):
+            said = {key: said[key] for key in said if key not in (*_CORPUS, "temperature")}
+        if {"vocab_size", "largest_size"} & typed.keys():  # a typed size undoes its choice
+            said.pop("vocab_size", None)
+            said.pop("largest_size", None)
+            if isinstance(typed.get("vocab_size"), int):
+                said.pop("model_shape", None)
+        options = {**said.pop("options", {}), **typed.get("options", {})}
+        merged = {"paths": (), **said, **typed}
+        return {**merged, "options": options} if options else merged
+
+    @property
+    def sources(self) -> tuple[NamedSource, ...]:
+        """The named sources of its corpus; none where it has paths."""
+        return CORPUS.joined(map(CORPUS.from_text, self.parameters.get("sources", ())))
+
     @property
     def watched(self) -> dict[str, Any]:
-        """Its corpus as new text for drift: paths, and sources with the labels that mean slices.
+        """What `DriftRequest` is asked: as ``[drift]`` says, else of its corpus as new text.
+
+        Sources have the labels that mean slices.
 
         Raises:
             InvalidOption: a source has a text field of its own, which drift does not know.
         """
-        corpus: dict[str, Any] = {"paths": list(self.parameters["paths"])}
-        spelt = []
-        for one in map(CORPUS.from_text, self.parameters.get("sources", ())):
+        if self.drift.get("paths") or self.drift.get("sources"):
+            return {"name": self.name, "paths": [], **self.drift}
+        for one in self.sources:
             if one.text_field is not None:
                 raise InvalidOption(
                     f"the source {one.name} of {self.path} has the text field {one.text_field!r}",
                     "drift is measured on text and on the text field that the version was given",
                     "name what is to be watched: `bpeline drift NAME@champion FILES`",
                 )
-            spelt += replace(one, weight=1.0).spelt()
-        return {**corpus, "sources": spelt} if spelt else corpus
+        spelt = [text for one in self.sources for text in replace(one, weight=1.0).spelt()]
+        corpus = {"paths": list(self.parameters["paths"]), **({"sources": spelt} if spelt else {})}
+        return {"name": self.name, **corpus, **self.drift}
 
+    @property
+    def dataset(self) -> dict[str, Any]:
+        """What `DatasetRequest` is asked: its corpus, encoded by its champion.
 
-def find_project() -> Path | None:
-    """The file of the project that the current directory belongs to: there, or in one above it."""
-    for folder in folders_upward():
-        if (folder / PROJECT_FILE).is_file():
-            return folder / PROJECT_FILE
-    return None
+        Raises:
+            InvalidOption: the corpus is word counts, or its sources differ in their text fields.
+        """
+        sources = self.sources
+        usual = self.parameters.get("text_field", "text")
+        fields = {one.text_field or usual for one in sources} or {usual}
+        if len(fields) > 1:
+            raise InvalidOption(
+                f"{self.path} schedules encode-dataset, and its sources have the text fields "
+                f"{', '.join(sorted(fields))}",
+                "a dataset has one text field",
+                "leave encode-dataset out of [schedule], and encode each source: "
+                "`bpeline encode NAME@champion FILES -o tokens --text-field FIELD`",
+            )
+        paths = [*self.parameters["paths"], *(file for one in sources for file in one.files)]
+        if not paths:
+            raise InvalidOption(
+                f"{self.path} schedules encode-dataset, and its corpus is word counts",
+                "paths or tables [[source]], whose files are encoded",
+                "leave encode-dataset out of [schedule]",
+            )
+        shared = ("include", "strict", "invalid_utf8")
+        told = {name: self.parameters[name] for name in shared if name in self.parameters}
+        asked = {"reference": f"{self.name}@champion", "paths": paths, **told}
+        if fields != {DatasetRequest.model_fields["text_field"].default}:
+            asked["text_field"] = fields.pop()
+        return asked
 
 
 def this_project() -> Project:
-    """The project that the current directory belongs to.
+    """The project that was named, or that the current directory belongs to.
 
     Raises:
         MissingSource: there is none.
@@ -113,51 +188,130 @@ def read_project(path: Path) -> Project:
     """Read a project's file.
 
     Raises:
-        InvalidOption: it is no TOML, has what is not accepted, or lacks a name.
+        MissingSource: there is no such file.
+        InvalidOption: it is no TOML, has what is not accepted, or lacks a name or a corpus.
     """
+    if not path.is_file():
+        raise MissingSource(
+            f"there is no file {path}",
+            "a project's file, as `bpeline init` writes it",
+            f"type `bpeline init corpus/ --name news --project {path}`",
+        )
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise _unusable(path, str(error)) from error
-    tables = (TRAIN, SCHEDULE, CORPUS.table, EVALUATION.table, "temperature")
-    _refuse_strange(path, "it", content, tables)
-    train, schedule = (content.get(table, {}) for table in (TRAIN, SCHEDULE))
-    if not isinstance(train, dict) or not isinstance(schedule, dict):
-        raise _unusable(path, f"[{TRAIN}] and [{SCHEDULE}] are tables")
+    _refuse_strange(path, "it", content, (*_TABLES, *_ABOVE))
+    for table in (TRAIN, SWEEP, DRIFT, SCHEDULE):
+        if not isinstance(content.get(table, {}), dict):
+            raise _unusable(path, f"{table} is {content[table]!r}, and [{table}] is a table")
+    parameters = _training(path, content)
+    times, timezone = _schedule(path, content.get(SCHEDULE, {}))
+    return Project(
+        path,
+        parameters,
+        _sweep(path, content.get(SWEEP, {})),
+        _drift(path, content.get(DRIFT, {}), parameters["name"]),
+        times,
+        timezone,
+    )
+
+
+def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    train = content.get(TRAIN, {})
     _refuse_strange(path, f"[{TRAIN}]", train, PARAMETERS)
     parameters = {name: _with_files(path, name, value) for name, value in train.items()}
     if parameters.get("vocab_size") == AUTO:  # as flows take it, whose forms want a number
         del parameters["vocab_size"]
         parameters.setdefault("largest_size", LARGEST_SIZE)
     if CORPUS.table in content:
-        parameters["sources"] = _spelt(CORPUS, path, content)
+        parameters["sources"] = _spelt(CORPUS, path, content[CORPUS.table])
     if "temperature" in content:
         if "temperature" in train:
             raise _unusable(path, f"temperature stands above the tables and below [{TRAIN}]")
         parameters["temperature"] = content["temperature"]
     if EVALUATION.table in content:
-        parameters["evaluation"] = _spelt(EVALUATION, path, content)
+        parameters["evaluation"] = _spelt(EVALUATION, path, content[EVALUATION.table])
+    if parallel := content.get("parallel", False):
+        if parallel is not True or EVALUATION.table not in content:
+            raise _unusable(path, f"parallel is {parallel!r}", "true, with [[evaluation]]")
+        parameters["evaluation"] = [str(path)]  # only a file can say it
+    if RULE in content:
+        if "rules" in train:
+            raise _unusable(path, f"it has [[{RULE}]], and rules below [{TRAIN}]")
+        read_rules(path)
+        parameters["rules"] = str(path)
     parameters.setdefault("paths", ())
     if not isinstance(parameters.get("name"), str):
         raise _unusable(path, f"[{TRAIN}] has no name")
-    try:
-        TrainingRequest.checked(**parameters)
-    except BpelineError as error:
-        raise _unusable(path, error.happened, error.accepted) from error
-    times = {name.replace("_", "-"): when for name, when in schedule.items() if name != _TIMEZONE}
-    _refuse_strange(path, f"[{SCHEDULE}]", times, JOBS)
+    if not any(parameters.get(given) for given in _CORPUS):
+        raise _unusable(
+            path,
+            "it names no corpus",
+            f"paths below [{TRAIN}], or tables [[{CORPUS.table}]]; those that `bpeline "
+            "init` has found stand there behind comment signs",
+        )
+    _check(path, TrainingRequest, parameters)
+    return parameters
+
+
+def _sweep(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse_strange(path, f"[{SWEEP}]", table, OF_SWEEP)
+    for name, value in table.items():
+        kind: type = int if name == "sizes" else str
+        listed = [value] if name == "model_shape" else value
+        if not isinstance(listed, list) or not all(type(one) is kind for one in listed):
+            what = {"sizes": "a list of whole numbers", "model_shape": "a name or a file"}
+            raise _unusable(path, f"{name} is {value!r}", what.get(name, "a list of names"))
+    _refuse_strange(path, "variants", table.get("variants", ()), tuple(VARIANTS))
+    swept = dict(table)
+    if "model_shape" in swept:
+        beside = path.parent / swept["model_shape"]
+        swept["model_shape"] = str(beside) if beside.is_file() else swept["model_shape"]
+        try:
+            model_shape(swept["model_shape"])
+        except BpelineError as error:
+            raise _unusable(path, error.happened, error.accepted) from error
+    return swept
+
+
+def _drift(path: Path, table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    _refuse_strange(path, f"[{DRIFT}]", table, (*OF_DRIFT, *_SPELT))
+    asked = {one: _with_files(path, one, value) for one, value in table.items()}
+    asked.pop(RULE, None)
+    if CORPUS.table in table:
+        asked["sources"] = _spelt(EVALUATION, path, asked.pop(CORPUS.table))
+    if RULE in table:
+        if "rules" in table:
+            raise _unusable(path, f"it has [[{DRIFT}.{RULE}]], and rules below [{DRIFT}]")
+        read_drift_rules(path)
+        asked["rules"] = str(path)
+    _check(path, DriftRequest, {"name": name, **asked})
+    return asked
+
+
+def _schedule(path: Path, table: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    times = {name.replace("_", "-"): when for name, when in table.items() if name != _TIMEZONE}
+    _refuse_strange(path, f"[{SCHEDULE}]", times, (*JOBS, _TIMEZONE))
     for job, when in times.items():
         if not isinstance(when, str) or len(when.split()) != 5:
             raise _unusable(path, f"{job} is {when!r}, and not five fields of cron")
-    return Project(path, parameters, times, str(schedule.get(_TIMEZONE, "UTC")))
+    return times, str(table.get(_TIMEZONE, "UTC"))
 
 
-def _spelt(kind: SourceKind, path: Path, content: Mapping[str, Any]) -> list[str]:
+def _check(path: Path, request: type[Any], parameters: Mapping[str, Any]) -> None:
+    try:
+        request.checked(**parameters)
+    except BpelineError as error:
+        raise _unusable(path, error.happened, error.accepted) from error
+
+
+def _spelt(kind: SourceKind, path: Path, tables: Any) -> list[str]:
     """The tables of one kind as one would type them."""
-    sources, _ = kind.from_file(path, content.keys())
-    return [one for source in kind.joined(sources) for one in source.spelt()]
+    sources = kind.joined(kind.from_tables(tables, path))
+    return [one for source in sources for one in source.spelt()]
 
 
 def _with_files(path: Path, name: str, value: Any) -> Any:
@@ -167,7 +321,9 @@ def _with_files(path: Path, name: str, value: Any) -> Any:
         if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
             raise _unusable(path, f"{name} is {value!r}, and not a list of files")
         return [_beside(path, one) for one in listed]
-    if name == "rules" and isinstance(value, str):
+    if name == "rules":
+        if not isinstance(value, str):
+            raise _unusable(path, f"rules is {value!r}", f"a .toml file, or tables [[{RULE}]]")
         return _beside(path, value)
     if name == "model_shape" and isinstance(value, str) and (path.parent / value).exists():
         return _beside(path, value)
@@ -192,78 +348,16 @@ def _beside(path: Path, name: str) -> str:
     return absolute_name(os.path.join(path.parent, name))
 
 
-def _refuse_strange(path: Path, what: str, given: Iterable[str], known: Iterable[str]) -> None:
+def _refuse_strange(path: Path, what: str, given: Iterable[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            meant = f"; {near[0]} is meant?" if near else ""
-            raise _unusable(path, f"{what} has {name!r}{meant}", f"accepted: {', '.join(known)}")
+            said = f"{what} has {name!r}{likely(name, known)}"
+            raise _unusable(path, said, f"accepted: {', '.join(known)}")
 
 
 def _unusable(path: Path, reason: str, accepted: str = "") -> InvalidOption:
     return InvalidOption(
         f"{path} cannot be used: {reason}",
-        accepted or f"tables [{TRAIN}], [{SCHEDULE}], [[source]] and [[evaluation]]",
+        accepted or f"tables {', '.join(_TABLES.values())}",
         f"mend {path}",
     )
-
-
-def project_text(given: Mapping[str, Any]) -> str:
-    """A project's file with comments: what is given, and the other usual parameters commented out.
-
-    Args:
-        given: parameters of `TrainingRequest`, files as they are to stand there.
-    """
-    lines = [
-        "# What this project trains, and when: `bpeline train` does it, `bpeline train --plan`",
-        "# says what it would do, `bpeline deploy` schedules it. Files are relative to this one.",
-        "",
-        f"[{TRAIN}]",
-    ]
-    for name in _WRITTEN:
-        described = TrainingRequest.model_fields[name]
-        lines += [f"# {line}" for line in _wrapped(str(described.description))]
-        if name in given:
-            lines += [f"{name} = {_toml(given[name])}", ""]
-        else:
-            lines += [f"# {name} = {_toml(_USUAL.get(name, described.default))}", ""]
-    return "\n".join([*lines, *_TABLES, ""])
-
-
-_WRITTEN = (
-    *("name", "paths", "vocab_size", "pattern", "special_tokens", "held_out", "text_field"),
-    *("include", "forbid", "rules", "baselines"),
-)
-_USUAL = {"pattern": "gpt2", "rules": "rules.toml", "baselines": (), "forbid": (), "paths": ()}
-_TABLES = (
-    "# Named sources instead of paths, each with a weight and labels:",
-    "# [[source]]",
-    '# name = "german"',
-    '# files = ["de/*.txt"]',
-    '# language = "de"',
-    "# weight = 2",
-    "",
-    "# What all versions are measured on, instead of text that is held out:",
-    "# [[evaluation]]",
-    '# name = "german"',
-    '# files = ["heldout/de/*.txt"]',
-    '# language = "de"',
-    "",
-    f"[{SCHEDULE}]",
-    "# For `bpeline deploy`: minute, hour, day of the month, month, day of the week.",
-    '# retrain = "0 3 * * *"',
-    '# watch-drift = "0 */6 * * *"',
-    '# sweep-garbage = "0 5 * * 0"',
-    '# timezone = "UTC"',
-)
-
-
-def _wrapped(text: str, width: int = 96) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False)
-
-
-def _toml(value: Any) -> str:
-    """A string, number, truth or list as TOML; JSON's strings are TOML's."""
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.tokenizer_core.corpus import (
     SkippedFiles,
     Source,
@@ -24,7 +25,7 @@ from bpeline.tokenizer_core.corpus import (
     find_source_files,
     search_each,
 )
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, likely
 from bpeline.tokenizer_core.evaluation import ALL
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
@@ -128,7 +129,7 @@ class SourceKind:
         return NamedSource(matched["name"], (matched["files"],), **labels)
 
     def from_file(self, path: Path, others: Iterable[str]) -> tuple[list[NamedSource], Any]:
-        """The sources of a TOML file, and what it says beside them.
+        """The sources of a TOML file, and what it says beside them; a project's may be one.
 
         Args:
             path: the file; the files it names are relative to it.
@@ -144,11 +145,18 @@ class SourceKind:
         except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
             raise self.unusable(path, str(error)) from error
         tables = content.pop(self.table, None)
-        strange = content.keys() - set(others)
-        if strange or not isinstance(tables, list) or not tables:
-            said = f"it has {', '.join(sorted(strange))}" if strange else f"no [[{self.table}]]"
-            raise self.unusable(path, said)
-        return [self._from_table(table, path) for table in tables], content
+        known = (self.table, *others)
+        strange = set() if PROJECT_TABLE in content else content.keys() - {*known}
+        if strange:
+            said = (f"{name}{likely(name, known)}" for name in sorted(strange))
+            raise self.unusable(path, f"it has {', '.join(said)}")
+        return self.from_tables(tables, path), content
+
+    def from_tables(self, tables: Any, path: Path) -> list[NamedSource]:
+        """The sources that the tables of a file say; errors as `from_file`."""
+        if not isinstance(tables, list) or not tables:
+            raise self.unusable(path, f"it has no [[{self.table}]]")
+        return [self._from_table(table, path) for table in tables]
 
     def joined(self, sources: Iterable[NamedSource]) -> tuple[NamedSource, ...]:
         """Sources of one name as one source with all their files.
@@ -184,11 +192,12 @@ class SourceKind:
 
     def _from_table(self, table: Any, path: Path) -> NamedSource:
         named = f"a table [[{self.table}]]"
+        known = ("name", "files", *self.labels)
+        if isinstance(table, dict) and (unknown := sorted(table.keys() - {*known})):
+            said = (f"{name}{likely(name, known)}" for name in unknown)
+            raise self.unusable(path, f"{named} has {', '.join(said)}")
         if not isinstance(table, dict) or not {"name", "files"} <= table.keys():
             raise self.unusable(path, f"{named} lacks its name or its files")
-        unknown = table.keys() - {"name", "files", *self.labels}
-        if unknown:
-            raise self.unusable(path, f"{named} has {', '.join(sorted(unknown))}")
         files = [table["files"]] if isinstance(table["files"], str) else table["files"]
         if not isinstance(files, list) or not files or not all(isinstance(f, str) for f in files):
             raise self.unusable(path, f"the files of {table['name']!r} are {table['files']!r}")

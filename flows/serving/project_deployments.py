@@ -7,6 +7,7 @@ deployment runs, how many at once and what starts it stands there alone.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,16 +38,15 @@ def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
             "a table [schedule] with at least one time",
             f'add `retrain = "0 3 * * *"` below [schedule] in {project.path}',
         )
-    said = json.dumps(dict(project.parameters), default=list)
-    if "{{" in said:
+    content: dict[str, Any] = yaml.safe_load(usual.read_text(encoding="utf-8"))
+    ours = {one["name"]: one for one in content["deployments"]}
+    made = [_deployment(project, deepcopy(ours[job]), job) for job in project.schedules]
+    if "{{" in json.dumps([one["parameters"] for one in made], default=list):
         raise InvalidOption(
             f"a parameter in {project.path} holds {{{{, which Prefect would take for a template",
             "parameters of deployments without {{",
             "schedule it without Prefect: `bpeline train` from cron",
         )
-    content: dict[str, Any] = yaml.safe_load(usual.read_text(encoding="utf-8"))
-    ours = {one["name"]: one for one in content["deployments"]}
-    made = [_deployment(project, deepcopy(ours[job]), job) for job in project.schedules]
     kept = {name: content[name] for name in ("name", "prefect-version", "pull")}
     return {**kept, "deployments": made}
 
@@ -72,23 +72,14 @@ def _deployment(project: Project, made: dict[str, Any], job: str) -> dict[str, A
 
 
 def _parameters(project: Project, job: str, usual: dict[str, Any]) -> dict[str, Any]:
-    given = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in project.parameters.items()
-    }
+    asked: Mapping[str, Any] = usual
     if job == _RETRAIN:
-        return given
-    if job == _WATCH:
-        return {"name": project.name, **project.watched}
-    if job == _ENCODE:
-        if not given["paths"]:
-            raise InvalidOption(
-                f"{project.path} schedules {job}, and names its corpus by sources",
-                "paths, whose files are encoded",
-                f"leave {job} out of [schedule], or name paths below [train]",
-            )
-        return {"reference": f"{project.name}@champion", "paths": given["paths"]}
-    return usual
+        asked = project.parameters
+    elif job == _WATCH:
+        asked = project.watched
+    elif job == _ENCODE:
+        asked = project.dataset
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asked.items()}
 
 
 def write_deployments(project: Project, usual: Path, folder: Path) -> Path:

@@ -16,8 +16,10 @@ import yaml
 from click.testing import Result
 
 from bpeline.flows.requests import (
+    DatasetRequest,
     DriftRequest,
     TrainingRequest,
+    evaluation_sources,
     find_project,
     project_text,
     read_project,
@@ -26,6 +28,8 @@ from bpeline.flows.requests.project import PARAMETERS, Project
 from bpeline.flows.serving.local_server import INSTALLED
 from bpeline.flows.serving.project_deployments import project_deployments, write_deployments
 from bpeline.registry import environment
+from bpeline.registry.drift_rules import read_drift_rules
+from bpeline.registry.gates import Rule, read_rules
 from bpeline.tokenizer_core.errors import InvalidOption
 
 Command = Callable[..., Result]
@@ -138,7 +142,7 @@ def test_sources_take_the_place_of_paths(tmp_path: Path) -> None:
         (TRAIN + "[schedule]\nretain = '0 3 * * *'\n", "retrain is meant?"),
         (TRAIN + "[[source]]\nname = 'a'\n", "lacks its name or its files"),
         (TRAIN.replace('["corpus/"]', "7"), "not a list of files"),
-        ("train = 7\n", "are tables"),
+        ("train = 7\n", "is a table"),
         ("temperature = 2.0\n" + TRAIN, "no two named sources"),
         ("temperature = 2.0\n" + TRAIN + "temperature = 3.0\n", "above the tables and below"),
     ],
@@ -202,7 +206,7 @@ def test_what_is_watched_has_the_labels_of_slices_alone(tmp_path: Path) -> None:
     text = '[train]\nname = "two"\n[schedule]\nwatch-drift = "0 * * * *"\n' + table
     project = read_project(written(tmp_path, text))
     watched = {"paths": [], "sources": [f"de:language=de={tmp_path / 'de/*.txt'}"]}
-    assert project.watched == watched
+    assert project.watched == {"name": "two", **watched}
     (made,) = project_deployments(project, INSTALLED / "prefect.yaml")["deployments"]
     assert made["parameters"] == {"name": "two", **watched}
     assert DriftRequest.checked(**made["parameters"]).sources == tuple(watched["sources"])
@@ -278,3 +282,205 @@ def test_what_prefect_would_take_for_a_template_is_not_deployed(tmp_path: Path) 
     text = TRAIN + 'special_tokens = ["{{x}}"]\n[schedule]\nretrain = "0 3 * * *"\n'
     with pytest.raises(InvalidOption, match="template"):
         project_deployments(read_project(written(tmp_path, text)), INSTALLED / "prefect.yaml")
+
+
+ALL = """
+[train]
+name = "news"
+vocab_size = 600
+held_out = 0
+special_tokens = ["<|endoftext|>"]
+text_field = "body"
+
+[[source]]
+name = "en"
+files = ["corpus/part-0.txt", "corpus/part-1.txt"]
+language = "en"
+
+[[source]]
+name = "rest"
+files = ["corpus/part-2.txt"]
+
+[[rule]]
+metric = "compression/bytes_per_token"
+direction = "higher"
+tolerance = 0.02
+
+[sweep]
+sizes = [300, 400]
+patterns = ["gpt2", "cl100k"]
+variants = ["plain"]
+
+[drift]
+paths = ["incoming/"]
+least_documents = 5
+
+[[drift.rule]]
+metric = "compression/bytes_per_token"
+direction = "higher"
+tolerance = 0.3
+
+[[evaluation]]
+name = "english"
+files = ["held/*.txt"]
+"""
+
+
+def test_each_table_is_what_its_command_asks(tmp_path: Path) -> None:
+    path = written(tmp_path, ALL)
+    project = read_project(path)
+    assert project.parameters["rules"] == str(path)
+    assert read_rules(path) == (Rule("compression/bytes_per_token", "higher", 0.02),)
+    assert read_drift_rules(path) == (Rule("compression/bytes_per_token", "higher", 0.3),)
+    assert project.sweep == {
+        "sizes": [300, 400], "patterns": ["gpt2", "cl100k"], "variants": ["plain"],
+    }  # fmt: skip
+    assert project.watched == {
+        "name": "news", "paths": [str(tmp_path / "incoming")], "least_documents": 5,
+        "rules": str(path),
+    }  # fmt: skip
+    assert DriftRequest.checked(**project.watched).least_documents == 5
+    (asked,) = evaluation_sources([str(path)]).sources
+    assert (asked.name, asked.files) == ("english", (str(tmp_path / "held/*.txt"),))
+    assert not evaluation_sources([str(path)]).parallel
+    path.write_text(f"parallel = true\n{ALL}")
+    (spelt,) = read_project(path).parameters["evaluation"]
+    assert evaluation_sources([spelt]).parallel
+
+
+def test_deployments_have_what_all_tables_say(tmp_path: Path) -> None:
+    jobs = ("retrain", "watch-drift", "encode-dataset")
+    times = "".join(f"{job} = '0 3 * * *'\n" for job in jobs)
+    project = read_project(written(tmp_path, f"{ALL}[schedule]\n{times}"))
+    retrain, watch, encode = project_deployments(project, INSTALLED / "prefect.yaml")["deployments"]
+    assert retrain["parameters"]["rules"] == str(project.path)
+    assert watch["parameters"] == project.watched
+    files = [str(tmp_path / f"corpus/part-{number}.txt") for number in range(3)]
+    assert encode["parameters"] == {
+        "reference": "news@champion", "paths": files, "text_field": "body",
+    }  # fmt: skip
+    DatasetRequest.checked(**encode["parameters"])
+
+
+def test_a_dataset_of_sources_with_several_text_fields_is_not_scheduled(tmp_path: Path) -> None:
+    text = ALL.replace('name = "rest"\n', 'name = "rest"\ntext_field = "content"\n')
+    project = read_project(written(tmp_path, text + "[schedule]\nencode-dataset = '0 5 * * *'\n"))
+    with pytest.raises(InvalidOption, match="text fields body, content"):
+        project_deployments(project, INSTALLED / "prefect.yaml")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("sizes =", "size =", "sizes is meant?"),
+        ("[300, 400]", '["300"]', "a list of whole numbers"),
+        ('["plain"]', '["plian"]', "plain is meant?"),
+        ("least_documents", "least_document", "least_documents is meant?"),
+        ("[[drift.rule]]", "[[drift.rules]]", "rules is [{"),
+        ('language = "en"', 'langauge = "en"', "language is meant?"),
+        ("tolerance = 0.02", "tolerence = 0.02", "tolerance is meant?"),
+        ("tolerance = 0.3", "tolerence = 0.3", "tolerance is meant?"),
+        ("[[evaluation]]", "[[evaluatoin]]", "evaluation is meant?"),
+        ("text_field", "rules = 'rules.toml'\ntext_field", "[[rule]], and rules below"),
+        ("least_documents", "rules = 'rules.toml'\nleast_documents", "[[drift.rule]], and rules"),
+        ("[train]", "parallel = 3\n[train]", "parallel is 3"),
+        ("[drift]", "[drift]\nname = 'x'", "'name'"),
+        ("[sweep]", "[sweep]\nmodel_shape = 'lama-3.1-8b'", "lama-3.1-8b"),
+    ],
+)
+def test_what_is_misspelt_in_a_table_is_said(
+    tmp_path: Path, right: str, wrong: str, said: str
+) -> None:
+    assert right in ALL
+    path = written(tmp_path, ALL.replace(right, wrong, 1))
+    with pytest.raises(InvalidOption, match=f"(?s){re.escape(str(path))}.*{re.escape(said)}"):
+        read_project(path)
+
+
+def test_texts_that_are_found_are_proposed_and_never_guessed(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "x.jsonl").write_text('{"text": "x"}\n')
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "x.png").write_bytes(b"\x89PNG")
+    (tmp_path / ".hidden.txt").write_text("x")
+    (tmp_path / "README.md").write_text("about the project")
+    made = json.loads(bpeline("init", "--name", "news", "--json").stdout)
+    assert [one["path"] for one in made["found"]] == [f"{corpus.name}/", "a b/"]
+    text = (tmp_path / "bpeline.toml").read_text()
+    assert "paths" not in tomllib.loads(text)["train"]
+    refused = bpeline("train", "--plan")
+    assert refused.exit_code == 2
+    assert "names no corpus" in refused.stderr
+    begin = text.index("# paths = [")
+    end = text.index("# ]", begin) + 3
+    uncommented = text[begin:end].replace("\n# ", "\n").removeprefix("# ")
+    (tmp_path / "bpeline.toml").write_text(text[:begin] + uncommented + text[end:])
+    assert read_project(tmp_path / "bpeline.toml").parameters["paths"] == [
+        str(corpus), str(tmp_path / "a b"),
+    ]  # fmt: skip
+    assert bpeline("train", "--plan").exit_code == 0
+
+
+def test_where_no_text_is_init_asks_for_the_corpus(tmp_path: Path, bpeline: Command) -> None:
+    refused = bpeline("init", "--name", "news")
+    assert refused.exit_code == 2
+    assert "there is no text in" in refused.stderr
+    assert not (tmp_path / "bpeline.toml").exists()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_named_is_read_from_anywhere_and_what_is_typed_wins(
+    corpus: Path,
+    tmp_path: Path,
+    bpeline: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    monkeypatch.delenv("BPELINE_HOME", raising=False)
+    made = bpeline(
+        "init", corpus.name, "--name", "news", "--vocab-size", 600, "--project", "a.toml"
+    )
+    assert made.exit_code == 0, made.stderr
+    path = tmp_path / "a.toml"
+    path.write_text(path.read_text().replace("# [sweep]", "[sweep]").replace("# sizes", "sizes"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    named = ("--project", path)
+    assert "there is no file" in bpeline("train", "--project", "b.toml").stderr
+    trained = bpeline("train", *named, "--vocab-size", 300, "--json")
+    assert trained.exit_code == 0, trained.stderr
+    monkeypatch.chdir(tmp_path)
+    shown = json.loads(bpeline("show", "news/1", "--json").stdout)
+    monkeypatch.chdir(elsewhere)
+    assert shown["parameters"]["vocab_size"] == 300
+    assert shown["parameters"]["pattern"] == "gpt2"
+    assert not (elsewhere / ".bpeline").exists(), "the workspace is beside the file"
+    (elsewhere / "other.txt").write_text("another text " * 500)
+    other = json.loads(bpeline("train", "other.txt", *named, "--plan", "--json").stdout)
+    assert other["bytes"] < 10_000, "a corpus that is typed takes the whole place"
+    swept = bpeline("sweep", *named, "--sizes", "280", "--json")
+    assert [one["vocab_size"] for one in json.loads(swept.stdout)["combinations"]] == [280]
+    assert bpeline("versions").exit_code != 0, "the next command knows nothing of it"
+
+
+@pytest.mark.slow
+def test_a_version_of_the_projects_name_is_promoted_by_its_rules(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "x.txt").write_bytes((corpus / "part-1.txt").read_bytes())
+    written(tmp_path, ALL.replace('text_field = "body"\n', ""))
+    first = bpeline("train")
+    assert first.exit_code == 0, first.stderr
+    second = bpeline("train", "--vocab-size", 300)
+    assert second.exit_code == 3, second.stderr
+    refused = bpeline("promote", "news/2")
+    assert refused.exit_code == 3
+    assert f"judged by the rules in {tmp_path / 'bpeline.toml'}" in refused.stderr
+    assert bpeline("promote", "news/2", "--no-rules", "--rules", "bpeline.toml").exit_code == 2
+    assert bpeline("promote", "news/2", "--no-rules").exit_code == 0
+    changed = bpeline("evaluate", "--set-from", "bpeline.toml")
+    assert changed.exit_code == 0, changed.stderr
+    assert "english" in changed.stdout

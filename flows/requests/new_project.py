@@ -1,0 +1,177 @@
+"""What ``bpeline init`` writes: a project's file with comments, and the texts it has found beside.
+
+What is found is proposed behind comment signs; which of it is a corpus, people decide.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bpeline.flows.requests.project import SCHEDULE, SWEEP
+from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.environment import PROJECT_TABLE
+from bpeline.tokenizer_core.corpus import Source, find_source_files
+from bpeline.tokenizer_core.errors import BpelineError, MissingSource
+
+MOST_PROPOSED = 30
+_NOT_TEXTS = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """A directory or a file beside the project's that can be read.
+
+    Attributes:
+        path: relative to the folder; that of a directory ends with a slash.
+        files: how many would be read.
+        bytes: on disk, compressed where they are.
+    """
+
+    path: str
+    files: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{counted(self.files, 'file')}, {megabytes(self.bytes)}"
+
+
+def sources_beside(folder: Path) -> list[FoundSource]:
+    """The directories and files of a folder that hold text, the largest first.
+
+    Hidden names, and directories of programs such as ``node_modules``, are no proposals.
+
+    Raises:
+        MissingSource: there is none.
+    """
+    found = []
+    entries = os.scandir(folder) if folder.is_dir() else ()
+    for entry in sorted(entries, key=lambda one: one.name):
+        if entry.name.startswith(".") or entry.name in _NOT_TEXTS:
+            continue
+        is_folder = entry.is_dir()
+        if not is_folder and not re.search(_DATA, entry.name):
+            continue
+        try:
+            files = find_source_files([Source(entry.path)])
+        except BpelineError:  # nothing to be read there
+            continue
+        size = sum(file.size for file in files)
+        found.append(FoundSource(entry.name + "/" * is_folder, len(files), size))
+    if not found:
+        raise MissingSource(
+            f"there is no text in {folder}",
+            "directories with .txt, .md, .py, .jsonl, .csv or .parquet files, and such files",
+            "name the corpus: `bpeline init /data/corpus --name news`",
+        )
+    return sorted(found, key=lambda one: -one.bytes)
+
+
+# A file at the top is proposed by its extension alone: README and the like are about the project.
+_DATA = r"\.(?:txt|jsonl|csv|tsv|parquet|arrow|feather)(?:\.(?:gz|zst|bz2|xz))?$"
+
+
+def project_text(given: Mapping[str, Any], found: Sequence[FoundSource] = ()) -> str:
+    """A project's file with comments: what is given, and the other usual parameters commented out.
+
+    Args:
+        given: parameters of `TrainingRequest`, files as they are to stand there.
+        found: what is proposed instead of paths.
+    """
+    lines = [
+        "# What this project trains, and when: `bpeline train` does it, `bpeline train --plan`",
+        "# says what it would do, `bpeline deploy` schedules it. Files are relative to this one.",
+        "",
+        f"[{PROJECT_TABLE}]",
+    ]
+    for name in _WRITTEN:
+        described = TrainingRequest.model_fields[name]
+        lines += [f"# {line}" for line in _wrapped(str(described.description))]
+        if name in given:
+            lines += [f"{name} = {_toml(given[name])}", ""]
+        elif name == "paths" and found:
+            lines += [*_proposed(found), ""]
+        else:
+            lines += [f"# {name} = {_toml(_USUAL.get(name, described.default))}", ""]
+    folders = [one.path for one in found if one.path.endswith("/")]
+    return "\n".join([*lines, *_named(folders or ["de/"]), *_TABLES, ""])
+
+
+def _proposed(found: Sequence[FoundSource]) -> Iterator[str]:
+    yield "# Found here; take the signs away from these lines, and leave out what is no corpus:"
+    yield "# paths = ["
+    shown = found[:MOST_PROPOSED]
+    width = max(len(_toml(one.path)) for one in shown)
+    for one in shown:
+        yield f"#     {_toml(one.path) + ',':<{width + 1}}  # {one}"
+    yield "# ]"
+    if len(found) > len(shown):
+        yield f"# and {len(found) - len(shown)} more, which are smaller"
+
+
+def _named(folders: Iterable[str]) -> Iterator[str]:
+    yield "# Named sources instead of paths, each with a weight and labels:"
+    for folder in list(folders)[:MOST_PROPOSED]:
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.rstrip("/")).strip("-")[:64] or "source"
+        yield "# [[source]]"
+        yield f"# name = {_toml(name)}"
+        yield f"# files = [{_toml(folder)}]"
+        yield "# weight = 1"
+        yield ""
+    yield '# Labels say what a source is: language = "de", domain = "news".'
+    yield ""
+
+
+_WRITTEN = (
+    *("name", "paths", "vocab_size", "pattern", "special_tokens", "held_out", "text_field"),
+    *("include", "forbid", "baselines"),
+)
+_USUAL = {"pattern": "gpt2", "baselines": (), "forbid": (), "paths": ()}
+_TABLES = (
+    "# What all versions are measured on, instead of text that is held out:",
+    "# [[evaluation]]",
+    '# name = "german"',
+    '# files = ["heldout/de/*.txt"]',
+    '# language = "de"',
+    "",
+    "# What must hold before a new version becomes champion, here and at `bpeline promote`:",
+    "# [[rule]]",
+    '# metric = "compression/bytes_per_token"',
+    '# direction = "higher"',
+    "# tolerance = 0.005",
+    "",
+    "# What `bpeline sweep` compares:",
+    f"# [{SWEEP}]",
+    "# sizes = [8000, 16000, 32000, 64000]",
+    '# patterns = ["gpt2", "cl100k"]',
+    "",
+    "# New text that `bpeline drift` watches, where it is not the corpus itself:",
+    "# [drift]",
+    '# paths = ["incoming/"]',
+    "",
+    f"[{SCHEDULE}]",
+    "# For `bpeline deploy`: minute, hour, day of the month, month, day of the week.",
+    '# retrain = "0 3 * * *"',
+    '# watch-drift = "0 */6 * * *"',
+    '# encode-dataset = "0 4 * * *"',
+    '# sweep-garbage = "0 5 * * 0"',
+    '# timezone = "UTC"',
+)
+
+
+def _wrapped(text: str, width: int = 96) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def _toml(value: Any) -> str:
+    """A string, number, truth or list as TOML; JSON's strings are TOML's."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)
