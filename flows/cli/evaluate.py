@@ -14,10 +14,10 @@ from bpeline.flows.cli.options import (
     asked_quality,
     command,
     model_shape_option,
-    quality_options,
-    quality_text,
     project_is_named,
     project_option,
+    quality_options,
+    quality_text,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
 

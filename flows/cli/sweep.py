@@ -87,7 +87,6 @@ def sweep(
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
     """
-    from bpeline.flows.requests import this_project
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of

@@ -31,7 +31,7 @@ from bpeline.flows.requests import (
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bpeline.flows.steps import ImportSummary, TrainingSummary
     from bpeline.flows.train_languages import LanguagesSummary
