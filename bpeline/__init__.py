@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .tokenizer_core import WordCounts as WordCounts
     from .tokenizer_core import count_texts as count_texts
     from .tokenizer_core import count_words as count_words
+    from .tokenizer_core import evaluate as evaluate
     from .tokenizer_core import superword_lines as superword_lines
     from .tokenizer_core import superword_passages as superword_passages
     from .tokenizer_core import train_bpe as train_bpe

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .aliases import rollback as rollback
     from .comparison import compare_versions as compare_versions
     from .environment import configure as configure
+    from .evaluating import evaluate as evaluate
     from .exporting import export as export
     from .exporting import export_version as export_version
     from .loading import load_tokenizer as load_tokenizer

@@ -5,7 +5,6 @@ Finds and loads what is to be compared; `tokenizer_core.evaluation.comparison` s
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,9 +19,11 @@ from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
+from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
     ALL,
+    CONFIDENCE,
     SHOWN_PER_SLICE,
     DivergingMerge,
     DocumentComparison,
@@ -108,21 +109,35 @@ class VersionComparison:
         """The same under another name of the second one, which has its number now."""
         return replace(self, second=second)
 
+    def __repr__(self) -> str:
+        tokens = next((one.change.value for one in self.slices if one.name == ALL), None)
+        said = "" if tokens is None else f", {tokens:+.2%} tokens on {self.measured_on}"
+        return f"<VersionComparison: {self.first} and {self.second}{said}>"
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: sizes, patterns and every metric of both."""
-        rows: list[tuple[str, ...]] = [
+        """What a notebook shows: sizes, vocabularies, slices with intervals, every metric."""
+        heads = ("", self.first, self.second, "difference")
+        both = [
             ("vocabulary", *(f"{size:,} ids" for size in self.vocab_sizes), ""),
             ("split pattern", *self.patterns, ""),
+            ("tokens of its own", f"{len(self.vocab.removed):,}", f"{len(self.vocab.added):,}", ""),
         ]
-        for one in self.metrics:
-            values = (one.first, one.second, one.difference)
-            rows.append((one.key, *("" if value is None else f"{value:.6g}" for value in values)))
-        heads = ("", self.first, self.second, "difference")
-        shown = "".join(
-            "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-            for tag, row in [("th", heads), *(("td", row) for row in rows)]
-        )
-        return f"<table>{shown}</table><p>{html.escape(self.measured_on)}</p>"
+        both += [
+            (one.key, *(_shown(value) for value in (one.first, one.second, one.difference)))
+            for one in self.metrics
+        ]
+        changes = [
+            (one.name, f"{one.documents:,}", f"{one.bytes:,}", f"{one.change.value:+.2%}",
+             " … ".join(f"{end:+.2%}" for end in one.change.intervals.get(CONFIDENCE, ())))
+            for one in self.slices
+        ]  # fmt: skip
+        interval = f"{CONFIDENCE:.0%} interval"
+        sliced = table(("slice", "documents", "bytes", "tokens", interval), changes)
+        return f"{sliced if changes else ''}{table(heads, both, self.measured_on)}"
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluation_sets import (
@@ -18,16 +19,24 @@ from bpeline.registry.evaluation_sets import (
     metrics_on,
     texts_of,
 )
-from bpeline.registry.loading import ResolvedVersion, load_version
+from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.measured import evaluation_of, evaluation_set_of, robustness_table
-from bpeline.registry.opening import Registry
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.references import parse_registered
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import (
+    ALL,
+    BYTES_PER_TOKEN,
+    Curve,
     depends_on_text,
     may_be_perturbed,
     measure_robustness,
     robustness_by_language,
+    slices_shown,
 )
+
+if TYPE_CHECKING:
+    from bpeline.registry.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,36 @@ class Measured:
     version: ResolvedVersion
     made: EvaluationSet
     found: SetMeasurement
+
+    @property
+    def curve(self) -> Curve:
+        """(vocab size, bytes per token) of all texts, as if training had stopped there."""
+        return self.found.slices[ALL].curve
+
+    def __repr__(self) -> str:
+        figure = self.found.slices[ALL].metrics[BYTES_PER_TOKEN]
+        return f"<Measured: {self.version}, {figure:.4f} bytes/token on {self.made}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every slice, and its curve."""
+        return slices_shown(self.found.slices, f"{self.version} on {self.made}")
+
+
+def evaluate(reference: str, workspace: Workspace | Path | str | None = None) -> Measured:
+    """Measure a version on the evaluation set of its name.
+
+    Args:
+        reference: a registered version: ``news@champion``, ``news/3``.
+        workspace: as for :func:`registry.load_tokenizer`.
+
+    Raises:
+        InvalidOption: the reference of no registered version.
+        UnknownVersion: there is none.
+        UnknownEvaluationSet: the name has no set, or not here.
+        RegistryUnreachable: MLflow does not answer.
+    """
+    registry = open_registry(workspace, make=False)
+    return evaluate_version(registry, resolve(registry, parse_registered(reference)))
 
 
 def evaluate_version(registry: Registry, version: ResolvedVersion) -> Measured:

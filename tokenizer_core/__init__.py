@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .counting import WordCounts as WordCounts
     from .counting import count_texts as count_texts
     from .counting import count_words as count_words
+    from .evaluation import evaluate as evaluate
     from .merging import ParityRule as ParityRule
     from .shards import TokenShards as TokenShards
     from .splitting import SplitPattern as SplitPattern

@@ -1,8 +1,10 @@
-"""Tokens of a text as people see them, in a terminal and in a notebook; encodes nothing."""
+"""What people see in a terminal and in a notebook: tokens, tables, lines; measures nothing."""
 
 from __future__ import annotations
 
 import html
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # Colours that text is read on, light or dark: neighbours differ, and the order says nothing.
@@ -67,9 +69,82 @@ def shown_token(id_: int, token: bytes, special: bool) -> ShownToken:
 
 def card(facts: dict[str, str], sample: ShownTokens) -> str:
     """Facts about a tokenizer and a coloured sample, as HTML for a notebook."""
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(title)}</th>"
-        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-        for title, value in facts.items()
+    return f"{table((), facts.items())}{sample._repr_html_()}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """A table for a notebook: names to the left, figures to the right, everything escaped.
+
+    Colours are the page's, so it is read on light and on dark ones.
+
+    Args:
+        heads: of the columns; without, the first cell of each row is a head.
+        rows: the cells of each.
+        caption: a sentence below.
+    """
+
+    def cell(tag: str, text: str, place: int) -> str:
+        side = "left" if place == 0 or not heads else "right"
+        return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
+
+    lines = [[cell("th", text, place) for place, text in enumerate(heads)]] if heads else []
+    for row in rows:
+        lines.append([
+            cell("td" if heads or place else "th", text, place) for place, text in enumerate(row)
+        ])  # fmt: skip
+    shown = "".join(f"<tr>{''.join(cells)}</tr>" for cells in lines)
+    below = f'<p style="opacity:.7">{html.escape(caption)}</p>' if caption else ""
+    return f"<table>{shown}</table>{below}"
+
+
+def line_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Lines over a logarithmic x-axis as SVG for a notebook; points say their values.
+
+    Args:
+        title: what y is.
+        lines: name → (x, y) in order of x, all x above 0; at least one point.
+    """
+    points = [point for line in lines.values() for point in line]
+    xs, ys = [math.log(x) for x, _ in points], [y for _, y in points]
+    left, right, top, bottom = 60, 460, 30, 200
+    width, height = max(xs) - min(xs) or 1.0, max(ys) - min(ys) or 1.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (right - left) * (math.log(x) - min(xs)) / width
+        return across, bottom - (bottom - top) * (y - min(ys)) / height
+
+    axes = f'd="M{left} {top}V{bottom}H{right}" fill="none" stroke="currentColor"'
+    drawn = [
+        f'<text x="{left}" y="16">{html.escape(title)}</text>',
+        f'<path {axes} opacity=".4"/>',
+    ]
+    drawn += [
+        f'<text x="{left - 6}" y="{place(points[0][0], y)[1] + 4:.0f}" text-anchor="end">'
+        f"{y:.4g}</text>"
+        for y in sorted({min(ys), max(ys)})
+    ]
+    drawn += [
+        f'<text x="{place(x, min(ys))[0]:.0f}" y="{bottom + 18}" text-anchor="middle">'
+        f"{x:,.0f}</text>"
+        for x in sorted({min(x for x, _ in points), max(x for x, _ in points)})
+    ]
+    for number, (name, line) in enumerate(lines.items()):
+        colour = f"hsl({_HUES[number % len(_HUES)]},65%,50%)"
+        placed = [place(x, y) for x, y in line]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        drawn += [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"><title>'
+            f"{html.escape(name)} {at:,.0f}: {value:.6g}</title></circle>"
+            for (x, y), (at, value) in zip(placed, line, strict=True)
+        ]
+        if len(lines) > 1:
+            drawn.append(
+                f'<text x="{right + 8}" y="{top + 16 * number}" fill="{colour}">'
+                f"{html.escape(name[:24])}</text>"
+            )
+    wide = right + (190 if len(lines) > 1 else 30)
+    return (
+        f'<svg viewBox="0 0 {wide} {bottom + 30}" width="{wide}" role="img" '
+        f'style="max-width:100%;font:12px sans-serif" fill="currentColor">{"".join(drawn)}</svg>'
     )
-    return f"<table>{rows}</table>{sample._repr_html_()}"

@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.evaluation import (
     ALL,
     SHOWN_PER_SLICE,
     SPEEDS,
+    Curve,
     EvaluationText,
     Measurement,
     Slice,
@@ -101,8 +102,8 @@ class SetMeasurement:
             {
                 name: Measurement(
                     one["metrics"],
-                    tuple((int(size), float(value)) for size, value in one["curve"]),
-                    tuple((int(size), float(value)) for size, value in one["merge_gain"]),
+                    Curve((int(size), float(value)) for size, value in one["curve"]),
+                    Curve((int(size), float(value)) for size, value in one["merge_gain"]),
                 )
                 for name, one in record["slices"].items()
             },

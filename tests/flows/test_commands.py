@@ -47,7 +47,7 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in train.params}
     signature = inspect.signature(train_tokenizer).parameters
     of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
-    of_the_command |= {"quiet", "forbid_list", "required_list"}  # lists of tokens
+    of_the_command |= {"quiet", "project", "forbid_list", "required_list"}  # lists of tokens
     assert options.keys() - signature.keys() == of_the_command | set(OPTIONS)
     of_extend = {
         "extends",

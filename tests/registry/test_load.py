@@ -244,9 +244,10 @@ def test_versions_are_compared_by_metrics_and_vocab(
     publish_version(registry, replace(made(b"there"), metrics=metrics))
     compared = compare_versions("news@champion", "news/3")
     page = compared._repr_html_()
-    assert page.startswith("<table><tr><th></th><th>")
-    assert "<th>news/3</th>" in page
-    assert page.count("<tr>") == 3 + len(compared.metrics)
+    assert page.startswith("<table><tr><th")
+    assert ">news/3</th>" in page
+    assert page.count("<tr>") == 4 + len(compared.metrics)
+    assert repr(compared) == "<VersionComparison: news/1 and news/3>"
     named = replace(compared, first="<b>")
     assert "<b>" not in named._repr_html_()
     assert (compared.first, compared.second) == ("news/1", "news/3")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, evaluate, train_bpe
+from bpeline.tokenizer_core.display import line_chart, table
+from bpeline.tokenizer_core.evaluation import Curve, EvaluationText, evaluate_texts
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,51 @@ def test_a_notebook_shows_what_a_tokenizer_is(tokenizer: Tokenizer) -> None:
     page = text_of(tokenizer._repr_html_())
     for said in ("264", "byte-bpe", "gpt2", "<|end|>", tokenizer.digest[:16], "brown fox"):
         assert said in page
+
+
+def test_tables_and_lines_are_escaped_and_take_the_colours_of_the_page() -> None:
+    shown = table(("", "<b>"), [("a & b", "1")], "<i>")
+    assert text_of(shown) == "<b>a & b1<i>"
+    assert "<b>" not in shown
+    assert "<i>" not in shown
+    drawn = line_chart("<b>", {"<i>": [(512, 2.0), (1024, 2.5)], "two": [(512, 1.0)]})
+    parsed = ElementTree.fromstring(drawn)
+    assert [len(one.get("points", "").split()) for one in parsed.iter("polyline")] == [2, 1]
+    assert [one.text for one in parsed.iter("title")] == [
+        "<i> 512: 2",
+        "<i> 1,024: 2.5",
+        "two 512: 1",
+    ]
+    assert "currentColor" in drawn
+    for page in (shown, drawn):
+        assert "background" not in page, "that of the page: light or dark"
+        assert not re.search("#[0-9a-f]{3}|black|white", page)
+
+
+def test_one_point_is_a_chart_too() -> None:
+    (only,) = ElementTree.fromstring(line_chart("", {"": [(300, 1.0)]})).iter("circle")
+    assert 0 <= float(only.get("cx", "")) <= 460
+    assert 0 <= float(only.get("cy", "")) <= 230
+
+
+def test_evaluations_and_curves_show_themselves() -> None:
+    texts = ["low lower lowest newest widest"] * 40
+    tokenizer = train_bpe(count_texts(texts), 270)
+    found = evaluate(tokenizer, texts)
+    assert found.tokens == evaluate(tokenizer, [text.encode() for text in texts]).tokens
+    assert repr(found).startswith(f"<CompressionReport: {found.bytes_per_token:.4f} bytes/token")
+    said = text_of(found._repr_html_())
+    for figure in (f"{found.tokens:,}", f"{found.bytes_per_token:.4f}", "40 documents"):
+        assert figure in said
+    assert found.curve == ((tokenizer.vocab_size, found.bytes_per_token),)
+    assert repr(found.curve) == f"{tokenizer.vocab_size}: {found.bytes_per_token:.6g}"
+    assert ElementTree.fromstring(found.curve._repr_html_()).tag == "svg"
+    assert Curve()._repr_html_() == "no curve"
+    parts = [EvaluationText(name, [b"low lower"] * 9) for name in ("<b>", "two")]
+    suite, _ = evaluate_texts(tokenizer, {}, parts)
+    assert "<b>" not in suite._repr_html_()
+    assert "<b>" in text_of(suite._repr_html_())
+    assert repr(suite).startswith("<Evaluation: all")
 
 
 def test_it_is_called_and_has_a_length(tokenizer: Tokenizer) -> None:

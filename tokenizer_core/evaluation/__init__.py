@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .comparison import compare_on as compare_on
     from .comparison import compare_vocabs as compare_vocabs
     from .comparison import first_diverging_merge as first_diverging_merge
+    from .compression_curve import Curve as Curve
     from .compression_curve import bytes_per_token_at as bytes_per_token_at
     from .compression_curve import has_curve as has_curve
     from .compression_curve import knee as knee
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS
     from .metrics import CompressionReport as CompressionReport
+    from .metrics import evaluate as evaluate
     from .morphology import boundary_scores as boundary_scores
     from .morphology import read_gold as read_gold
     from .named_shapes import NamedShape as NamedShape
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from .suite import evaluate_texts as evaluate_texts
     from .suite import gini_of_texts as gini_of_texts
     from .suite import slices_of as slices_of
+    from .suite import slices_shown as slices_shown
     from .suite import token_change as token_change
     from .suite import token_changes as token_changes
     from .token_documents import TrainingDocuments as TrainingDocuments

@@ -12,10 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.display import line_chart
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-Curve = tuple[tuple[int, float], ...]
+
+class Curve(tuple[tuple[int, float], ...]):
+    """(vocab size, value) in order of size; in a notebook it is drawn.
+
+    Example:
+        >>> Curve([(512, 2.5), (1024, 3.0)])
+        512: 2.5, 1,024: 3
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{size:,}: {value:.6g}" for size, value in self)
+
+    def _repr_html_(self) -> str:
+        return line_chart("by number of ids", {"": self}) if self else "no curve"
+
+
 _FIRST_SIZE = 512
 _FEWEST_POINTS = 4  # with which a knee can be spoken of
 
@@ -58,7 +76,7 @@ def curves_of(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> tupl
         (sizes[i], 1e6 * (tokens[i - 1] - tokens[i]) / (sizes[i] - sizes[i - 1]) / tokens[-1])
         for i in range(1, len(sizes))
     )
-    return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True)), tuple(gain)
+    return Curve((at, size / left) for at, left in zip(sizes, tokens, strict=True)), Curve(gain)
 
 
 def bytes_per_token_at(
@@ -79,7 +97,7 @@ def bytes_per_token_at(
                 f"choose sizes from {least:,} to {full:,}",
             )
     tokens = _tokens_at(tokenizer, size, gains, sizes)
-    return tuple((at, size / left) for at, left in zip(sizes, tokens, strict=True))
+    return Curve((at, size / left) for at, left in zip(sizes, tokens, strict=True))
 
 
 def _tokens_at(

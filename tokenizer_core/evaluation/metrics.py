@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.display import line_chart, table
 from bpeline.tokenizer_core.encoding import unreachable_tokens
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
@@ -20,6 +21,7 @@ from bpeline.tokenizer_core.evaluation.token_distribution import (
     token_distribution,
 )
 from bpeline.tokenizer_core.evaluation.token_fragments import fragment_tokens
+from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
@@ -114,6 +116,27 @@ class CompressionReport:
     distinct_pre_tokens: int
     vocab_size: int
 
+    def __repr__(self) -> str:
+        return (
+            f"<CompressionReport: {self.bytes_per_token:.4f} bytes/token, {self.fertility:.4f} "
+            f"tokens/word on {self.documents:,} documents, {self.bytes:,} bytes>"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figures that are looked at first, and the curve."""
+        facts = {
+            "bytes/token": f"{self.bytes_per_token:.4f}",
+            "tokens/word": f"{self.fertility:.4f}",
+            "tokens": f"{self.tokens:,}",
+            "words of one token": f"{1 - self.continued_words:.2%}",
+            "ids that occur": f"{self.vocab_utilization:.2%} of {self.vocab_size:,}",
+            "bits/byte of its tokens alone": f"{self.unigram_bits_per_byte:.4f}",
+            "documents that do not come back": f"{self.roundtrip_failures:,}",
+        }
+        measured_on = f"{self.documents:,} documents, {self.bytes:,} bytes"
+        drawn = line_chart("bytes/token by number of ids", {"": self.curve}) if self.curve else ""
+        return f"{table((), facts.items(), measured_on)}{drawn}"
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values, with the definitions the figures rest on."""
         return asdict(self) | {
@@ -123,18 +146,26 @@ class CompressionReport:
         }
 
 
-def evaluate(tokenizer: Tokenizer, documents: Iterable[bytes]) -> CompressionReport:
+def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> CompressionReport:
     """Measure a tokenizer on documents (formulas: `CompressionReport`).
 
     Args:
         tokenizer: of any origin; the curve takes its first merges as a smaller tokenizer's.
-        documents: UTF-8; best such that training has not seen. A few MiB are in memory at a time.
+        documents: texts, or their UTF-8; best such that training has not seen. A few MiB are in
+            memory at a time.
+
+    Example:
+        >>> from bpeline import count_texts, train_bpe
+        >>> tokenizer = train_bpe(count_texts(["low lower lowest"] * 2), 259)
+        >>> evaluate(tokenizer, ["low low"]).tokens
+        2
 
     Raises:
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
-    (measured,) = measure([tokenizer], documents)
+    read = (utf8_of(one) if isinstance(one, str) else one for one in documents)
+    (measured,) = measure([tokenizer], read)
     gains = gains_on(tokenizer, measured.words)
     return report(tokenizer, measured, vocab_figures(tokenizer), gains)
 
@@ -199,8 +230,7 @@ def report(
     distribution = token_distribution(occurrences, tokenizer.vocab_size)
     lengths = vocab.lengths
     bits = tokens * distribution.shannon_entropy  # the length of their code
-    curve: Curve = ((tokenizer.vocab_size, size / tokens),)
-    merge_gain: Curve = ()
+    curve, merge_gain = Curve([(tokenizer.vocab_size, size / tokens)]), Curve()
     if gains is not None:
         curve, merge_gain = curves_of(tokenizer, size, gains)
     return CompressionReport(

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.display import line_chart, table
 from bpeline.tokenizer_core.evaluation.bootstrap import resampled_changes
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
@@ -22,6 +23,7 @@ from bpeline.tokenizer_core.evaluation.metric_names import (
     CONFIDENCES,
     FEWEST_RESAMPLED,
     LABELS,
+    SHOWN_PER_SLICE,
     figures_of,
 )
 from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
@@ -132,6 +134,14 @@ class Evaluation:
     premiums: Mapping[str, float]
     divergences: Mapping[tuple[str, str], float]
 
+    def __repr__(self) -> str:
+        parts = ", ".join(part.name for part in self.distinct_parts)
+        return f"<Evaluation: {parts}; {self.report!r}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every slice, and its curve."""
+        return slices_shown({part.name: self.slices[part.name] for part in self.distinct_parts})
+
     @property
     def distinct_parts(self) -> list[Slice]:
         """The slices without those that are another one again, ``all`` first."""
@@ -209,6 +219,23 @@ def evaluate_texts(
         },
     )
     return evaluation, {label: found[0] for label, found in by_slice[ALL].items()}
+
+
+def slices_shown(slices: Mapping[str, Measurement], caption: str = "") -> str:
+    """What a notebook shows of slices: a row for each, and their curves.
+
+    Args:
+        slices: what was measured, by slice.
+        caption: of the table.
+    """
+    shown = ("evaluated/documents", "evaluated/bytes", *SHOWN_PER_SLICE)
+    rows = [
+        (name, *("" if key not in one.metrics else f"{one.metrics[key]:,.6g}" for key in shown))
+        for name, one in slices.items()
+    ]
+    curves = {name: one.curve for name, one in slices.items() if one.curve}
+    drawn = line_chart("bytes/token by number of ids", curves) if curves else ""
+    return f"{table(('', *shown), rows, caption)}{drawn}"
 
 
 def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
