@@ -11,7 +11,12 @@ from tokenizers import Tokenizer, models
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import AddedToken, AddedTokenMatcher
+from bpeline.tokenizer_core.vocabulary import (
+    AddedToken,
+    AddedTokenMatcher,
+    Pipeline,
+    TokenizerSpec,
+)
 
 MASK = {
     "id": 7, "content": "<mask>", "single_word": False, "lstrip": True, "rstrip": False,
@@ -114,3 +119,14 @@ def test_white_space_is_taken_once() -> None:
     """A match that is left with nothing is none."""
     tokens = AddedToken(1, "<m>", rstrip=True), AddedToken(2, " ", lstrip=True)
     assert cut("<m> x", *tokens) == ["", 1, "", -1, "x"]
+
+
+def test_an_added_token_of_no_id_of_the_vocab_is_refused() -> None:
+    vocab = {id_: bytes([id_]) for id_ in range(256)}
+    pipeline = Pipeline(added_tokens=(AddedToken(999, "<mask>", special=True),))
+    with pytest.raises(InvalidTokenizer, match="999"):
+        TokenizerSpec.checked(vocab, [], pipeline=pipeline)
+    held = TokenizerSpec.checked({**vocab, 256: b"<mask>"}, [], pipeline=Pipeline(
+        added_tokens=(AddedToken(256, "<mask>", special=True),)
+    ))  # fmt: skip
+    assert held.vocab[256] == b"<mask>"

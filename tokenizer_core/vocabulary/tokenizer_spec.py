@@ -103,6 +103,8 @@ class TokenizerSpec:
             numbers, byte_ids = merge_ids(ids, pairs), np.empty(0, np.int64)
         if pipeline is None:
             kept.update(vocab)
+        else:
+            _require_added(kept, pipeline)
         specials = added or specials
         view = MappingProxyType(kept)
         parts = view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids
@@ -169,6 +171,17 @@ def token_names(spec: TokenizerSpec) -> dict[int, str]:
     else:
         named = {id_: token.decode() for id_, token in spec.vocab.items()}
     return named | whole
+
+
+def _require_added(kept: Mapping[int, bytes], pipeline: Pipeline) -> None:
+    """Refuse added tokens of no id of the vocab: kernels write their ids unseen."""
+    for token in pipeline.added_tokens:
+        if token.id not in kept:
+            raise InvalidTokenizer(
+                f"the added token {token.content[:40]!r} has the id {token.id}, which no token has",
+                "added tokens that are in the vocab",
+                "give it in `vocab`, or leave the added token out",
+            )
 
 
 def _without_added(
